@@ -120,6 +120,12 @@ class ThrottledError(PenstockError):
     retry_after_s = 1
 
 
+class PartialError(PenstockError):
+    """All was done but for a part, which is named; doing it again does the rest."""
+
+    exit_code = 11
+
+
 _BY_STATUS = {kind.http_status: kind for kind in PenstockError.__subclasses__() if "http_status" in vars(kind)}
 
 

@@ -71,15 +71,19 @@ def stream(command: Sequence[str | Path], *, cwd: Path | None = None) -> Iterato
         raise failure(words, process.returncode, said, "")
 
 
-def attach(command: Sequence[str | Path], *, hint: str = "") -> None:
-    """Run a program whose output goes straight to ours, as it comes; raises ProcessError when it fails."""
+def attach(command: Sequence[str | Path], *, hint: str = "", ends: Collection[int] = (0,)) -> int:
+    """Run a program whose output goes straight to ours, as it comes, and return its code, which is one of `ends`.
+
+    Raises ProcessError when it fails.
+    """
     words = [str(word) for word in command]
     try:
         code = subprocess.run(words, stdin=subprocess.DEVNULL, check=False).returncode
     except OSError as error:
         raise UnavailableError(f"cannot start {words[0]}: {error.strerror}", where=words[0], hint=hint) from error
-    if code != 0:
+    if code not in ends:
         raise ProcessError(f"{Path(words[0]).name} ended with code {code}", where=" ".join(words), hint=hint)
+    return code
 
 
 def succeeds(command: Sequence[str | Path]) -> bool:

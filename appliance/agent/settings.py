@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated
 
@@ -54,8 +53,8 @@ class Settings(
     cluster: it trusts the authority `kubernetes_ca`, shows the token in the file `kubernetes_token`, and mounts only
     what is in a claim.
 
-    `site_addresses` are those of all nodes, which no range of `egress` opens, and `hosts` the names of nodes and
-    services that sessions know.
+    `nodes_file` has the addresses of all nodes, which no range of `egress` opens, and the names by which sessions know
+    them and their services.
 
     `gpu_folder` is on a tmpfs and has a folder for each container with GPUs, `gpu_library` is the preload library, and
     `mps_folder` has the pipes of the multi-process service. Containers tell at `sandbox_socket` what their sandboxes
@@ -79,9 +78,8 @@ class Settings(
     mount_roots: Annotated[tuple[Path, ...], FOLDERS] = ()
     storages: dict[str, Path] = Field(default={})
     storage_ids: dict[str, str] = Field(default={})
-    site_addresses: Annotated[tuple[IPv4Address, ...], WORDS] = ()
-    hosts: dict[str, IPv4Address] = Field(default={})
     package_index: str = Field(default="", pattern=r"^(https://\S+)?$")
+    nodes_file: Path | None = None
     simulated_gpus: int = Field(default=0, ge=0, le=MAX_GPUS)
     docker_socket: Path = Path("/var/run/docker.sock")
     notify_socket: str = ""

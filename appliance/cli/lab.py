@@ -29,7 +29,7 @@ def up(
     ] = None,
     deploy: Annotated[bool, typer.Option(help="Install the site on the nodes.")] = True,
 ) -> None:
-    """Start the nodes on a closed network and install the site on them."""
+    """Start the nodes on a closed network and install the site on them; the exit code is that of the deploy."""
     site = read_site(file)
     if bundle is None and (deploy or image is None):
         raise InputError("no bundle is given", where="--bundle", hint="name the folder of a bundle with --bundle")
@@ -37,9 +37,10 @@ def up(
     images: dict[str, str] = {release: image or lab.node_image(_given(bundle), release, _tell) for release in releases}
     lab.up(site, images=images, bundle=bundle, tell=_tell)
     if deploy:
-        lab.install(site, file.read_text(), _tell)
+        code = lab.install(site, file.read_text(), _tell)
         ca = lab.fetch_ca(site, _folder(site))
         print(f"from this machine:\n  penstock login {site.api_url} --user admin --ca {ca}")
+        raise typer.Exit(code)
 
 
 @app.command()

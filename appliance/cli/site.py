@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,11 @@ from appliance.cli.files import read_site
 from appliance.cli.options import group
 from appliance.cli.output import Format, FormatOption, print_json, print_table
 from appliance.site.model import Site
+from common.errors import PartialError
+
+if TYPE_CHECKING:
+    from appliance.site.deployment import Deployment
+    from appliance.site.rollout import Problems
 
 app = group("The site: check, deploy, verify, report.")
 
@@ -33,30 +38,56 @@ def deploy(
     file: SiteFile,
     bundle: Annotated[Path, typer.Option(help="Folder of the bundle.")],
     rehearse: Annotated[bool, typer.Option("--check", help="Check bundle and nodes; change nothing.")] = False,
+    limit: Annotated[
+        str | None,
+        typer.Option(metavar="NODES", help="Only these workers, with commas; reservoir, master and storage always."),
+    ] = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
-    """Install the site from a bundle. Runs on the reservoir node; a second run changes nothing."""
+    """Install the site from a bundle. Runs on the reservoir node; a second run changes nothing.
+
+    A worker that is down, unfit or fails is left out and named, with exit code 11; the next deploy catches it up.
+    """
     from appliance.cli.progress import screen
     from appliance.site import deployment
 
     site = read_site(file)
+    chosen = None if limit is None else limit.split(",")
     if rehearse:
         with screen() as listener:
-            deployment.rehearse(site, bundle, listener)
-        print(f"{site.name}: bundle and {len(site.nodes)} nodes are fit; nothing was changed")
+            unfit = deployment.rehearse(site, bundle, listener, limit=chosen)
+        print(f"{site.name}: bundle and nodes are fit{_without(unfit)}; nothing was changed")
+        _require_all(unfit)
         return
     with screen() as listener:
-        done = deployment.deploy(site, bundle, listener)
+        done = deployment.deploy(site, bundle, listener, limit=chosen)
     if output is Format.JSON:
         print_json(done.json() | {"console": site.console_url, "api": site.api_url})
-        return
+    else:
+        _print_deployment(site, done)
+    _require_all(done.left_out)
+
+
+def _print_deployment(site: Site, done: Deployment) -> None:
+    from appliance.site import deployment
+
     print_table(("PHASE", "SECONDS"), [(phase, f"{seconds:7.1f}") for phase, seconds in done.phases.items()])
-    print(f"\n{site.name} is deployed in {done.seconds:.1f} s, changed={done.changes}")
+    print(f"\n{site.name} is deployed in {done.seconds:.1f} s, changed={done.changes}{_without(done.left_out)}")
     print(f"console  {site.console_url}\nAPI      {site.api_url}\nCA       {deployment.STATE / 'pki' / 'ca.crt'}")
     if done.admin_password:
         print(f"login    admin / {done.admin_password}")
     else:
         print(f"login    admin; its first password is in {deployment.STATE / deployment.PASSWORD_FILE}")
+
+
+def _without(left_out: Problems) -> str:
+    return f", without {', '.join(left_out)}" if left_out else ""
+
+
+def _require_all(left_out: Problems) -> None:
+    """Raise PartialError that names who was left out, and why."""
+    if left_out:
+        raise PartialError.of([problem for problems in left_out.values() for problem in problems])
 
 
 @app.command()

@@ -10,15 +10,16 @@ import json
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from appliance.site import inventory, pki, playbook
+from appliance.site import inventory, pki, playbook, waves
 from appliance.site.model import Site
+from appliance.site.rollout import Problems, Rollout
 from common import files
 from common.errors import ConflictError, InputError, NotFoundError, Problem, UnavailableError
 from common.progress import Progress
@@ -38,7 +39,6 @@ AUDIT_KEY_FILE = "audit-key"
 READABLE = "abcdefghjkmnpqrstuvwxyz23456789"
 """Letters and digits that cannot be taken for each other."""
 
-FINDINGS = "penstock_findings"
 RECORDS_KEPT = 50
 
 
@@ -47,7 +47,8 @@ class Deployment:
     """What came of a deploy.
 
     `phases` are seconds by phase, `nodes` counts tasks by node, `changed` says what else was changed on the
-    controller, `admin_password` is set only when this deploy made it.
+    controller, `admin_password` is set only when this deploy made it. `reached` are the nodes that it installed, and
+    `left_out` says why others were not; it is `ok` where it came to its end with the others.
     """
 
     site: str
@@ -57,6 +58,8 @@ class Deployment:
     phases: dict[str, float] = field(default_factory=dict)
     nodes: dict[str, playbook.Counts] = field(default_factory=dict)
     changed: list[str] = field(default_factory=list)
+    reached: list[str] = field(default_factory=list)
+    left_out: Problems = field(default_factory=dict)
     ok: bool = False
     admin_password: str | None = None
 
@@ -69,6 +72,13 @@ class Deployment:
     def changes(self) -> int:
         """Return how many things this deploy changed, on all nodes."""
         return len(self.changed) + sum(counts.changed for counts in self.nodes.values())
+
+    def add(self, result: playbook.Result) -> None:
+        """Take in what came of one playbook."""
+        for phase, seconds in result.phases.items():
+            self.phases[phase] = round(self.phases.get(phase, 0.0) + seconds, 2)
+        for node, counts in result.nodes.items():
+            self.nodes[node] = self.nodes.get(node, playbook.Counts()) + counts
 
     def json(self) -> dict[str, Any]:
         """Return the deployment as plain data, without the password."""
@@ -90,8 +100,20 @@ class DeployListener:
         """Take note of a task on a node."""
 
 
-def deploy(site: Site, bundle: Path, listener: DeployListener, *, state: Path = STATE, root: Path = ROOT) -> Deployment:
-    """Install a site from a bundle; nodes are changed only after bundle and nodes were found good."""
+def deploy(
+    site: Site,
+    bundle: Path,
+    listener: DeployListener,
+    *,
+    limit: Sequence[str] | None = None,
+    state: Path = STATE,
+    root: Path = ROOT,
+) -> Deployment:
+    """Install a site from a bundle; nodes are changed only after bundle and nodes were found good.
+
+    Of the workers it goes to those in `limit`, if there is one, and leaves out which are down or fail.
+    """
+    plan = waves.plan(site, limit)
     require_controller(site)
     signed = bundles.read_signed(bundle, None)
     listed = signed.bundle
@@ -106,27 +128,39 @@ def deploy(site: Site, bundle: Path, listener: DeployListener, *, state: Path = 
             with clock("identity"):
                 _identify(site, state, done)
             hosts = inventory.build(site, version=_own_version(listed), state=str(state), root=str(root))
+            rollout = Rollout(plan, hosts, state, listener.event, done.add, done.left_out, done.reached)
             with clock("preflight"):
-                _preflight(hosts, state, listener)
-            result = playbook.run("site", hosts, state=state, listen=listener.event)
-            done.phases |= result.phases
-            done.nodes = result.nodes
-            result.require_success()
+                rollout.preflight()
+            rollout.install()
             done.ok = True
         finally:
             _record(done, state)
     return done
 
 
-def rehearse(site: Site, bundle: Path, listener: DeployListener, *, state: Path = STATE, root: Path = ROOT) -> None:
-    """Do all that a deploy does before it changes anything: check controller, bundle and nodes."""
+def rehearse(
+    site: Site,
+    bundle: Path,
+    listener: DeployListener,
+    *,
+    limit: Sequence[str] | None = None,
+    state: Path = STATE,
+    root: Path = ROOT,
+) -> Problems:
+    """Do all that a deploy does before it changes anything: check controller, bundle and nodes.
+
+    Returns which workers a deploy would leave out now, and why.
+    """
+    plan = waves.plan(site, limit)
     require_controller(site)
     listener.phase("bundle")
     listed = verify(bundle, expected_key(Store(root)), listener.progress).bundle
     _require_releases(site, listed)
     listener.phase("preflight")
     hosts = inventory.build(site, version=_own_version(listed), state=str(state), root=str(root))
-    _preflight(hosts, state, listener)
+    rollout = Rollout(plan, hosts, state, listener.event)
+    rollout.preflight()
+    return rollout.left_out
 
 
 def revoke(site: Site, node: str, *, state: Path = STATE) -> None:
@@ -154,6 +188,20 @@ def records(state: Path = STATE) -> list[dict[str, Any]]:
     """Return the records of the deploys of this controller, the latest first."""
     paths = sorted((state / "deploys").glob("*.json"), reverse=True)
     return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+
+
+def behind(site: Site, deploys: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the nodes that the last deploy which went there left out, and why. `deploys` are records, latest first."""
+    found: dict[str, str] = {}
+    for node in site.nodes:
+        for record in deploys:
+            if node.name in record.get("reached", ()):
+                break
+            if problems := record.get("left_out", {}).get(node.name):
+                reasons = "; ".join(problem["reason"] for problem in problems)
+                found[node.name] = f"left out of the deploy of {record['started']}: {reasons}"
+                break
+    return found
 
 
 class _Clock:
@@ -258,20 +306,6 @@ def _require_releases(site: Site, bundle: Bundle) -> None:
         )
         for index, node in enumerate(site.nodes)
         if node.release not in served
-    ]
-    if problems:
-        raise InputError.of(problems)
-
-
-def _preflight(hosts: dict[str, Any], state: Path, listener: DeployListener) -> None:
-    """Raise InputError that lists everything that makes a node unfit, before any of them is changed."""
-    result = playbook.run("preflight", hosts, state=state, listen=listener.event, publish=[FINDINGS])
-    result.require_success()
-    problems = [
-        Problem(f"{node}: {finding['name']}", finding["reason"], finding["hint"])
-        for node, values in result.published.items()
-        for finding in values[FINDINGS]
-        if not finding["ok"]
     ]
     if problems:
         raise InputError.of(problems)

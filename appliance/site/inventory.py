@@ -111,6 +111,7 @@ def _site(site: Site, version: str, state: str, root: str) -> Variables:
             }
             for node in site.nodes
         ],
+        "site_fabric_addresses": [str(node.ib_address) for node in site.nodes if node.ib_address],
         "site_reservoir": site.reservoir.name,
         "site_master": site.master.name,
         "site_ports": site.ports.model_dump(),
@@ -183,7 +184,6 @@ def _node_agent(site: Site, node: Node) -> Variables:
         "api_url": f"https://{site.master.name}:{site.ports.agents}",
         "allowed": [site.master.name],
         "registries": site.registries,
-        "hosts": {name: str(node.address) for node in site.nodes for name in (node.name, *aliases(node))},
         "package_index": f"https://{NodeRole.RESERVOIR}:{site.ports.reservoir}/pypi/simple/",
     }
     folders = [site.session_pvc_root, *site.session_host_paths]
@@ -195,10 +195,7 @@ def _node_agent(site: Site, node: Node) -> Variables:
         # it mounts nothing into sessions, and removes and measures volumes where it has their storage
         folders = [mount["path"] for mount in _mounts(site, node) if mount["path"] == site.session_pvc_root]
     else:
-        settings |= {
-            "egress": [*site.session_services, *site.sessions.egress],
-            "site_addresses": [str(address) for address in site.addresses],
-        }
+        settings |= {"egress": [*site.session_services, *site.sessions.egress]}
     roots = list(dict.fromkeys(filter(None, folders)))
     of_cluster = node.kubernetes is not None
     storages = {each["name"]: each["path"] for each in _storages(site, node) if not of_cluster or each["path"] in roots}

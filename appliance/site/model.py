@@ -149,6 +149,13 @@ class Time(StrictModel):
     zone: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$")] = "Etc/UTC"
 
 
+class DeploySettings(StrictModel):
+    """How a deploy goes over the workers: how many at a time, and how many percent of them it may leave out."""
+
+    wave: int = Field(default=10, ge=1)
+    max_fail_percentage: int = Field(default=25, ge=0, le=100)
+
+
 class Site(StrictModel):
     """A whole site. Build it with `load`, which also runs the rules that span several nodes.
 
@@ -172,6 +179,7 @@ class Site(StrictModel):
     sessions: SessionSettings = SessionSettings()
     package_index: PackageIndexSettings = PackageIndexSettings()
     time: Time = Time()
+    deploy: DeploySettings = DeploySettings()
 
     def with_role(self, role: NodeRole) -> list[Node]:
         """Return the nodes that have `role`, in the order of the file."""

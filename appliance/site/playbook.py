@@ -11,7 +11,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -28,6 +28,9 @@ UNREACHABLE_HINT = "check that the node is up and that SSH from this machine rea
 FAILED_HINT = "mend the cause, then run the command again: what is done already stays and costs little"
 
 HINT_MARK = " Hint: "
+
+LIMIT = "this_run"
+"""The group of the nodes that a run goes to; no node can have that name."""
 
 
 class Outcome(StrEnum):
@@ -62,6 +65,10 @@ class Counts:
     failed: int = 0
     unreachable: int = 0
 
+    def __add__(self, other: Counts) -> Counts:
+        """Return the counts of both."""
+        return Counts(**{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)})
+
 
 @dataclass
 class Result:
@@ -93,6 +100,13 @@ class Result:
             hint=f"its whole output is in {self.log}",
         )
 
+    def failed(self) -> dict[str, list[Problem]]:
+        """Return what went wrong on each node that failed; raises ProcessError where the run itself did."""
+        broken = [name for name, counts in self.nodes.items() if counts.failed or counts.unreachable]
+        if not broken:
+            self.require_success()
+        return {name: [_problem(event, self.log) for event in self.failures if event.node == name] for name in broken}
+
 
 Listener = Callable[[Event], None]
 
@@ -105,15 +119,21 @@ def run(
     listen: Listener,
     publish: Collection[str] = (),
     check: bool = False,
+    limit: Collection[str] | None = None,
+    together: bool = True,
 ) -> Result:
     """Run `playbooks/<playbook>.yml` on the nodes of `inventory` and return what came of it, failed or not.
 
     `state` is the folder for inventory and logs, `publish` names the values that tasks hand out, `check` only says
-    what would change.
+    what would change. Of the nodes, only those in `limit` are changed. Where one fails, all others stop with it if
+    they go `together`; else that one alone is left out of what follows.
     """
     root = settings.ansible_root()
     hosts = _write_private(state / "hosts.json", json.dumps(inventory, indent=1))
     folder = _run_folder(state, playbook)
+    inventories = [root / "inventory" / "groups.yml", hosts]
+    if limit is not None:
+        inventories.append(_write_private(folder / "limit.json", json.dumps(_group(limit))))
     artifacts = folder / "ansible"
     collector = _Collector(Result(playbook, log=artifacts / "stdout"), listen, frozenset(publish))
     ended = ansible_runner.run(
@@ -122,10 +142,12 @@ def run(
         artifact_dir=str(folder),
         ident="ansible",
         playbook=str(Path("playbooks") / f"{playbook}.yml"),
-        inventory=[str(root / "inventory" / "groups.yml"), str(hosts)],
+        inventory=[str(path) for path in inventories],
+        limit=None if limit is None else LIMIT,
         cmdline="--check" if check else None,
         envvars={
             "ANSIBLE_CONFIG": str(root / "ansible.cfg"),
+            "ANSIBLE_ANY_ERRORS_FATAL": str(together),
             "ANSIBLE_HOME": str(state / "ansible"),
             "ANSIBLE_NOCOLOR": "1",
             "LC_ALL": "C.UTF-8",
@@ -252,6 +274,10 @@ def _run_folder(state: Path, playbook: str) -> Path:
     for old in sorted(runs.iterdir())[:-RUNS_KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return folder
+
+
+def _group(names: Collection[str]) -> dict[str, Any]:
+    return {"all": {"children": {LIMIT: {"hosts": {name: {} for name in names}}}}}
 
 
 def _write_private(path: Path, text: str) -> Path:

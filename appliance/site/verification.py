@@ -12,7 +12,7 @@ from typing import Any
 
 from appliance.site import inventory, pki, playbook
 from appliance.site.agent_checks import agent, gpus, listed, strangers
-from appliance.site.deployment import ROOT, STATE, require_controller
+from appliance.site.deployment import ROOT, STATE, behind, records, require_controller
 from appliance.site.model import NFS_PORT, Node, NodeRole, Site
 from appliance.site.seen import Evidence, NotGatheredError, Seen, guarded
 from appliance.site.service_checks import calls, certificate, session_ways
@@ -66,7 +66,15 @@ def verify(
     # none before the first deploy of a release that has such lists
     revoked = state / "pki" / pki.LIST
     digest = hashlib.sha256(revoked.read_bytes()).hexdigest() if revoked.is_file() else ""
-    verdict = judge(site, gathered, silent, f"{datetime.now(UTC):%FT%TZ}", published(Store(root)), revoked=digest)
+    verdict = judge(
+        site,
+        gathered,
+        silent,
+        f"{datetime.now(UTC):%FT%TZ}",
+        published(Store(root)),
+        revoked=digest,
+        missed=behind(site, records(state)),
+    )
     for node, check in trial(site) if trial else ():
         verdict.add(node, [check])
     _remember(verdict, state)
@@ -113,14 +121,19 @@ def judge(
     served: Published = MappingProxyType({}),
     *,
     revoked: str = "",
+    missed: Mapping[str, str] = MappingProxyType({}),
 ) -> Verdict:
     """Return the verdict from the evidence of each node; `silent` says why others gave none, `served` what there is.
 
-    `revoked` is the hash of the list of revoked certificates that every node has to have.
+    `revoked` is the hash of the list of revoked certificates that every node has to have, and `missed` says why a
+    node was left out of the last deploy.
     """
     now = datetime.fromisoformat(time)
     master = Seen(evidence.get(site.master.name, {}), silent.get(site.master.name, "the master did not answer"))
     verdict = Verdict(site.name, time, {node.name: NodeVerdict([]) for node in site.nodes})
+    for name, reason in missed.items():
+        said, hint = "the last deploy came to this node", "run `penstock site deploy`, which catches it up"
+        verdict.add(name, [Check.of("deployed", said, ok=False, evidence=reason, hint=hint)])
     for node in site.nodes:
         if (gathered := evidence.get(node.name)) is None:
             reason = silent.get(node.name, "it gave no evidence")

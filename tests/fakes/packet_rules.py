@@ -42,6 +42,6 @@ def bridges(folder: Path, value: str = "1") -> Path:
 def kept() -> EgressPolicy:
     """Return the policy of a node that keeps sessions apart."""
     with tempfile.TemporaryDirectory() as folder:
-        policy = EgressPolicy(lambda: "docker0", [], [], run=PacketRules().run, bridges=bridges(Path(folder)))
+        policy = EgressPolicy(lambda: "docker0", [], list, run=PacketRules().run, bridges=bridges(Path(folder)))
         policy.keep()
     return policy

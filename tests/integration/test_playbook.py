@@ -133,6 +133,28 @@ def test_a_node_takes_up_its_changes_though_another_one_fails(tree: Path) -> Non
     assert (tree / "here.restarted").exists()
 
 
+def test_a_node_that_hangs_is_given_up(tree: Path) -> None:
+    """As the preflight does, which waits for nobody for ever."""
+    (tree / "ansible" / "playbooks" / "try.yml").write_text(
+        """\
+- name: First
+  hosts: things
+  gather_facts: false
+  any_errors_fatal: false
+  timeout: 2
+  tasks:
+    - name: Hang
+      ansible.builtin.command: sleep {{ 60 if inventory_hostname == "there" else 0 }}
+      changed_when: false
+"""
+    )
+    result = run(tree, there={"ansible_connection": "local"})
+    (failure,) = result.failures
+    assert (failure.node, failure.task) == ("there", "Hang")
+    assert "2 second" in failure.reason
+    assert result.nodes["here"].ok == 1
+
+
 def test_a_playbook_that_is_not_one_shows_ansibles_words(tree: Path) -> None:
     (tree / "ansible" / "playbooks" / "try.yml").write_text("- hosts: things\n  roles: [nowhere]\n")
     with pytest.raises(ProcessError, match="'nowhere' was not found"):

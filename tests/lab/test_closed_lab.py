@@ -372,7 +372,7 @@ def test_services_of_the_distribution_come_back_whatever_ends_them(journey: Jour
 
 
 def test_a_deploy_restarts_what_a_killed_one_left_with_old_settings(journey: Journey) -> None:
-    """What was written and not taken up: `penstock site verify` names it, and the play at the end of a deploy mends it."""
+    """What was written and not taken up: the play at the end of a deploy mends it."""
     change = "echo PENSTOCK_API_LOGIN_LIFETIME_S=28000 >> /etc/penstock/api.env; sleep 1"
     journey.in_node("master1", "sh", "-euc", change)
     restart = ("sh", "-euc", PLAY, "sh", "playbooks/restarts.yml")

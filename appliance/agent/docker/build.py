@@ -27,6 +27,7 @@ from appliance.agent.reports.app_callers import AppCallerReporter
 from appliance.agent.reports.denied_call_reporter import DeniedCallReporter
 from appliance.agent.sandbox.seccomp_listener import SeccompListener
 from appliance.agent.settings import Settings
+from appliance.agent.site_nodes import SiteNodes
 from appliance.agent.storages import Storages
 from appliance.agent.supervision import every
 from appliance.agent.tls import server_context
@@ -43,13 +44,14 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
     limits = ContainerLimits(settings.pids_limit, _lockable_memory())
     storages = Storages(settings.storages, settings.storage_ids)
     mount_points = MountPoints(settings.mounts_folder, settings.mount_roots, storages)
+    nodes = SiteNodes(settings.nodes_file)
     engine = DockerEngine(
         settings.docker_socket,
         mount_points,
         limits,
         settings.sandbox_socket,
         settings.cores_folder,
-        hosts=settings.hosts,
+        hosts=nodes.hosts,
         site_files=partial(packages.show, settings.package_index, settings.ca, settings.packages_folder),
     )
     kinds, node_cores = node_info.kinds(settings), cores.of_node()
@@ -62,7 +64,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
     )
     maintenance = share_maintenance.build(settings, gpus, kinds, told["CgroupDriver"])
     images = Images(engine, settings.registries)
-    egress_policy = EgressPolicy(engine.default_bridge, [*map(egress.parse, settings.egress)], settings.site_addresses)
+    egress_policy = EgressPolicy(engine.default_bridge, [*map(egress.parse, settings.egress)], nodes.addresses)
     forwarder = PortForwarder(
         server_context(settings),
         settings.edges,

@@ -43,12 +43,12 @@ class EgressPolicy:
         self,
         bridge: Callable[[], str],
         opened: Sequence[Destination],
-        nodes: Sequence[IPv4Address],
+        nodes: Callable[[], Sequence[IPv4Address]],
         *,
         run: Run = process.run,
         bridges: Path = BRIDGES,
     ) -> None:
-        """Prepare; `bridge` tells on which one all containers are, and may raise PenstockError."""
+        """Prepare; `bridge` tells on which one all containers are, `nodes` those of the site; both may raise."""
         self.reason = "the packet rules of sessions are not in place yet"
         self._bridge = bridge
         self._opened = opened
@@ -56,6 +56,7 @@ class EgressPolicy:
         self._run = run
         self._bridges = bridges
         self._name = ""
+        self._wanted = ""
         self._installed = ""
 
     async def run(self, tell: Callable[[], None]) -> None:
@@ -90,13 +91,14 @@ class EgressPolicy:
             raise ConflictError(self.reason, where="node", hint="see the journal of the node's agent")
 
     def _install(self) -> None:
-        shown = self._shown()
-        if shown and shown == self._installed:
+        wanted, shown = egress_rules.table(self._name, self._opened, self._nodes()), self._shown()
+        held = bool(shown) and shown == self._installed
+        if held and wanted == self._wanted:
             return
-        if self._installed:
+        if self._installed and not held:
             log.warning("the packet rules of sessions were changed, and are put back")
-        self._run(egress_rules.INSTALL, stdin=egress_rules.table(self._name, self._opened, self._nodes))
-        self._installed = self._shown()
+        self._run(egress_rules.INSTALL, stdin=wanted)
+        self._wanted, self._installed = wanted, self._shown()
 
     def _shown(self) -> str:
         try:

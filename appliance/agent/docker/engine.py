@@ -109,13 +109,13 @@ class DockerEngine:
         listener: Path,
         shown: Path,
         *,
-        hosts: Mapping[str, IPv4Address],
+        hosts: Callable[[], Mapping[str, IPv4Address]],
         site_files: Callable[[], Mapping[str, Path]],
     ) -> None:
         """Prepare for calls over `socket`; nothing is called yet. What sessions mount is held at `mount_points`.
 
         At `listener` sandboxes ask about what they deny; below `shown` is what containers see of their cores, and
-        `hosts` are names that they know. `site_files` gives what they see of their site, by where.
+        `hosts` tells names that they know, `site_files` what they see of their site, by where.
         """
         self.socket = socket
         self.mount_points = mount_points
@@ -204,7 +204,7 @@ class DockerEngine:
                 kind=part.kind,
                 confinement=confined,
                 shown={**cores.draw(granted, self._shown), **self._site_files()},
-                hosts=self._hosts,
+                hosts=self._hosts(),
                 servers=resolvers.of_node(),
             )
             self._api.create_container(**arguments)

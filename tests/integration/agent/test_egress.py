@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import docker
 import pytest
@@ -135,13 +136,15 @@ def listening() -> Iterator[Callable[..., None]]:
 
 
 @pytest.fixture
-def held(other_node: OtherNode, node: Agent) -> Iterator[Agent]:
+def held(other_node: OtherNode, node: Agent, tmp_path: Path) -> Iterator[Agent]:
     """An agent whose sessions may reach the edge on another node, and a part of what is outside of the site."""
     other_node.run("ip", "addr", "add", f"{OUTSIDE}/32", "dev", f"{other_node.name}b")
     other_node.run("ip", "route", "add", "default", "via", OtherNode.here)
     run("ip", "route", "add", f"{OUTSIDE}/32", "via", OtherNode.there)
     node.environment["PENSTOCK_AGENT_BIND"] = "0.0.0.0"
-    node.environment["PENSTOCK_AGENT_SITE_ADDRESSES"] = f"{OtherNode.here} {OtherNode.there}"
+    nodes = tmp_path / "nodes"
+    nodes.write_text(f"{OtherNode.here} here\n{OtherNode.there} there\n")
+    node.environment["PENSTOCK_AGENT_NODES_FILE"] = str(nodes)
     destinations = [f"{OtherNode.there}:{EDGE}", f"203.0.113.0/24:{OPENED}-{OPENED + 9}", f"{OtherNode.there}:5353/udp"]
     node.environment["PENSTOCK_AGENT_EGRESS"] = " ".join([*destinations, f"198.51.100.0/24:{NFS}"])
     node.start()

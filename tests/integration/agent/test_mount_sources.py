@@ -54,7 +54,7 @@ def direct(mount_points: MountPoints, places: Path, engine: docker.DockerClient,
     """The agent's way to Docker, in this process."""
     socket = Path(os.environ["DOCKER_HOST"].removeprefix("unix://"))
     direct = DockerEngine(
-        socket, mount_points, LIMITS, places / "listener", places / "cores", hosts={}, site_files=dict
+        socket, mount_points, LIMITS, places / "listener", places / "cores", hosts=dict, site_files=dict
     )
     yield direct
     direct.close()

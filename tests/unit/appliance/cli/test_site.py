@@ -15,7 +15,7 @@ from appliance.cli.site import app as site_app
 from appliance.site import deployment, lab, report, verification
 from appliance.site.playbook import Counts
 from appliance.site.verdict import Check, CheckState, NodeVerdict, Verdict
-from common.errors import InputError, UnauthenticatedError
+from common.errors import InputError, PartialError, Problem, UnauthenticatedError
 
 EXAMPLE = Path(__file__).parents[4] / "inventory/example/site.yml"
 
@@ -69,7 +69,7 @@ def deployed(password: str | None, changed: int) -> deployment.Deployment:
 
 
 def test_deploy_prints_phases_addresses_and_the_new_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deployment, "deploy", lambda *_: deployed("pass@word1", 7))
+    monkeypatch.setattr(deployment, "deploy", lambda *_, **__: deployed("pass@word1", 7))
     result = run(site_app, "deploy", "-f", EXAMPLE, "--bundle", "bundle")
     assert result.exit_code == 0
     for words in ("Time", "3.8 s, changed=7", "https://10.71.8.10:56789", "admin / pass@word1"):
@@ -77,7 +77,7 @@ def test_deploy_prints_phases_addresses_and_the_new_password(monkeypatch: pytest
 
 
 def test_a_second_deploy_prints_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deployment, "deploy", lambda *_: deployed(None, 0))
+    monkeypatch.setattr(deployment, "deploy", lambda *_, **__: deployed(None, 0))
     result = run(site_app, "deploy", "-f", EXAMPLE, "--bundle", "bundle")
     assert "changed=0" in result.stdout
     assert "admin / " not in result.stdout
@@ -97,11 +97,44 @@ def test_revoke_says_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_rehearsed_deploy_deploys_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
-    monkeypatch.setattr(deployment, "rehearse", lambda *_: done.append("rehearse"))
+    monkeypatch.setattr(deployment, "rehearse", lambda *_, **__: done.append("rehearse"))
     monkeypatch.setattr(deployment, "deploy", lambda *_: done.append("deploy"))
     result = run(site_app, "deploy", "-f", EXAMPLE, "--bundle", "bundle", "--check")
     assert "nothing was changed" in result.stdout
     assert done == ["rehearse"]
+
+
+def test_who_was_left_out_is_named_with_an_exit_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    left_out = {"worker2": [Problem("worker2: Time: Install", "it does not answer", "start it")]}
+    asked: list[Any] = []
+
+    def deploy(*_: Any, limit: Any) -> deployment.Deployment:
+        asked.append(limit)
+        done = deployed("pass@word1", 7)
+        done.left_out = left_out
+        return done
+
+    monkeypatch.setattr(deployment, "deploy", deploy)
+
+    def rehearse(*_: Any, limit: Any) -> Any:
+        asked.append(limit)
+        return left_out
+
+    monkeypatch.setattr(deployment, "rehearse", rehearse)
+    words = ("deploy", "-f", EXAMPLE, "--bundle", "bundle")
+    for more in ((), ("--limit", "worker1,worker2"), ("-o", "json"), ("--check", "--limit", "worker2")):
+        result = run(site_app, *words, *more)
+        assert isinstance(result.exception, PartialError)
+        assert result.exception.exit_code == 11
+        assert str(result.exception) == "worker2: Time: Install: it does not answer. Hint: start it"
+        if "json" in more:
+            assert json.loads(result.stdout)["left_out"]["worker2"][0]["reason"] == "it does not answer"
+        elif "--check" in more:
+            assert "fit, without worker2; nothing was changed" in result.stdout
+        else:
+            assert "changed=7, without worker2" in result.stdout
+            assert "admin / pass@word1" in result.stdout
+    assert asked == [None, ["worker1", "worker2"], None, ["worker2"]]
 
 
 @pytest.mark.parametrize(("state", "code"), [("ok", 0), ("warn", 0), ("fail", 1), ("unknown", 1)])
@@ -154,15 +187,26 @@ class TestLab:
         monkeypatch.setattr(
             lab, "up", lambda _, images, bundle, tell: self.did.append(f"up {' '.join(images.values())} {bundle}")
         )
-        monkeypatch.setattr(lab, "install", lambda *_: self.did.append("install"))
+        self.code = 0
+        monkeypatch.setattr(lab, "install", self._install)
         monkeypatch.setattr(lab, "fetch_ca", lambda _, folder: folder / "ca.crt")
         monkeypatch.setattr(lab, "down", lambda name, folder, _: self.did.append(f"down {name} {folder.name}"))
+
+    def _install(self, *_: Any) -> int:
+        self.did.append("install")
+        return self.code
 
     def test_up_starts_installs_and_tells_how_to_log_in(self, tmp_path: Path) -> None:
         result = run(lab_app, "up", "-f", EXAMPLE, "--bundle", "b")
         assert self.did == ["up bookworm:hash trixie:hash b", "install"]
         ca = tmp_path / "penstock" / "labs" / "lab" / "ca.crt"
         assert f"penstock login https://10.71.8.10:56789 --user admin --ca {ca}" in result.stdout
+
+    def test_up_ends_as_the_deploy_did(self) -> None:
+        self.code = 11
+        result = run(lab_app, "up", "-f", EXAMPLE, "--bundle", "b")
+        assert result.exit_code == 11
+        assert "penstock login" in result.stdout
 
     def test_up_without_deploy_only_starts(self) -> None:
         run(lab_app, "up", "-f", EXAMPLE, "--bundle", "b", "--no-deploy")

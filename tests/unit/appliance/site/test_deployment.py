@@ -14,6 +14,7 @@ import pytest
 
 from appliance.site import deployment, pki, playbook
 from appliance.site.model import Site, load
+from appliance.site.rollout import FINDINGS
 from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, PenstockError, ProcessError
 from common.yaml_document import parse
 from reservoir.bundle import bundles
@@ -39,6 +40,8 @@ class World:
         self.artifacts = [SimpleNamespace(name="penstock", version="1.2.3")]
         self.releases = ["bookworm", "trixie"]
         self.site_changes = 5
+        self.down: list[str] = []
+        self.broken: list[str] = []
         self.hosts: dict[str, Any] = {}
         self.unattended = False
 
@@ -62,19 +65,29 @@ class World:
         self.did.append("issue")
         return self.changed
 
-    def run(self, name: str, hosts: dict[str, Any], **_: Any) -> playbook.Result:
-        self.did.append(name)
+    def run(
+        self, name: str, hosts: dict[str, Any], *, limit: list[str], together: bool = True, **_: Any
+    ) -> playbook.Result:
+        self.did.append(f"{name} {' '.join(limit)}")
+        assert together == ("worker1" not in limit and "worker2" not in limit) or name == "preflight"
         self.hosts = hosts
         result = playbook.Result(name, log=Path("log"))
         if name == "preflight":
-            result.published = {"worker1": {deployment.FINDINGS: self.findings}}
+            result.published = {node: {FINDINGS: []} for node in limit if node not in self.down}
+            result.published["worker1"] = {FINDINGS: self.findings}
+            self.fail(result, [node for node in limit if node in self.down], playbook.Outcome.UNREACHABLE)
             return result
         result.phases = {"Time": 1.5}
-        result.nodes = {"worker1": playbook.Counts(ok=9, changed=self.site_changes)}
-        if self.site_changes < 0:
-            result.code = 2
-            result.failures = [playbook.Event("Time", "worker1", "Install", playbook.Outcome.FAILED, "no room")]
+        result.nodes = {node: playbook.Counts(ok=9, changed=self.site_changes) for node in limit}
+        self.fail(result, [node for node in limit if node in self.broken], playbook.Outcome.FAILED)
         return result
+
+    @staticmethod
+    def fail(result: playbook.Result, nodes: list[str], outcome: playbook.Outcome) -> None:
+        for node in nodes:
+            result.code = 2
+            result.nodes[node] = playbook.Counts(ok=1, failed=1)
+            result.failures.append(playbook.Event("Time", node, "Install", outcome, "no room"))
 
 
 @pytest.fixture
@@ -89,9 +102,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return played
 
 
-def run(site: Site, world: World) -> deployment.Deployment:
+def run(site: Site, world: World, limit: list[str] | None = None) -> deployment.Deployment:
     return deployment.deploy(
-        site, Path("bundle"), deployment.DeployListener(), state=world.state, root=Path("/reservoir")
+        site, Path("bundle"), deployment.DeployListener(), limit=limit, state=world.state, root=Path("/reservoir")
     )
 
 
@@ -101,10 +114,15 @@ def records(world: World) -> list[dict[str, Any]]:
 
 def test_the_first_deploy_does_all_steps_in_order(site: Site, world: World) -> None:
     done = run(site, world)
-    assert world.did == ["import", "publish", "issue", "preflight", "site"]
+    nodes = ["nodes master1 storage1", "nodes worker1 worker2", "edge master1 storage1"]
+    assert world.did == ["import", "publish", "issue", "preflight master1 storage1 worker1 worker2", *nodes]
     assert world.hosts["all"]["vars"]["site_version"] == "1.2.3"
-    assert (done.ok, done.changes) == (True, 6 + 5)
+    # the edge is installed beside what its node has already
+    assert (done.ok, done.changes) == (True, 6 + 6 * 5)
     assert list(done.phases) == ["bundle", "identity", "preflight", "Time"]
+    assert done.phases["Time"] == 4.5
+    assert done.nodes["master1"] == playbook.Counts(ok=18, changed=10)
+    assert done.reached == ["master1", "storage1", "worker1", "worker2"]
     assert done.admin_password == (world.state / "admin-password").read_text().strip()
     for secret in ("admin-password", "index-password", "audit-key"):
         assert (world.state / secret).stat().st_mode & 0o777 == 0o600
@@ -118,7 +136,7 @@ def test_a_second_deploy_changes_nothing_and_keeps_the_password(site: Site, worl
     assert second.changes == 0
     assert second.admin_password is None
     assert (world.state / "admin-password").read_text().strip() == first.admin_password
-    assert [record["changes"] for record in records(world)] == [0, 11]
+    assert [record["changes"] for record in records(world)] == [0, 36]
 
 
 def test_only_a_bundle_that_is_new_ends_a_rollback(site: Site, world: World) -> None:
@@ -163,7 +181,7 @@ def test_a_bundle_of_something_else_is_refused(site: Site, world: World) -> None
     world.artifacts = []
     with pytest.raises(NotFoundError, match="the bundle holds no penstock"):
         run(site, world)
-    assert "site" not in world.did
+    assert world.did == ["import", "publish", "issue"]
 
 
 def test_nodes_whose_release_the_bundle_does_not_serve_are_named_before_anything_else(site: Site, world: World) -> None:
@@ -175,23 +193,108 @@ def test_nodes_whose_release_the_bundle_does_not_serve_are_named_before_anything
     assert world.did == []
 
 
-def test_an_unfit_node_stops_before_any_node_is_changed(site: Site, world: World) -> None:
+def test_a_node_that_all_need_stops_everything_before_any_node_is_changed(site: Site, world: World) -> None:
+    world.down = ["storage1", "worker2"]
+    with pytest.raises(ProcessError) as caught:
+        run(site, world)
+    assert [problem.where for problem in caught.value.problems] == [
+        "storage1: Time: Install",
+        "worker2: Time: Install",
+    ]
+    assert world.did[-1] == "preflight master1 storage1 worker1 worker2"
+
+
+def test_a_worker_that_is_down_is_left_out_and_the_next_deploy_catches_it_up(site: Site, world: World) -> None:
+    world.down = ["worker2"]
+    done = run(site, world)
+    assert world.did[-2:] == ["nodes worker1", "edge master1 storage1"]
+    (problem,) = done.left_out["worker2"]
+    assert problem.reason == "no room"
+    assert (done.ok, done.reached) == (True, ["master1", "storage1", "worker1"])
+    (record,) = records(world)
+    assert record["left_out"]["worker2"][0]["where"] == "worker2: Time: Install"
+    missed = deployment.behind(site, records(world))
+    assert missed == {"worker2": f"left out of the deploy of {record['started']}: no room"}
+    world.down = []
+    assert not run(site, world).left_out
+    assert world.did[-2] == "nodes worker1 worker2"
+    assert deployment.behind(site, records(world)) == {}
+
+
+def test_a_deploy_that_goes_elsewhere_catches_nobody_up(site: Site, world: World) -> None:
+    world.down = ["worker2"]
+    run(site, world)
+    run(site, world, ["worker1"])
+    assert list(deployment.behind(site, records(world))) == ["worker2"]
+
+
+def test_an_unfit_worker_is_left_out(site: Site, world: World) -> None:
     world.findings = [
         {"name": "release", "ok": True, "reason": "", "hint": ""},
         {"name": "disk", "ok": False, "reason": "1 GiB is free", "hint": "make room"},
     ]
-    with pytest.raises(InputError) as caught:
-        run(site, world)
-    assert str(caught.value) == "worker1: disk: 1 GiB is free. Hint: make room"
-    assert world.did[-1] == "preflight"
+    done = run(site, world)
+    assert [str(problem) for problem in done.left_out["worker1"]] == ["worker1: disk: 1 GiB is free. Hint: make room"]
+    assert world.did[-2] == "nodes worker2"
 
 
-def test_a_failed_playbook_is_told_and_recorded(site: Site, world: World) -> None:
-    world.site_changes = -1
-    with pytest.raises(ProcessError, match="worker1: Time: Install: no room"):
+def test_too_many_unfit_workers_stop_before_any_node_is_changed(site: Site, world: World) -> None:
+    world.findings = [{"name": "disk", "ok": False, "reason": "1 GiB is free", "hint": "make room"}]
+    world.down = ["worker2"]
+    with pytest.raises(
+        InputError, match=r"2 of 2 workers cannot be deployed, and 1 may be left out.*--limit"
+    ) as caught:
         run(site, world)
+    assert "1 GiB is free" in str(caught.value)
+    assert world.did[-1].startswith("preflight")
+    strict = site.model_copy(update={"deploy": site.deploy.model_copy(update={"max_fail_percentage": 0})})
+    with pytest.raises(InputError, match="1 of 1"):
+        run(strict, world, ["worker2"])
+
+
+def test_a_worker_that_fails_is_left_out_and_the_waves_go_on(site: Site, world: World) -> None:
+    site = site.model_copy(update={"deploy": site.deploy.model_copy(update={"wave": 1})})
+    world.broken = ["worker1"]
+    done = run(site, world)
+    assert world.did[-3:] == ["nodes worker1", "nodes worker2", "edge master1 storage1"]
+    assert (done.reached, list(done.left_out)) == (["master1", "storage1", "worker2"], ["worker1"])
+
+
+def test_too_many_failures_end_the_waves(site: Site, world: World) -> None:
+    site = site.model_copy(update={"deploy": site.deploy.model_copy(update={"wave": 1, "max_fail_percentage": 0})})
+    world.broken = ["worker1"]
+    with pytest.raises(ProcessError, match="1 of 2 workers cannot be deployed, and none may be left out"):
+        run(site, world)
+    assert world.did[-1] == "nodes worker1"
     (record,) = records(world)
-    assert record["ok"] is False
+    assert (record["ok"], record["reached"]) == (False, ["master1", "storage1"])
+    assert record["left_out"]["worker2"][0]["reason"] == "the deploy stopped before it was done with this node"
+    assert list(deployment.behind(site, records(world))) == ["worker1", "worker2"]
+
+
+def test_a_limit_names_workers_beside_those_that_all_need(site: Site, world: World) -> None:
+    done = run(site, world, ["worker2", "master1"])
+    assert world.did[-3:] == ["nodes master1 storage1", "nodes worker2", "edge master1 storage1"]
+    assert (done.left_out, "worker1" in done.reached) == ({}, False)
+
+
+def test_a_name_in_a_limit_is_one_of_the_sites(site: Site, world: World) -> None:
+    with pytest.raises(InputError) as caught:
+        run(site, world, ["worker1", "wroker2", "x"])
+    assert [problem.hint for problem in caught.value.problems] == [
+        "did you mean worker2?",
+        "name some of master1, worker1, worker2, storage1",
+    ]
+    assert world.did == []
+
+
+def test_a_first_node_that_fails_is_told_and_recorded(site: Site, world: World) -> None:
+    world.broken = ["master1"]
+    with pytest.raises(ProcessError, match="master1: Time: Install: no room"):
+        run(site, world)
+    assert world.did[-1] == "nodes master1 storage1"
+    (record,) = records(world)
+    assert (record["ok"], record["reached"]) == (False, [])
     assert record["phases"]["Time"] == 1.5
 
 
@@ -213,8 +316,10 @@ def test_two_deploys_do_not_run_at_once(site: Site, world: World) -> None:
 
 def test_a_rehearsal_changes_nothing(site: Site, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deployment, "verify", lambda *_, **__: SimpleNamespace(bundle=world.bundle()))
-    deployment.rehearse(site, Path("bundle"), deployment.DeployListener(), state=world.state)
-    assert world.did == ["preflight"]
+    world.down = ["worker2"]
+    unfit = deployment.rehearse(site, Path("bundle"), deployment.DeployListener(), state=world.state)
+    assert list(unfit) == ["worker2"]
+    assert world.did == ["preflight master1 storage1 worker1 worker2"]
     assert not world.state.exists()
 
 

@@ -85,15 +85,6 @@ def test_gpus_and_ports_reach_the_agents_of_workers_alone() -> None:
         "mount_roots": ["/srv/shared"],
         "registries": ["reservoir:5000"],
         "egress": ["10.71.8.10:443", "10.71.8.10:56789", "10.71.8.10:9443", "10.71.8.10:8443"],
-        "site_addresses": ["10.71.8.10", "10.71.8.11", "10.71.8.12", "10.71.8.13"],
-        "hosts": {
-            "master1": "10.71.8.10",
-            "penstock": "10.71.8.10",
-            "reservoir": "10.71.8.10",
-            "worker1": "10.71.8.11",
-            "worker2": "10.71.8.12",
-            "storage1": "10.71.8.13",
-        },
         "package_index": "https://reservoir:8443/pypi/simple/",
         "pids_limit": 8192,
         "simulated_gpus": 4,
@@ -118,10 +109,23 @@ def test_sessions_reach_the_services_at_their_ports_and_what_the_site_opens() ->
     nodes[1]["ib_address"] = "10.72.0.11"
     ports = {**EXAMPLE["ports"], "console": 8444, "apps": 9444}
     opened = ["10.9.0.0/16:8000-8100", "10.71.8.13:27000"]
-    settings = build(nodes=nodes, ports=ports, sessions={"egress": opened})["hosts"]["worker2"]["node_settings"]
+    built = build(nodes=nodes, ports=ports, sessions={"egress": opened})
+    settings = built["hosts"]["worker2"]["node_settings"]
     services = [f"10.71.8.10:{port}" for port in (8444, 56789, 9444, 8443)]
     assert settings["egress"] == services + opened
-    assert "10.72.0.11" in settings["site_addresses"]
+    assert built["vars"]["site_fabric_addresses"] == ["10.72.0.11"]
+
+
+def test_a_worker_that_joins_changes_no_setting_of_a_service_elsewhere() -> None:
+    """Settings are read at the start of a service, so a change of them is a restart."""
+    before, after = (
+        build(),
+        build(nodes=[*EXAMPLE["nodes"], {**EXAMPLE["nodes"][2], "name": "w3", "address": "10.71.8.14"}]),
+    )
+    for name, host in before["hosts"].items():
+        assert host.get("node_settings") == after["hosts"][name].get("node_settings")
+    for name in ("site_control_api", "site_edge", "site_package_index"):
+        assert before["vars"][name] == after["vars"][name]
 
 
 def test_what_is_tried_from_inside_a_container_of_a_worker() -> None:
@@ -176,7 +180,7 @@ def test_what_a_site_does_not_say_is_left_to_the_services() -> None:
     built = build(nodes=nodes, storage=[], session_storage=None, gpu={}, control_api={}, node_agent={})
     assert set(built["vars"]["site_control_api"]) == {"apps_url", "host_paths", "registries"}
     computed = {"name", "address", "port", "api_url", "allowed", "mount_roots", "registries"}
-    computed |= {"egress", "site_addresses", "hosts", "package_index"}
+    computed |= {"egress", "package_index"}
     assert set(built["hosts"]["w1"]["node_settings"]) == computed
     # nobody but the role tells the server of uploads
     assert built["vars"]["site_package_index"] == PackageIndexSettings().model_dump()

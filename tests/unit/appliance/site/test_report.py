@@ -47,6 +47,14 @@ def test_it_names_nodes_addresses_versions_times_and_verdict(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", report.NAMES)
+def test_it_names_the_workers_that_a_deploy_left_out(name: str) -> None:
+    left_out = {"worker2": [{"where": "worker2", "reason": "it does not answer", "hint": "start it"}]}
+    text = report.render(SITE, verdict(), [DEPLOY | {"left_out": left_out}])[name]
+    assert "2026-01-01T00:00:00Z: deployed without worker2 in 65.4 s" in text
+    assert "Left out: worker2, because it does not answer" in text
+
+
+@pytest.mark.parametrize("name", report.NAMES)
 def test_a_bad_check_shows(name: str) -> None:
     text = report.render(SITE, verdict(ok=False, seen="it is gone"), [])[name]
     assert "not as it should be" in text

@@ -398,6 +398,17 @@ def test_a_node_that_says_nothing_fails_with_the_reason(site: Site, evidence: di
     assert [(c.ok, c.evidence) for c in found.nodes["storage1"].checks] == [(False, "Connection timed out")]
 
 
+def test_a_node_that_was_left_out_of_the_last_deploy_is_named(site: Site, evidence: dict[str, Any]) -> None:
+    del evidence["worker1"]
+    missed = {"worker1": "left out", "worker2": "left out"}
+    found = judge(site, evidence, {}, "now", missed=missed)
+    for name in missed:
+        check = found.nodes[name].checks[-1]
+        assert (check.name, check.ok) == ("the last deploy came to this node", False)
+        assert "Hint: run `penstock site deploy`" in check.evidence
+    assert found.nodes["master1"].checks[-1].name != "the last deploy came to this node"
+
+
 def test_without_the_master_every_worker_is_in_doubt(site: Site, evidence: dict[str, Any]) -> None:
     del evidence["master1"]
     found = judge(site, evidence, {"master1": "no route to host"}, "2026-01-01T00:00:00Z")

@@ -9,6 +9,7 @@ import pytest
 
 from appliance.agent.docker import egress_policy
 from appliance.agent.docker.egress_policy import EgressPolicy
+from appliance.agent.site_nodes import SiteNodes
 from common.errors import ConflictError, ProcessError, UnavailableError
 from tests.fakes.packet_rules import PacketRules, bridges
 
@@ -20,7 +21,7 @@ def rules() -> PacketRules:
 
 @pytest.fixture
 def policy(rules: PacketRules, tmp_path: Path) -> EgressPolicy:
-    return EgressPolicy(lambda: "docker0", [], [], run=rules.run, bridges=bridges(tmp_path))
+    return EgressPolicy(lambda: "docker0", [], list, run=rules.run, bridges=bridges(tmp_path))
 
 
 def test_nothing_starts_before_the_rules_are_in_place(policy: EgressPolicy, rules: PacketRules) -> None:
@@ -35,6 +36,28 @@ def test_what_is_in_place_stays_as_it_is(policy: EgressPolicy, rules: PacketRule
     for _ in range(3):
         policy.keep()
     assert rules.installs == 1
+
+
+def test_a_node_that_joins_is_closed_without_a_restart(rules: PacketRules, tmp_path: Path) -> None:
+    file = tmp_path / "nodes"
+    file.write_text("10.0.0.2 master1 penstock\n")
+    nodes = SiteNodes(file).addresses
+    policy = EgressPolicy(lambda: "docker0", [], nodes, run=rules.run, bridges=bridges(tmp_path))
+    policy.keep()
+    assert "10.0.0.3" not in rules.table
+    file.write_text("10.0.0.2 master1 penstock\n10.0.0.3 worker3\n")
+    for _ in range(2):
+        policy.keep()
+    assert "10.0.0.3" in rules.table
+    assert rules.installs == 2
+
+
+def test_a_node_that_does_not_know_the_others_starts_nothing(rules: PacketRules, tmp_path: Path) -> None:
+    nodes = SiteNodes(tmp_path / "nodes").addresses
+    policy = EgressPolicy(lambda: "docker0", [], nodes, run=rules.run, bridges=bridges(tmp_path))
+    policy.keep()
+    with pytest.raises(ConflictError, match="the list of the site's nodes cannot be read"):
+        policy.check()
 
 
 @pytest.mark.parametrize("left", ["", "table inet penstock {}"])
@@ -66,7 +89,7 @@ def test_docker_being_away_at_the_start_is_waited_out(rules: PacketRules, tmp_pa
             raise away.pop()
         return "docker0"
 
-    policy = EgressPolicy(bridge, [], [], run=rules.run, bridges=bridges(tmp_path))
+    policy = EgressPolicy(bridge, [], list, run=rules.run, bridges=bridges(tmp_path))
     policy.keep()
     assert "does not answer" in policy.reason
     policy.keep()
@@ -75,13 +98,13 @@ def test_docker_being_away_at_the_start_is_waited_out(rules: PacketRules, tmp_pa
 
 def test_frames_between_containers_of_a_bridge_come_before_the_rules(rules: PacketRules, tmp_path: Path) -> None:
     folder = bridges(tmp_path, "0")
-    EgressPolicy(lambda: "docker0", [], [], run=rules.run, bridges=folder).keep()
+    EgressPolicy(lambda: "docker0", [], list, run=rules.run, bridges=folder).keep()
     assert {path.read_text() for path in folder.iterdir()} == {"1"}
 
 
 def test_a_kernel_that_does_not_show_them_to_the_rules_is_a_reason(rules: PacketRules, tmp_path: Path) -> None:
     (tmp_path / "bridge-nf-call-iptables").write_text("1\n")
-    policy = EgressPolicy(lambda: "docker0", [], [], run=rules.run, bridges=tmp_path)
+    policy = EgressPolicy(lambda: "docker0", [], list, run=rules.run, bridges=tmp_path)
     (tmp_path / "bridge-nf-call-ip6tables").mkdir()
     policy.keep()
     assert "bridge-nf-call-ip6tables cannot be 1" in policy.reason

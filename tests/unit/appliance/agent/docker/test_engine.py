@@ -36,7 +36,7 @@ def engine(fake: FakeDocker, tmp_path: Path) -> Iterator[DockerEngine]:
 def made(folder: Path) -> DockerEngine:
     mount_points, limits = MountPoints(folder / "mounts", []), containers.CONTAINER_LIMITS
     return DockerEngine(
-        folder / "docker.sock", mount_points, limits, folder / "listener", folder / "cores", hosts={}, site_files=dict
+        folder / "docker.sock", mount_points, limits, folder / "listener", folder / "cores", hosts=dict, site_files=dict
     )
 
 

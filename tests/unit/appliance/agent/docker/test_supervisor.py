@@ -164,7 +164,7 @@ def supervise(
 
 
 async def test_a_node_that_cannot_keep_sessions_apart_starts_nothing() -> None:
-    engine, egress_policy = FakeEngine(), EgressPolicy(lambda: "docker0", [], [])
+    engine, egress_policy = FakeEngine(), EgressPolicy(lambda: "docker0", [], list)
     supervisor = supervise(engine, egress_policy=egress_policy)
     with pytest.raises(ConflictError, match="not in place yet"):
         await supervisor.launch(SPEC)

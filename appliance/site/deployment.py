@@ -5,7 +5,6 @@ Every step keeps what is right already, so that a second deploy changes nothing 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import secrets
 import socket
@@ -18,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from appliance.site import inventory, pki, playbook
+from appliance.site.alone import Alone, alone
 from appliance.site.model import Site
 from common import files
-from common.errors import ConflictError, InputError, NotFoundError, Problem, UnavailableError
+from common.errors import ConflictError, InputError, NotFoundError, Problem
 from common.progress import Progress
 from reservoir.bundle import bundles
 from reservoir.bundle.verification import verify
@@ -97,7 +97,7 @@ def deploy(site: Site, bundle: Path, listener: DeployListener, *, state: Path = 
     identity = bundles.identity(listed, signed.content)
     done = Deployment(site.name, listed.version, identity, f"{datetime.now(UTC):%FT%TZ}")
     clock = _Clock(done.phases, listener.phase)
-    with _alone(state):
+    with alone(state) as held:
         try:
             _require_releases(site, listed)
             with clock("bundle"):
@@ -106,8 +106,8 @@ def deploy(site: Site, bundle: Path, listener: DeployListener, *, state: Path = 
                 _identify(site, state, done)
             hosts = inventory.build(site, version=_own_version(listed), state=str(state), root=str(root))
             with clock("preflight"):
-                _preflight(hosts, state, listener)
-            result = playbook.run("site", hosts, state=state, listen=listener.event)
+                _preflight(hosts, state, listener, held)
+            result = playbook.run("site", hosts, state=state, listen=listener.event, held=held)
             done.phases |= result.phases
             done.nodes = result.nodes
             result.require_success()
@@ -131,7 +131,7 @@ def rehearse(site: Site, bundle: Path, listener: DeployListener, *, state: Path 
 def revoke(site: Site, node: str, *, state: Path = STATE) -> None:
     """Revoke the certificate of a node; the next deploy makes another one, and tells all nodes."""
     require_controller(site)
-    with _alone(state):
+    with alone(state):
         pki.revoke(state / "pki", node)
 
 
@@ -170,27 +170,6 @@ class _Clock:
             yield
         finally:
             self._seconds[phase] = round(time.monotonic() - begin, 2)
-
-
-@contextmanager
-def _alone(state: Path) -> Iterator[None]:
-    """Hold the state folder, which is made where it is missing; raises ConflictError while another deploy runs."""
-    try:
-        state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        state.chmod(0o700)
-        lock = (state / "lock").open("w")
-    except OSError as error:
-        raise UnavailableError(
-            f"the state of the site cannot be written: {error.strerror}", where=str(state), hint="run as root"
-        ) from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConflictError(
-                "another deploy of this site is running", where=str(state / "lock"), hint="wait until it has ended"
-            ) from error
-        yield
 
 
 def _publish(bundle: Path, root: Path, progress: Progress, done: Deployment) -> None:
@@ -259,9 +238,9 @@ def _require_releases(site: Site, bundle: Bundle) -> None:
         raise InputError.of(problems)
 
 
-def _preflight(hosts: dict[str, Any], state: Path, listener: DeployListener) -> None:
+def _preflight(hosts: dict[str, Any], state: Path, listener: DeployListener, held: Alone | None = None) -> None:
     """Raise InputError that lists everything that makes a node unfit, before any of them is changed."""
-    result = playbook.run("preflight", hosts, state=state, listen=listener.event, publish=[FINDINGS])
+    result = playbook.run("preflight", hosts, state=state, listen=listener.event, publish=[FINDINGS], held=held)
     result.require_success()
     problems = [
         Problem(f"{node}: {finding['name']}", finding["reason"], finding["hint"])

@@ -17,9 +17,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import ansible_runner
+from ansible_runner import interface
 
 from appliance.site import settings
+from appliance.site.alone import Alone
 from common.errors import Problem, ProcessError, UnavailableError
 
 RUNS_KEPT = 20
@@ -105,18 +106,20 @@ def run(
     listen: Listener,
     publish: Collection[str] = (),
     check: bool = False,
+    held: Alone | None = None,
 ) -> Result:
     """Run `playbooks/<playbook>.yml` on the nodes of `inventory` and return what came of it, failed or not.
 
     `state` is the folder for inventory and logs, `publish` names the values that tasks hand out, `check` only says
-    what would change.
+    what would change. Ansible holds the lock that is `held`, too, so that it counts though this process is killed.
     """
     root = settings.ansible_root()
     hosts = _write_private(state / "hosts.json", json.dumps(inventory, indent=1))
     folder = _run_folder(state, playbook)
     artifacts = folder / "ansible"
-    collector = _Collector(Result(playbook, log=artifacts / "stdout"), listen, frozenset(publish))
-    ended = ansible_runner.run(
+    log = artifacts / "stdout"
+    collector = _Collector(Result(playbook, log=log), listen, frozenset(publish))
+    runner = interface.init_runner(
         private_data_dir=str(folder),
         project_dir=str(root),
         artifact_dir=str(folder),
@@ -135,11 +138,16 @@ def run(
         event_handler=collector.take,
         quiet=True,
     )
+    if held:
+        runner.config.command = [*held.command(log), *runner.config.command]
+    runner.run()
+    if held:
+        held.tell()
     # ansible-runner notes the caller's whole environment there, which may hold secrets.
     (artifacts / "command").unlink(missing_ok=True)
-    if ended.status == "canceled":
+    if runner.status == "canceled":
         raise KeyboardInterrupt
-    return collector.finish(ended.rc)
+    return collector.finish(runner.rc)
 
 
 class _Collector:

@@ -206,7 +206,7 @@ def test_two_deploys_do_not_run_at_once(site: Site, world: World) -> None:
     world.state.mkdir()
     with (world.state / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(ConflictError, match="another deploy of this site is running"):
+        with pytest.raises(ConflictError, match="another deploy of this site is still running"):
             run(site, world)
     assert world.did == []
 

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from appliance.site import inventory, pki, playbook
-from appliance.site.alone import Alone, alone
+from appliance.site import inventory, pki, playbook, preflight, settings
+from appliance.site.alone import alone
 from appliance.site.model import Site
 from common import files
 from common.errors import ConflictError, InputError, NotFoundError, Problem
@@ -37,7 +38,7 @@ INDEX_PASSWORD_FILE = "index-password"  # noqa: S105 - the name of a file
 READABLE = "abcdefghjkmnpqrstuvwxyz23456789"
 """Letters and digits that cannot be taken for each other."""
 
-FINDINGS = "penstock_findings"
+KEPT, KEPT_FOLDER = "penstock_kept", preflight.KEPT
 RECORDS_KEPT = 50
 
 
@@ -46,7 +47,8 @@ class Deployment:
     """What came of a deploy.
 
     `phases` are seconds by phase, `nodes` counts tasks by node, `changed` says what else was changed on the
-    controller, `admin_password` is set only when this deploy made it.
+    controller, `kept` names the files of others by node of which a copy was kept, `admin_password` is set only when
+    this deploy made it.
     """
 
     site: str
@@ -56,6 +58,7 @@ class Deployment:
     phases: dict[str, float] = field(default_factory=dict)
     nodes: dict[str, playbook.Counts] = field(default_factory=dict)
     changed: list[str] = field(default_factory=list)
+    kept: dict[str, list[str]] = field(default_factory=dict)
     ok: bool = False
     admin_password: str | None = None
 
@@ -98,6 +101,7 @@ def deploy(site: Site, bundle: Path, listener: DeployListener, *, state: Path = 
     done = Deployment(site.name, listed.version, identity, f"{datetime.now(UTC):%FT%TZ}")
     clock = _Clock(done.phases, listener.phase)
     with alone(state) as held:
+        run = partial(playbook.run, state=state, listen=listener.event, held=held)
         try:
             _require_releases(site, listed)
             with clock("bundle"):
@@ -106,8 +110,9 @@ def deploy(site: Site, bundle: Path, listener: DeployListener, *, state: Path = 
                 _identify(site, state, done)
             hosts = inventory.build(site, version=_own_version(listed), state=str(state), root=str(root))
             with clock("preflight"):
-                _preflight(hosts, state, listener, held)
-            result = playbook.run("site", hosts, state=state, listen=listener.event, held=held)
+                _preflight(site, listed, hosts, run)
+            result = run("site", hosts, publish=[KEPT])
+            done.kept = {node: said[KEPT] for node, said in result.published.items() if said[KEPT]}
             done.phases |= result.phases
             done.nodes = result.nodes
             result.require_success()
@@ -125,7 +130,7 @@ def rehearse(site: Site, bundle: Path, listener: DeployListener, *, state: Path 
     _require_releases(site, listed)
     listener.phase("preflight")
     hosts = inventory.build(site, version=_own_version(listed), state=str(state), root=str(root))
-    _preflight(hosts, state, listener)
+    _preflight(site, listed, hosts, partial(playbook.run, state=state, listen=listener.event))
 
 
 def revoke(site: Site, node: str, *, state: Path = STATE) -> None:
@@ -238,17 +243,12 @@ def _require_releases(site: Site, bundle: Bundle) -> None:
         raise InputError.of(problems)
 
 
-def _preflight(hosts: dict[str, Any], state: Path, listener: DeployListener, held: Alone | None = None) -> None:
+def _preflight(site: Site, bundle: Bundle, hosts: dict[str, Any], run: Callable[..., playbook.Result]) -> None:
     """Raise InputError that lists everything that makes a node unfit, before any of them is changed."""
-    result = playbook.run("preflight", hosts, state=state, listen=listener.event, publish=[FINDINGS], held=held)
+    asked = preflight.with_questions(hosts, site, bundle, settings.ansible_root() / "roles")
+    result = run("preflight", asked, publish=preflight.PUBLISHED)
     result.require_success()
-    problems = [
-        Problem(f"{node}: {finding['name']}", finding["reason"], finding["hint"])
-        for node, values in result.published.items()
-        for finding in values[FINDINGS]
-        if not finding["ok"]
-    ]
-    if problems:
+    if problems := preflight.problems(site, result.published, bundle):
         raise InputError.of(problems)
 
 

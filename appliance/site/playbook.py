@@ -14,12 +14,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ansible_runner import interface
 
-from appliance.site import settings
+from appliance.site import refused_access, settings
 from appliance.site.alone import Alone
 from common.errors import Problem, ProcessError, UnavailableError
 
@@ -118,7 +119,8 @@ def run(
     folder = _run_folder(state, playbook)
     artifacts = folder / "ansible"
     log = artifacts / "stdout"
-    collector = _Collector(Result(playbook, log=log), listen, frozenset(publish))
+    explain = partial(_explained, hosts=inventory["all"].get("hosts", {}), known_hosts=state / "known_hosts")
+    collector = _Collector(Result(playbook, log=log), listen, frozenset(publish), explain)
     runner = interface.init_runner(
         private_data_dir=str(folder),
         project_dir=str(root),
@@ -130,6 +132,8 @@ def run(
         envvars={
             "ANSIBLE_CONFIG": str(root / "ansible.cfg"),
             "ANSIBLE_HOME": str(state / "ansible"),
+            # ansible-runner takes every host key unless it is told otherwise, and then a changed one is not refused
+            "ANSIBLE_HOST_KEY_CHECKING": "True",
             "ANSIBLE_NOCOLOR": "1",
             "LC_ALL": "C.UTF-8",
             "PATH": settings.search_path(),
@@ -153,8 +157,11 @@ def run(
 class _Collector:
     """Turns ansible-runner's events into ours and into the result."""
 
-    def __init__(self, result: Result, listen: Listener, publish: frozenset[str]) -> None:
+    def __init__(
+        self, result: Result, listen: Listener, publish: frozenset[str], explain: Callable[[str, str], str]
+    ) -> None:
         self._result = result
+        self._explain = explain
         self._listen = listen
         self._publish = publish
         self._phase = ""
@@ -191,7 +198,7 @@ class _Collector:
         result = data.get("res") or {}
         node, task = data.get("host", ""), data.get("task", "")
         broken = outcome in (Outcome.FAILED, Outcome.UNREACHABLE)
-        event = Event(self._phase, node, task, outcome, _reason(result) if broken else "")
+        event = Event(self._phase, node, task, outcome, self._explain(_reason(result), node) if broken else "")
         if broken:
             self._result.failures.append(event)
         for name in self._publish & result.keys():
@@ -235,6 +242,12 @@ def _reason(result: Mapping[str, Any]) -> str:
     if not said or said in message:
         return message
     return message + ": " + "\n  ".join(said.splitlines()[-TAIL_LINES:])
+
+
+def _explained(reason: str, node: str, hosts: Mapping[str, Any], known_hosts: Path) -> str:
+    """Return a reason, and where it is one of refused access, the cause with its hint instead."""
+    found = refused_access.explained(reason, node, hosts.get(node) or {}, str(known_hosts))
+    return HINT_MARK.join(found) if found else reason
 
 
 def _problem(event: Event, log: Path) -> Problem:

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from appliance.site import deployment, pki, playbook
+from appliance.site import deployment, pki, playbook, preflight
 from appliance.site.model import Site, load
 from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, PenstockError, ProcessError
 from common.yaml_document import parse
 from reservoir.bundle import bundles
+from reservoir.contents.artifact import PythonArtifact
 
 EXAMPLE = Path(__file__).parents[4] / "inventory/example/site.yml"
 
@@ -43,8 +44,11 @@ class World:
         self.unattended = False
 
     def bundle(self) -> Any:
-        targets = [SimpleNamespace(os="debian", release=release) for release in self.releases]
-        return SimpleNamespace(version="1.2.3", name="penstock", of_kind=lambda _: self.artifacts, targets=targets)
+        targets = [SimpleNamespace(os="debian", name=release, release=release) for release in self.releases]
+        return SimpleNamespace(version="1.2.3", name="penstock", of_kind=self.of_kind, targets=targets)
+
+    def of_kind(self, kind: type) -> list[Any]:
+        return self.artifacts if kind is PythonArtifact else []
 
     def take(self, *_: Any, **__: Any) -> Any:
         self.did.append("import")
@@ -67,7 +71,7 @@ class World:
         self.hosts = hosts
         result = playbook.Result(name, log=Path("log"))
         if name == "preflight":
-            result.published = {"worker1": {deployment.FINDINGS: self.findings}}
+            result.published = {"worker1": {preflight.FINDINGS: self.findings}}
             return result
         result.phases = {"Time": 1.5}
         result.nodes = {"worker1": playbook.Counts(ok=9, changed=self.site_changes)}

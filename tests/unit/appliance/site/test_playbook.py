@@ -160,4 +160,4 @@ def test_an_interruption_is_one_here_too(monkeypatch: pytest.MonkeyPatch, tmp_pa
     canceled = SimpleNamespace(rc=254, status="canceled", run=lambda: None)
     monkeypatch.setattr(interface, "init_runner", lambda **_: canceled)
     with pytest.raises(KeyboardInterrupt):
-        playbook.run("site", {}, state=tmp_path, listen=lambda _: None)
+        playbook.run("site", {"all": {}}, state=tmp_path, listen=lambda _: None)

@@ -135,7 +135,10 @@ def test_what_is_named(name: str, present: dict[str, Any], about: str, reason: s
 def test_a_foreign_container_engine_is_refused_or_taken_over(
     engines: dict[str, str], running: tuple[int, int], reason: str
 ) -> None:
-    present = {"engines": engines, "containers": dict(zip(("containerd-shim", "conmon"), running, strict=True))}
+    present: dict[str, Any] = {
+        "engines": engines,
+        "containers": dict(zip(("containerd-shim", "conmon"), running, strict=True)),
+    }
     assert found("second", **present) == [("container engine", f"somebody else's containers are {reason}")]
     assert found("second", "take_over: [container_engine]", **present) == []
     assert found("third", **present) == [], "no worker"
@@ -184,7 +187,13 @@ def test_each_hint_says_what_to_write_in_the_site_file() -> None:
 
 def test_the_role_is_asked_for_packages_and_ports_of_the_nodes_roles() -> None:
     stanza = "Package: chrony\nVersion: 4\nDescription: a {{ clock }}\n that follows\nDepends: libc6,\n adduser\n"
-    deb = {"kind": "debian", "name": "chrony", "version": "4", "filename": "chrony_4_amd64.deb", "origin": "x"}
+    deb: dict[str, Any] = {
+        "kind": "debian",
+        "name": "chrony",
+        "version": "4",
+        "filename": "chrony_4_amd64.deb",
+        "origin": "x",
+    }
     deb |= {"sha256": "0" * 64, "size": 7, "targets": ["d12"], "metadata": {"stanza": stanza}}
     target = {"name": "d12", "os": "debian", "release": "bookworm", "arch": "amd64", "python": "3.11", "osv": None}
     bundle = Bundle.model_construct(

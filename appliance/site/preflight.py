@@ -1,4 +1,4 @@
-"""What stands on the nodes before a deploy: what the role `preflight` is asked, and the verdict on what it saw.
+"""Judgement on what stands on nodes before a deploy, and the questions that the role `preflight` is asked for it.
 
 What belongs to somebody else is a problem, unless the node's `take_over` names its kind.
 """

@@ -1,4 +1,4 @@
-"""Causes for which a node cannot be worked on, of what ssh, sudo and Ansible say, each with the line that cures it.
+"""Causes for which a node cannot be worked on, of what ssh, sudo and Ansible say, each with a line to mend it.
 
 Pure: what comes out depends on nothing but what goes in.
 """

@@ -1,4 +1,4 @@
-"""What is said where a node cannot be worked on, of a real sshd: the cause, the node, and the line that cures it."""
+"""What is said where a node cannot be worked on, of a real sshd: the cause, the node, and a line to mend it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ CHANGED = "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @"
         ),
     ],
 )
-def test_the_hint_holds_the_line_that_cures_it(said: str, more: dict[str, object], line: str) -> None:
+def test_the_hint_holds_a_line_to_mend_it(said: str, more: dict[str, object], line: str) -> None:
     found = explained(said, "second", VARIABLES | more, "/known")
     assert found is not None
     assert line in found[1]

@@ -30,8 +30,9 @@ SITE = """\
 name: north
 ssh: {{user: {user}, private_key: {key}}}
 nodes:
-  - {{name: far, address: 192.0.2.1, roles: [{others}]}}
+  - {{name: far, address: 192.0.2.1, roles: [{others}, storage]}}
   - {{name: near, address: {address}, roles: [{roles}], {more}}}
+storage: [{{kind: nfs, name: data, path: /srv/data, mount_path: /mnt/some-data}}]
 """
 UNIQUE = ("reservoir", "master")
 
@@ -47,7 +48,7 @@ class Node(Machine):
 
     def site(self, roles: str = "worker", more: str = "agent_port: 6001", user: str = "root") -> Site:
         """Return a site of this node and one that is far away."""
-        others = ", ".join(role for role in UNIQUE if role not in roles) or "storage"
+        others = ", ".join(role for role in UNIQUE if role not in roles)
         text = SITE.format(user=user, key=self.key, others=others, address=self.address, roles=roles, more=more)
         return load(parse(text, "site.yml"))
 

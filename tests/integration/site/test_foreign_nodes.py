@@ -148,6 +148,7 @@ def test_each_file_of_others_is_kept_once(node: Node) -> None:
     )
     record = json.loads(node.run(f"cat {folder}/record.json"))
     assert (record["/etc/docker/daemon.json"], record["/etc/pip.conf"]) == ("kept", "absent")
+    assert record[r"/etc/systemd/system/mnt-some\x2ddata.mount"] == "absent"
     node.run("echo ours > /etc/docker/daemon.json; echo ours > /etc/pip.conf; rm /etc/apt/sources.list.d/docker.list")
     assert kept() == []
     assert node.run(f"cat {folder}/etc/docker/daemon.json") == "first\n"

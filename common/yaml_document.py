@@ -8,8 +8,10 @@ from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from common.errors import InputError, Problem
+from common.known_keys import nearest
 from common.places import Path, dotted
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -88,11 +90,19 @@ def check(model: type[ModelT], document: YamlDocument) -> ModelT:
                 document.problem(
                     _known(document, item["loc"]),
                     _reason(str(item["msg"])),
-                    HINTS.get(item["type"], "correct the value"),
+                    _hint(model, item),
                 )
                 for item in error.errors()
             ]
         ) from error
+
+
+def _hint(model: type[BaseModel], item: ErrorDetails) -> str:
+    """Return what to do about one of pydantic's findings; a key that is misspelt is likely the one most like it."""
+    general = HINTS.get(item["type"], "correct the value")
+    if item["type"] == "extra_forbidden" and (likely := nearest(model, item["loc"])):
+        return f"did you mean `{likely}`? Otherwise remove the key"
+    return general
 
 
 def _known(document: YamlDocument, location: tuple[int | str, ...]) -> Path:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from appliance.site.gpu import SharedGpus
 from appliance.site.kubernetes import KubernetesCluster
-from appliance.site.model import SimulatedGpus
+from appliance.site.model import SimulatedGpus, TakingOver
 from common.settings.control_api import ControlApiSettings
 from common.settings.edge import EdgeSettings
 from common.settings.images import ImageSettings
@@ -43,12 +43,28 @@ class Part(NamedTuple):
     text: str
 
 
+TAKEN_OVER = """\
+What somebody else has on the node makes a deploy refuse, before it changes anything. Each name here allows one thing:
+
+- `container_engine`: Docker of others. Its packages are replaced by Debian's, its `daemon.json` by Penstock's; its
+  containers and images stay. Podman, k3s or a kubelet go on beside Penstock, and use GPUs without being counted.
+- `database`: a PostgreSQL cluster with databases, of the version that the bundle has. Penstock makes its own beside
+  them, and nobody reaches them by the network any more. Several clusters are never taken over.
+- `exports`: what an NFS server exports. Its file is replaced, and who mounts them loses them.
+- `packages`: what apt has to remove so that the node's packages can be installed.
+- `web_server`: an nginx that serves something. Its default site is removed; where only the edge is on the node, it is
+  stopped.
+
+Files that were not Penstock's are kept, once, in `/var/lib/penstock/kept`. Busy ports, an interrupted dpkg and held
+packages are never taken over. After the deploy the key may go: what was taken over is Penstock's."""
+
 PARTS = (
     Part("Control API", "control_api", ControlApiSettings, "Deadlines, the scheduler, logins, and the directory."),
     Part("Node agents", "node_agent", NodeAgentSettings, "For the agents of all workers."),
     Part("Images", "images", ImageSettings, "Where they come from."),
     Part("Sessions", "sessions", SessionSettings, "What their network leads to."),
     Part("Place of a node", "nodes[]", LocationSettings, "By which the containers of a session are kept together."),
+    Part("Machines that were in use", "nodes[]", TakingOver, TAKEN_OVER),
     Part("GPUs", "gpu", SharedGpus, "How GPUs are divided, and how the parts are held."),
     Part(
         "Simulated GPUs", "nodes[].simulated_gpus", SimulatedGpus, "For labs; they are marked as simulated everywhere."

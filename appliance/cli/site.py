@@ -74,6 +74,8 @@ def _print_deployment(site: Site, done: Deployment) -> None:
     print_table(("PHASE", "SECONDS"), [(phase, f"{seconds:7.1f}") for phase, seconds in done.phases.items()])
     print(f"\n{site.name} is deployed in {done.seconds:.1f} s, changed={done.changes}{_without(done.left_out)}")
     print(f"console  {site.console_url}\nAPI      {site.api_url}\nCA       {deployment.STATE / 'pki' / 'ca.crt'}")
+    for node, paths in done.kept.items():
+        print(f"kept     {node}: {', '.join(paths)}, below {deployment.KEPT_FOLDER}")
     if done.admin_password:
         print(f"login    admin / {done.admin_password}")
     else:

@@ -5,7 +5,6 @@ Every step keeps what is right already, so that a second deploy changes nothing 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import secrets
 import socket
@@ -14,14 +13,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from appliance.site import inventory, pki, playbook, waves
+from appliance.site import inventory, pki, playbook, preflight, settings, waves
+from appliance.site.alone import alone
 from appliance.site.model import Site
-from appliance.site.rollout import Problems, Rollout
+from appliance.site.rollout import KEPT, Problems, Rollout
 from common import files
-from common.errors import ConflictError, InputError, NotFoundError, Problem, UnavailableError
+from common.errors import ConflictError, InputError, NotFoundError, Problem
 from common.progress import Progress
 from reservoir.bundle import bundles
 from reservoir.bundle.verification import verify
@@ -39,6 +40,7 @@ AUDIT_KEY_FILE = "audit-key"
 READABLE = "abcdefghjkmnpqrstuvwxyz23456789"
 """Letters and digits that cannot be taken for each other."""
 
+KEPT_FOLDER = preflight.KEPT
 RECORDS_KEPT = 50
 
 
@@ -47,8 +49,9 @@ class Deployment:
     """What came of a deploy.
 
     `phases` are seconds by phase, `nodes` counts tasks by node, `changed` says what else was changed on the
-    controller, `admin_password` is set only when this deploy made it. `reached` are the nodes that it installed, and
-    `left_out` says why others were not; it is `ok` where it came to its end with the others.
+    controller, `kept` names the files of others by node of which a copy was kept, `admin_password` is set only when
+    this deploy made it. `reached` are the nodes that it installed, and `left_out` says why others were not; it is `ok`
+    where it came to its end with the others.
     """
 
     site: str
@@ -60,6 +63,7 @@ class Deployment:
     changed: list[str] = field(default_factory=list)
     reached: list[str] = field(default_factory=list)
     left_out: Problems = field(default_factory=dict)
+    kept: dict[str, list[str]] = field(default_factory=dict)
     ok: bool = False
     admin_password: str | None = None
 
@@ -79,6 +83,7 @@ class Deployment:
             self.phases[phase] = round(self.phases.get(phase, 0.0) + seconds, 2)
         for node, counts in result.nodes.items():
             self.nodes[node] = self.nodes.get(node, playbook.Counts()) + counts
+        self.kept |= {node: said[KEPT] for node, said in result.published.items() if said.get(KEPT)}
 
     def json(self) -> dict[str, Any]:
         """Return the deployment as plain data, without the password."""
@@ -120,7 +125,8 @@ def deploy(
     identity = bundles.identity(listed, signed.content)
     done = Deployment(site.name, listed.version, identity, f"{datetime.now(UTC):%FT%TZ}")
     clock = _Clock(done.phases, listener.phase)
-    with _alone(state):
+    with alone(state) as held:
+        run = partial(playbook.run, state=state, listen=listener.event, held=held)
         try:
             _require_releases(site, listed)
             with clock("bundle"):
@@ -128,9 +134,10 @@ def deploy(
             with clock("identity"):
                 _identify(site, state, done)
             hosts = inventory.build(site, version=_own_version(listed), state=str(state), root=str(root))
-            rollout = Rollout(plan, hosts, state, listener.event, done.add, done.left_out, done.reached)
+            rollout = Rollout(plan, hosts, run, done.add, done.left_out, done.reached)
             with clock("preflight"):
-                rollout.preflight()
+                asked = preflight.with_questions(hosts, site, listed, settings.ansible_root() / "roles")
+                rollout.preflight(asked, partial(preflight.unfit, site, listed))
             rollout.install()
             done.ok = True
         finally:
@@ -158,15 +165,17 @@ def rehearse(
     _require_releases(site, listed)
     listener.phase("preflight")
     hosts = inventory.build(site, version=_own_version(listed), state=str(state), root=str(root))
-    rollout = Rollout(plan, hosts, state, listener.event)
-    rollout.preflight()
+    run = partial(playbook.run, state=state, listen=listener.event)
+    rollout = Rollout(plan, hosts, run)
+    asked = preflight.with_questions(hosts, site, listed, settings.ansible_root() / "roles")
+    rollout.preflight(asked, partial(preflight.unfit, site, listed))
     return rollout.left_out
 
 
 def revoke(site: Site, node: str, *, state: Path = STATE) -> None:
     """Revoke the certificate of a node; the next deploy makes another one, and tells all nodes."""
     require_controller(site)
-    with _alone(state):
+    with alone(state):
         pki.revoke(state / "pki", node)
 
 
@@ -219,27 +228,6 @@ class _Clock:
             yield
         finally:
             self._seconds[phase] = round(time.monotonic() - begin, 2)
-
-
-@contextmanager
-def _alone(state: Path) -> Iterator[None]:
-    """Hold the state folder, which is made where it is missing; raises ConflictError while another deploy runs."""
-    try:
-        state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        state.chmod(0o700)
-        lock = (state / "lock").open("w")
-    except OSError as error:
-        raise UnavailableError(
-            f"the state of the site cannot be written: {error.strerror}", where=str(state), hint="run as root"
-        ) from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConflictError(
-                "another deploy of this site is running", where=str(state / "lock"), hint="wait until it has ended"
-            ) from error
-        yield
 
 
 def _publish(bundle: Path, root: Path, progress: Progress, done: Deployment) -> None:

@@ -24,7 +24,7 @@ STATE = "/var/lib/penstock/site"
 
 RESERVOIR_ROOT = "/var/lib/penstock/reservoir"
 
-EVERY_NODE = ("preflight", "pki", "package_source", "time", "restarts", "evidence")
+EVERY_NODE = ("preflight", "kept_files", "pki", "package_source", "time", "restarts", "evidence")
 GROUPS: dict[NodeRole, tuple[str, ...]] = {
     NodeRole.RESERVOIR: ("reservoir", "package_index"),
     NodeRole.MASTER: ("database", "control_api", "agent_edge", "edge"),

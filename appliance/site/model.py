@@ -72,6 +72,26 @@ class NodeRole(StrEnum):
     STORAGE = "storage"
 
 
+class TakeOver(StrEnum):
+    """What somebody else has on a node, and Penstock may have from now on."""
+
+    CONTAINER_ENGINE = "container_engine"
+    DATABASE = "database"
+    EXPORTS = "exports"
+    PACKAGES = "packages"
+    WEB_SERVER = "web_server"
+
+
+class TakingOver(StrictModel):
+    """What a deploy may take over of a machine that was in use."""
+
+    take_over: list[TakeOver] = Field(
+        default=[],
+        description="what a deploy may take over of what somebody else has on the node, by the names below; "
+        "it refuses otherwise",
+    )
+
+
 class SimulatedGpus(SimulatedGpuSettings):
     """GPUs that a lab pretends to have. They are marked as simulated everywhere."""
 
@@ -80,7 +100,7 @@ class SimulatedGpus(SimulatedGpuSettings):
     count: int = Field(ge=1, le=MAX_GPUS, description="how many there are")
 
 
-class Node(LocationSettings):
+class Node(LocationSettings, TakingOver):
     """One machine. `address` is its IPv4 address in the site; `ib_address` absent means no InfiniBand.
 
     `release` is the code name of the Debian release that it runs; a lab starts the node with it. `gpus` is what

@@ -14,12 +14,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import ansible_runner
+from ansible_runner import interface
 
-from appliance.site import settings
+from appliance.site import refused_access, settings
+from appliance.site.alone import Alone
 from common.errors import Problem, ProcessError, UnavailableError
 
 RUNS_KEPT = 20
@@ -121,6 +123,7 @@ def run(
     check: bool = False,
     limit: Collection[str] | None = None,
     together: bool = True,
+    held: Alone | None = None,
 ) -> Result:
     """Run `playbooks/<playbook>.yml` on the nodes of `inventory` and return what came of it, failed or not.
 
@@ -135,8 +138,10 @@ def run(
     if limit is not None:
         inventories.append(_write_private(folder / "limit.json", json.dumps(_group(limit))))
     artifacts = folder / "ansible"
-    collector = _Collector(Result(playbook, log=artifacts / "stdout"), listen, frozenset(publish))
-    ended = ansible_runner.run(
+    log = artifacts / "stdout"
+    explain = partial(_explained, hosts=inventory["all"].get("hosts", {}), known_hosts=state / "known_hosts")
+    collector = _Collector(Result(playbook, log=log), listen, frozenset(publish), explain)
+    runner = interface.init_runner(
         private_data_dir=str(folder),
         project_dir=str(root),
         artifact_dir=str(folder),
@@ -149,6 +154,8 @@ def run(
             "ANSIBLE_CONFIG": str(root / "ansible.cfg"),
             "ANSIBLE_ANY_ERRORS_FATAL": str(together),
             "ANSIBLE_HOME": str(state / "ansible"),
+            # ansible-runner takes every host key unless it is told otherwise, and then a changed one is not refused
+            "ANSIBLE_HOST_KEY_CHECKING": "True",
             "ANSIBLE_NOCOLOR": "1",
             "LC_ALL": "C.UTF-8",
             "PATH": settings.search_path(),
@@ -157,18 +164,26 @@ def run(
         event_handler=collector.take,
         quiet=True,
     )
+    if held:
+        runner.config.command = [*held.command(log), *runner.config.command]
+    runner.run()
+    if held:
+        held.tell()
     # ansible-runner notes the caller's whole environment there, which may hold secrets.
     (artifacts / "command").unlink(missing_ok=True)
-    if ended.status == "canceled":
+    if runner.status == "canceled":
         raise KeyboardInterrupt
-    return collector.finish(ended.rc)
+    return collector.finish(runner.rc)
 
 
 class _Collector:
     """Turns ansible-runner's events into ours and into the result."""
 
-    def __init__(self, result: Result, listen: Listener, publish: frozenset[str]) -> None:
+    def __init__(
+        self, result: Result, listen: Listener, publish: frozenset[str], explain: Callable[[str, str], str]
+    ) -> None:
         self._result = result
+        self._explain = explain
         self._listen = listen
         self._publish = publish
         self._phase = ""
@@ -205,7 +220,7 @@ class _Collector:
         result = data.get("res") or {}
         node, task = data.get("host", ""), data.get("task", "")
         broken = outcome in (Outcome.FAILED, Outcome.UNREACHABLE)
-        event = Event(self._phase, node, task, outcome, _reason(result) if broken else "")
+        event = Event(self._phase, node, task, outcome, self._explain(_reason(result), node) if broken else "")
         if broken:
             self._result.failures.append(event)
         for name in self._publish & result.keys():
@@ -249,6 +264,12 @@ def _reason(result: Mapping[str, Any]) -> str:
     if not said or said in message:
         return message
     return message + ": " + "\n  ".join(said.splitlines()[-TAIL_LINES:])
+
+
+def _explained(reason: str, node: str, hosts: Mapping[str, Any], known_hosts: Path) -> str:
+    """Return a reason, and where it is one of refused access, the cause with its hint instead."""
+    found = refused_access.explained(reason, node, hosts.get(node) or {}, str(known_hosts))
+    return HINT_MARK.join(found) if found else reason
 
 
 def _problem(event: Event, log: Path) -> Problem:

@@ -6,16 +6,15 @@ unfit, does not answer or fails is left out, and the others go on, unless too ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from appliance.site import playbook
+from appliance.site import playbook, preflight
 from appliance.site.waves import Plan
 from common.errors import InputError, PenstockError, Problem, ProcessError
 
-FINDINGS = "penstock_findings"
+KEPT = "penstock_kept"
 STOPPED = "the deploy stopped before it was done with this node"
 AGAIN = "deploy again when the cause is mended"
 
@@ -27,27 +26,24 @@ Problems = dict[str, list[Problem]]
 class Rollout:
     """Goes to the nodes of a `plan`, and remembers who was left out and why, and who came to the end.
 
-    `told` hears what came of each run of a playbook.
+    `run` runs a playbook on an inventory such as `hosts`, and `told` hears what came of it.
     """
 
     plan: Plan
     hosts: Mapping[str, Any]
-    state: Path
-    listen: playbook.Listener
+    run: Callable[..., playbook.Result]
     told: Callable[[playbook.Result], None] = lambda _: None
     left_out: Problems = field(default_factory=dict)
     reached: list[str] = field(default_factory=list)
 
-    def preflight(self) -> None:
+    def preflight(self, asked: Mapping[str, Any], unfit: Callable[[Mapping[str, Mapping[str, Any]]], Problems]) -> None:
         """Leave out the workers that are not fit; raises ProcessError or InputError where the others must not go on.
 
-        Nothing is changed on any node.
+        `asked` is the inventory with what nodes are asked, and `unfit` judges what they say. Nothing is changed on any.
         """
-        result = playbook.run(
-            "preflight", self.hosts, state=self.state, listen=self.listen, publish=[FINDINGS], limit=self.plan.nodes
-        )
+        result = self.run("preflight", asked, publish=preflight.PUBLISHED, limit=self.plan.nodes)
         silent = result.failed()
-        wrong = silent | dict(_unfit(result.published))
+        wrong = silent | unfit(result.published)
         self._leave_out(wrong)
         if needed := [problem for name in self.plan.first for problem in wrong.get(name, ())]:
             kind = ProcessError if silent.keys() & set(self.plan.first) else InputError
@@ -74,7 +70,7 @@ class Rollout:
         self._run("edge", self.plan.first, together=True).require_success()
 
     def _run(self, name: str, nodes: Any, *, together: bool) -> playbook.Result:
-        result = playbook.run(name, self.hosts, state=self.state, listen=self.listen, limit=nodes, together=together)
+        result = self.run(name, self.hosts, publish=[KEPT], limit=nodes, together=together)
         self.told(result)
         return result
 
@@ -95,14 +91,3 @@ class Rollout:
 
     def _reasons(self) -> list[Problem]:
         return [problem for problems in self.left_out.values() for problem in problems]
-
-
-def _unfit(published: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, list[Problem]]]:
-    for node, values in published.items():
-        problems = [
-            Problem(f"{node}: {finding['name']}", finding["reason"], finding["hint"])
-            for finding in values[FINDINGS]
-            if not finding["ok"]
-        ]
-        if problems:
-            yield node, problems

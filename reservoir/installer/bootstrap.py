@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 if TYPE_CHECKING:
     Point = tuple[int, int, int, int]
@@ -31,6 +31,10 @@ MAKER = "get it again from its maker"
 LONGEST = 1 << 30
 # what file systems and desktops put on a disc by themselves
 OF_THE_DISC = re.compile(r"lost\+found|System Volume Information|\.Trash-\d+")
+
+
+class BusyError(Exception):
+    """A deploy or another installation is running."""
 
 
 class RefusedError(Exception):
@@ -306,6 +310,18 @@ def link(path: Path, target: Path) -> None:
     beside.replace(path)
 
 
+def take(lock: TextIO) -> None:
+    """Take the lock of the site, which a deploy holds to its end, and say in it who has it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        raise BusyError(f"{lock.name}: a deploy or another installation is running ({lock.read().strip()})") from None
+    lock.truncate(0)
+    lock.write(f"pid {os.getpid()}, install.sh\n")
+    lock.flush()
+
+
 def run(options: argparse.Namespace) -> None:
     """Check the bundle, then install from it where that is wanted."""
     # who was trusted before is trusted still: the site's own pin, then the one of an earlier installation
@@ -319,8 +335,9 @@ def run(options: argparse.Namespace) -> None:
         print(f"whole: {len(bundle.carried)} files, {bundle.check()} bytes")
         return
     options.prefix.parent.mkdir(parents=True, exist_ok=True)
-    with options.prefix.with_name(f".{options.prefix.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    options.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (options.state / "lock").open("a+") as lock:
+        take(lock)
         present = options.prefix.resolve()
         for left in options.prefix.parent.glob(f".{options.prefix.name}-*"):
             if left.resolve() != present:
@@ -346,6 +363,7 @@ def main() -> int:
     parser.add_argument("--key", type=Path, help="public key that the bundle must be signed with, or that it replaced")
     parser.add_argument("--verify-only", action="store_true", help="check everything in the bundle and install nothing")
     parser.add_argument("--root", type=Path, default=Path("/var/lib/penstock/reservoir"), help="what the site holds")
+    parser.add_argument("--state", type=Path, default=Path("/var/lib/penstock/site"), help="where deploys keep theirs")
     parser.add_argument("--prefix", type=Path, default=Path("/opt/penstock/site"), help="the virtual environment")
     parser.add_argument("--command", type=Path, default=Path("/usr/local/bin/penstock"), help="where the command goes")
     options = parser.parse_args()
@@ -361,6 +379,9 @@ def main() -> int:
     except RefusedError as refusal:
         print(f"error: {refusal}", file=sys.stderr)
         return 3
+    except BusyError as busy:
+        print(f"error: {busy}. Hint: wait until it has ended.", file=sys.stderr)
+        return 7
     except subprocess.CalledProcessError as failed:
         print(f"error: {failed.cmd[0]} ended with code {failed.returncode}; see above.", file=sys.stderr)
         return 4

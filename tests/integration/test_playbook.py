@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from appliance.site import playbook, settings
+from appliance.site.alone import alone
 from appliance.site.playbook import Counts, Event, Outcome
-from common.errors import ProcessError
+from common.errors import ConflictError, ProcessError
 
 ROOT = Path(__file__).parents[2]
 SECRET = "0f3c5e-not-for-logs"
@@ -159,3 +164,59 @@ def test_a_playbook_that_is_not_one_shows_ansibles_words(tree: Path) -> None:
     (tree / "ansible" / "playbooks" / "try.yml").write_text("- hosts: things\n  roles: [nowhere]\n")
     with pytest.raises(ProcessError, match="'nowhere' was not found"):
         run(tree).require_success()
+
+
+DEPLOY = """\
+import sys
+from pathlib import Path
+from appliance.site import playbook, settings
+from appliance.site.alone import alone
+root = Path(sys.argv[1])
+settings.ansible_root = lambda: root / "ansible"
+hosts = {"all": {"children": {"things": {"hosts": {"here": {"ansible_connection": "local"}}}}}}
+with alone(root / "state") as held:
+    playbook.run("try", hosts, state=root / "state", listen=lambda _: None, held=held)
+"""
+SLOW = """\
+- name: First
+  hosts: things
+  gather_facts: false
+  tasks:
+    - name: Begin
+      ansible.builtin.copy: {content: "", dest: "{folder}/begun", mode: "0600"}
+    - name: Wait
+      ansible.builtin.command: sh -c 'until test -e {folder}/go; do sleep 0.1; done'
+"""
+
+
+def wait_for(path: Path) -> None:
+    end = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < end, path
+        time.sleep(0.05)
+
+
+def refusal(tree: Path) -> str:
+    with pytest.raises(ConflictError) as caught, alone(tree / "state"):
+        pass
+    return caught.value.problems[0].reason
+
+
+def test_ansible_holds_the_lock_of_a_deploy_that_was_killed(tree: Path) -> None:
+    slow = SLOW.replace("{folder}", str(tree))
+    (tree / "ansible" / "playbooks" / "try.yml").write_text(slow)
+    with subprocess.Popen([sys.executable, "-c", DEPLOY, str(tree)], cwd=ROOT) as deploy:
+        wait_for(tree / "begun")
+        deploy.kill()
+    (log,) = (tree / "state" / "runs").glob("*-try/ansible/stdout")
+    said = refusal(tree)
+    pid = said.split("(pid ")[1].split(",")[0]
+    assert said.startswith("another deploy of this site is still running")
+    assert int(pid) != deploy.pid
+    assert b"ansible-playbook" in Path("/proc", pid, "cmdline").read_bytes()
+    assert f"its log is {log})" in said
+    (tree / "go").touch()
+    while Path("/proc", pid).exists():
+        time.sleep(0.05)
+    with alone(tree / "state"):
+        assert f"pid {os.getpid()}, started " in (tree / "state" / "lock").read_text()

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from appliance.site import playbook, settings
-from appliance.site.rollout import FINDINGS
+from appliance.site.preflight import FINDINGS
 
 ROOT = Path(__file__).parents[2]
 FAKETIME = next(iter(Path("/usr/lib").glob("*/faketime/libfaketime.so.1")))

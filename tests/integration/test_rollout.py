@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from appliance.site import settings
+from appliance.site import playbook, settings
 from appliance.site.model import DeploySettings
+from appliance.site.preflight import FINDINGS
 from appliance.site.rollout import Rollout
 from appliance.site.waves import Plan
-from common.errors import ProcessError
+from common.errors import Problem, ProcessError
 
 ROOT = Path(__file__).parents[2]
 PREFLIGHT = """\
@@ -93,7 +96,16 @@ def rollout(tree: Path, *, broken: tuple[str, ...] = (), wave: int = 2, most: in
         }
     }
     plan = Plan(["m1"], WORKERS, DeploySettings(wave=wave, max_fail_percentage=most))
-    return Rollout(plan, inventory, tree / "state", lambda _: None)
+    return Rollout(plan, inventory, partial(playbook.run, state=tree / "state", listen=lambda _: None))
+
+
+def unfit(published: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Problem]]:
+    """What these short playbooks find."""
+    return {
+        node: [Problem(f"{node}: {one['name']}", one["reason"], one["hint"]) for one in said[FINDINGS]]
+        for node, said in published.items()
+        if said[FINDINGS]
+    }
 
 
 def made(tree: Path) -> set[str]:
@@ -102,7 +114,7 @@ def made(tree: Path) -> set[str]:
 
 def test_workers_that_fail_or_do_not_answer_are_left_out_and_caught_up(tree: Path) -> None:
     first = rollout(tree, broken=("w2",), w3=ABSENT, w4=HERE | {"penstock_findings": [DISK]})
-    first.preflight()
+    first.preflight(first.hosts, unfit)
     assert made(tree) == set()
     first.install()
     reasons = {name: " ".join(map(str, problems)) for name, problems in first.left_out.items()}
@@ -116,7 +128,7 @@ def test_workers_that_fail_or_do_not_answer_are_left_out_and_caught_up(tree: Pat
     assert (tree / "w1.second").read_text() == "hello"
     assert first.reached == ["m1", "w1"]
     second = rollout(tree)
-    second.preflight()
+    second.preflight(second.hosts, unfit)
     second.install()
     assert (second.left_out, second.reached) == ({}, ["m1", *WORKERS])
     assert {f"{name}.second" for name in WORKERS} <= made(tree)
@@ -124,7 +136,7 @@ def test_workers_that_fail_or_do_not_answer_are_left_out_and_caught_up(tree: Pat
 
 def test_a_wave_that_fails_as_a_whole_stops_neither_the_next_nor_the_edge(tree: Path) -> None:
     tried = rollout(tree, broken=("w1",), wave=1)
-    tried.preflight()
+    tried.preflight(tried.hosts, unfit)
     tried.install()
     assert tried.reached == ["m1", *WORKERS[1:]]
     assert "m1.edge" in made(tree)
@@ -132,7 +144,7 @@ def test_a_wave_that_fails_as_a_whole_stops_neither_the_next_nor_the_edge(tree: 
 
 def test_a_release_that_breaks_workers_stops_after_its_share(tree: Path) -> None:
     tried = rollout(tree, broken=tuple(WORKERS), wave=1, most=50)
-    tried.preflight()
+    tried.preflight(tried.hosts, unfit)
     with pytest.raises(ProcessError, match="3 of 4 workers cannot be deployed, and 2 may be left out"):
         tried.install()
     assert set(tried.left_out) == set(WORKERS)
@@ -142,7 +154,7 @@ def test_a_release_that_breaks_workers_stops_after_its_share(tree: Path) -> None
 
 def test_a_node_that_all_need_stops_everything(tree: Path) -> None:
     tried = rollout(tree, broken=("m1",))
-    tried.preflight()
+    tried.preflight(tried.hosts, unfit)
     with pytest.raises(ProcessError, match="m1: Every node: Fail on one node"):
         tried.install()
     assert made(tree) == {"m1.first", "m1.restarted"}

@@ -14,8 +14,8 @@ from tools import role_readmes
 
 ROOT = Path(__file__).parents[2]
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
-SHORT = {"evidence", "fabric", "preflight", "restarts"}
-"""Roles that have nothing to install or configure: they look, and restart what others have configured."""
+SHORT = {"evidence", "fabric", "kept_files", "preflight", "restarts"}
+"""Roles that have nothing to install or configure: they look, keep what they see, or restart what others configure."""
 
 SERVICES = [role for role in ROLES if role.name not in SHORT]
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
@@ -135,6 +135,27 @@ def test_the_bundle_contains_every_package_that_a_role_installs(role: Path, rele
     groups = [MANIFEST.debian_groups(target) for target in MANIFEST.targets if target.release == release]
     bundled = {package for by_name in groups for group in by_name.values() for package in group.packages}
     assert names(role, release) <= bundled
+
+
+def written(role: Path) -> set[str]:
+    """Paths by name that a role writes or removes, but for what bears Penstock's name."""
+    found = set()
+    for task in tasks(role):
+        for module in ("copy", "template", "blockinfile", "file"):
+            asked = task.get(f"ansible.builtin.{module}", {})
+            if module == "file" and asked.get("state") == "directory":
+                continue
+            path = str(asked.get("dest") or asked.get("path") or "")
+            path += Path(asked["src"]).name if path.endswith("/") and "src" in asked else ""
+            items = task["loop"] if isinstance(task.get("loop"), list) else ["{{ item }}"]
+            found |= {path.replace("{{ item }}", str(item)) for item in items}
+    return {path for path in found if path.startswith("/") and "penstock" not in path and "{{" not in path}
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_what_stood_where_a_role_writes_is_kept(role: Path) -> None:
+    kept = (ROOT / "inventory/group_vars/all/kept_files.yml").read_text()
+    assert {path for path in written(role) if f"'{path}'" not in kept} == set()
 
 
 def test_group_and_role_and_variables_share_one_name() -> None:

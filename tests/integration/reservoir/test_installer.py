@@ -40,6 +40,8 @@ def install(place: Path) -> Install:
             place / "bin/penstock",
             "--root",
             place / "site",
+            "--state",
+            place / "state",
         ]
         command: list[str | Path] = ["sh", folder / "install.sh", *places, *words]
         return subprocess.Popen(

@@ -63,6 +63,7 @@ def deployed(password: str | None, changed: int) -> deployment.Deployment:
         started="2026-01-01T00:00:00Z",
         phases={"Time": 1.25, "Edge": 2.5},
         nodes={"worker1": Counts(ok=5, changed=changed)},
+        kept={"worker1": ["/etc/docker/daemon.json"]} if changed else {},
         ok=True,
         admin_password=password,
     )
@@ -72,7 +73,8 @@ def test_deploy_prints_phases_addresses_and_the_new_password(monkeypatch: pytest
     monkeypatch.setattr(deployment, "deploy", lambda *_, **__: deployed("pass@word1", 7))
     result = run(site_app, "deploy", "-f", EXAMPLE, "--bundle", "bundle")
     assert result.exit_code == 0
-    for words in ("Time", "3.8 s, changed=7", "https://10.71.8.10:56789", "admin / pass@word1"):
+    kept = "worker1: /etc/docker/daemon.json, below /var/lib/penstock/kept"
+    for words in ("Time", "3.8 s, changed=7", "https://10.71.8.10:56789", "admin / pass@word1", kept):
         assert words in result.stdout
 
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from appliance.site import deployment, pki, playbook
+from appliance.site import deployment, pki, playbook, preflight
 from appliance.site.model import Site, load
-from appliance.site.rollout import FINDINGS
 from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, PenstockError, ProcessError
 from common.yaml_document import parse
 from reservoir.bundle import bundles
+from reservoir.contents.artifact import PythonArtifact
 
 EXAMPLE = Path(__file__).parents[4] / "inventory/example/site.yml"
 
@@ -46,8 +46,11 @@ class World:
         self.unattended = False
 
     def bundle(self) -> Any:
-        targets = [SimpleNamespace(os="debian", release=release) for release in self.releases]
-        return SimpleNamespace(version="1.2.3", name="penstock", of_kind=lambda _: self.artifacts, targets=targets)
+        targets = [SimpleNamespace(os="debian", name=release, release=release) for release in self.releases]
+        return SimpleNamespace(version="1.2.3", name="penstock", of_kind=self.of_kind, targets=targets)
+
+    def of_kind(self, kind: type) -> list[Any]:
+        return self.artifacts if kind is PythonArtifact else []
 
     def take(self, *_: Any, **__: Any) -> Any:
         self.did.append("import")
@@ -73,8 +76,8 @@ class World:
         self.hosts = hosts
         result = playbook.Result(name, log=Path("log"))
         if name == "preflight":
-            result.published = {node: {FINDINGS: []} for node in limit if node not in self.down}
-            result.published["worker1"] = {FINDINGS: self.findings}
+            result.published = {node: {preflight.FINDINGS: []} for node in limit if node not in self.down}
+            result.published["worker1"] = {preflight.FINDINGS: self.findings}
             self.fail(result, [node for node in limit if node in self.down], playbook.Outcome.UNREACHABLE)
             return result
         result.phases = {"Time": 1.5}
@@ -309,7 +312,7 @@ def test_two_deploys_do_not_run_at_once(site: Site, world: World) -> None:
     world.state.mkdir()
     with (world.state / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(ConflictError, match="another deploy of this site is running"):
+        with pytest.raises(ConflictError, match="another deploy of this site is still running"):
             run(site, world)
     assert world.did == []
 

@@ -171,7 +171,7 @@ def test_another_console_port_stands_in_its_url() -> None:
             "agent_port: 6001, kubernetes: {api: https://k, pod_template: {spec: {priorityClas: x}}}",
             "4: nodes[1].kubernetes.pod_template.spec.priorityClas",
             "unknown key",
-            "correct its spelling",
+            "did you mean `priorityClassName`?",
         ),
         (
             "agent_port: 6001",
@@ -213,7 +213,7 @@ def test_another_console_port_stands_in_its_url() -> None:
             "name: north\ncontrol_api:\n  metrics_keep_s: 60\n  metrics_keep: 60",
             "4: control_api.metrics_keep",
             "unknown key",
-            "remove the key, or correct its spelling",
+            "did you mean `metrics_keep_s`? Otherwise remove the key",
         ),
         (
             "name: north",

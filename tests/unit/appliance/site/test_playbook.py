@@ -7,8 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import ansible_runner
 import pytest
+from ansible_runner import interface
 
 from appliance.site import playbook
 from appliance.site.playbook import Event, Outcome
@@ -31,14 +31,17 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[
 
     def run(script: Script, code: int = 0, said: str = "", **options: Any) -> tuple[playbook.Result, list[Event]]:
         def ansible(**arguments: Any) -> SimpleNamespace:
+            status = "successful" if code == 0 else "failed"
+            return SimpleNamespace(rc=code, status=status, run=lambda: play(**arguments))
+
+        def play(**arguments: Any) -> None:
             artifacts = Path(arguments["artifact_dir"]) / arguments["ident"]
             artifacts.mkdir()
             (artifacts / "stdout").write_text(said)
             (artifacts / "command").write_text("SECRET=1")
             assert not any(arguments["event_handler"](raw) for raw in script)
-            return SimpleNamespace(rc=code, status="successful" if code == 0 else "failed")
 
-        monkeypatch.setattr(ansible_runner, "run", ansible)
+        monkeypatch.setattr(interface, "init_runner", ansible)
         heard: list[Event] = []
         result = playbook.run("site", {"all": {}}, state=tmp_path / "state", listen=heard.append, **options)
         return result, heard
@@ -154,6 +157,7 @@ def test_old_logs_are_forgotten(run: Any, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_an_interruption_is_one_here_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(ansible_runner, "run", lambda **_: SimpleNamespace(rc=254, status="canceled"))
+    canceled = SimpleNamespace(rc=254, status="canceled", run=lambda: None)
+    monkeypatch.setattr(interface, "init_runner", lambda **_: canceled)
     with pytest.raises(KeyboardInterrupt):
-        playbook.run("site", {}, state=tmp_path, listen=lambda _: None)
+        playbook.run("site", {"all": {}}, state=tmp_path, listen=lambda _: None)

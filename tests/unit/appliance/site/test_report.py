@@ -121,3 +121,9 @@ def test_a_folder_that_cannot_be_made_is_an_error_with_a_hint(tmp_path: Path) ->
     (tmp_path / "file").touch()
     with pytest.raises(UnavailableError, match="choose another folder"):
         report.write(SITE, verdict(), [], tmp_path / "file" / "out")
+
+
+def test_files_of_others_that_were_kept_are_named() -> None:
+    texts = report.render(SITE, verdict(), [DEPLOY | {"kept": {"worker1": ["/etc/docker/daemon.json"]}}])
+    for text in texts.values():
+        assert "Files of others on worker1, kept below /var/lib/penstock/kept: /etc/docker/daemon.json" in text

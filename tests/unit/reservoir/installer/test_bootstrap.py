@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from appliance.site.alone import alone
+from common.errors import ConflictError
 from reservoir import settings
 from reservoir.bundle import bundles
 from reservoir.contents.artifact import Artifact, FileArtifact, PythonArtifact
@@ -66,6 +69,8 @@ def install(tmp_path: Path, programs: Programs, monkeypatch: pytest.MonkeyPatch)
             tmp_path / "bin/penstock",
             "--root",
             tmp_path / "site",
+            "--state",
+            tmp_path / "state",
         ]
         monkeypatch.setattr(BOOTSTRAP, "__file__", str(folder / "bootstrap.py"))
         monkeypatch.setattr(sys, "argv", ["bootstrap.py", *map(str, [*places, *words])])
@@ -109,7 +114,7 @@ def test_the_environment_is_made_beside_and_switched_at_the_end(
             f"{name}-py3-none-any.whl" for name in (f"penstock-{version}", "pip-1.0", "steady-1.0")
         }
         assert f"penstock[{BOOTSTRAP.EXTRAS}]=={version}" in programs.commands[-1]
-    assert {path.name for path in prefix.parent.iterdir()} == {"site", prefix.resolve().name, ".site.lock"}
+    assert {path.name for path in prefix.parent.iterdir()} == {"site", prefix.resolve().name}
     assert prefix.resolve().stat().st_mode & 0o777 == 0o755
 
 
@@ -148,6 +153,24 @@ def test_a_failed_upgrade_leaves_the_old_one_as_it_was(
     programs.code = 0
     assert install(product(tmp_path, key, "2.0")) == 0
     assert prefix.is_symlink()
+
+
+def test_nothing_is_installed_while_a_deploy_runs(
+    tmp_path: Path, key: Ed25519PrivateKey, install: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = product(tmp_path, key)
+    with alone(tmp_path / "state"):
+        assert install(folder) == 7
+    assert f"a deploy or another installation is running (pid {os.getpid()}, started " in capsys.readouterr().err
+    assert not (tmp_path / "opt/site").exists()
+    assert install(folder) == 0
+
+
+def test_no_deploy_runs_while_something_is_installed(tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("a+") as lock:
+        BOOTSTRAP.take(lock)
+        with pytest.raises(ConflictError, match=rf"still running \(pid {os.getpid()}, install.sh\)"), alone(tmp_path):
+            pass
 
 
 def test_what_a_killed_installation_left_is_cleared_away(tmp_path: Path, key: Ed25519PrivateKey, install: Run) -> None:

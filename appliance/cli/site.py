@@ -53,6 +53,8 @@ def deploy(
     print_table(("PHASE", "SECONDS"), [(phase, f"{seconds:7.1f}") for phase, seconds in done.phases.items()])
     print(f"\n{site.name} is deployed in {done.seconds:.1f} s, changed={done.changes}")
     print(f"console  {site.console_url}\nAPI      {site.api_url}\nCA       {deployment.STATE / 'pki' / 'ca.crt'}")
+    for name in done.left:
+        print(f"left     {name}: it is closed and refused; `penstock node delete {name}` takes it off the list")
     if done.admin_password:
         print(f"login    admin / {done.admin_password}")
     else:

@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from appliance.site import inventory, pki, playbook
-from appliance.site.model import Site
+from appliance.site import departure, inventory, pki, playbook
+from appliance.site.model import NodeRole, Site
 from common import files
 from common.errors import ConflictError, InputError, NotFoundError, Problem, UnavailableError
 from common.progress import Progress
@@ -46,7 +46,8 @@ class Deployment:
     """What came of a deploy.
 
     `phases` are seconds by phase, `nodes` counts tasks by node, `changed` says what else was changed on the
-    controller, `admin_password` is set only when this deploy made it.
+    controller, `workers` are those of the site, `left` nodes that it refuses from now on, `admin_password` is set only
+    when this deploy made it.
     """
 
     site: str
@@ -56,6 +57,8 @@ class Deployment:
     phases: dict[str, float] = field(default_factory=dict)
     nodes: dict[str, playbook.Counts] = field(default_factory=dict)
     changed: list[str] = field(default_factory=list)
+    workers: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
     ok: bool = False
     admin_password: str | None = None
 
@@ -96,10 +99,13 @@ def deploy(site: Site, bundle: Path, listener: DeployListener, *, state: Path = 
     listed = signed.bundle
     identity = bundles.identity(listed, signed.content)
     done = Deployment(site.name, listed.version, identity, f"{datetime.now(UTC):%FT%TZ}")
+    done.workers = [node.name for node in site.with_role(NodeRole.WORKER)]
     clock = _Clock(done.phases, listener.phase)
     with _alone(state):
         try:
             _require_releases(site, listed)
+            # before anything changes, and before their certificates are revoked
+            done.left = departure.close(site, state, listener.event)
             with clock("bundle"):
                 _publish(bundle, root, listener.progress, done)
             with clock("identity"):
@@ -120,6 +126,7 @@ def deploy(site: Site, bundle: Path, listener: DeployListener, *, state: Path = 
 def rehearse(site: Site, bundle: Path, listener: DeployListener, *, state: Path = STATE, root: Path = ROOT) -> None:
     """Do all that a deploy does before it changes anything: check controller, bundle and nodes."""
     require_controller(site)
+    departure.close(site, state, listener.event, check=True)
     listener.phase("bundle")
     listed = verify(bundle, expected_key(Store(root)), listener.progress).bundle
     _require_releases(site, listed)

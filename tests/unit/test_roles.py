@@ -14,8 +14,8 @@ from tools import role_readmes
 
 ROOT = Path(__file__).parents[2]
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
-READ_ONLY = {"evidence", "fabric", "preflight"}
-"""Roles that only look: they have nothing to install or configure."""
+READ_ONLY = {"departure", "evidence", "fabric", "preflight"}
+"""Roles that change nothing on a node itself: they have nothing to install or configure."""
 
 SERVICES = [role for role in ROLES if role.name not in READ_ONLY]
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))

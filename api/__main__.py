@@ -1,6 +1,7 @@
-"""Commands of the control API: `python -m api serve | migrate | create-admin | register-images | replay | list-nodes`.
+"""Commands of the control API, `python -m api COMMAND`.
 
-Their settings come from the environment.
+They are serve, migrate, create-admin, register-images, replay, list-nodes and close-others. Their settings come from
+the environment.
 """
 
 from __future__ import annotations
@@ -136,6 +137,22 @@ def list_nodes() -> None:
             return bytes(answer.body).decode()
 
     typer.echo(_with_database(read))
+
+
+@app.command()
+def close_others(
+    workers: Annotated[list[str] | None, typer.Argument(metavar="NODE", help="Nodes that stay.")] = None,
+    *,
+    rehearse: Annotated[bool, typer.Option("--check", help="Close none; say what would be closed.")] = False,
+) -> None:
+    """Let all other nodes take nothing new, and print what runs on them."""
+    from api.control import administration
+
+    async def close(database: Database) -> list[dict[str, object]]:
+        async with database.transaction() as db:
+            return await administration.close_others(db, workers or (), check=rehearse)
+
+    typer.echo(json.dumps(_with_database(close)))
 
 
 def _change(action: Callable[[Database], Awaitable[bool]], *, check: bool = True) -> None:

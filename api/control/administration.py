@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -38,6 +40,27 @@ async def set_mode(db: AsyncSession, name: str, request: ModeRequest, caller: Id
         await drains.call_off(db, node)
     log.info("mode", node=name, mode=str(request.mode), by=caller.name)
     return node
+
+
+async def close_others(db: AsyncSession, workers: Collection[str], *, check: bool) -> list[dict[str, Any]]:
+    """Let nodes that are none of the site's workers take nothing new, and return what runs on them.
+
+    Lost ones are left out: what ran there was dealt with. A `check` closes nothing.
+    """
+    found = []
+    for name in [node.name for node in await service.every(db) if node.name not in workers]:
+        # what the scheduler has given places there is seen from here on
+        node = await service.get(db, name, lock=True)
+        if node.state is NodeState.LOST:
+            continue
+        closes = node.mode is NodeMode.ACTIVE
+        if closes and not check:
+            await service.set_mode(db, name, NodeMode.MAINTENANCE, None)
+            log.info("mode", node=name, mode=str(NodeMode.MAINTENANCE), by="site")
+        live = await sessions.of_nodes(db, [node.id], HOLDING)
+        named = [{"name": each.name, "project": each.project.name, "user": each.user_name} for each in live]
+        found.append({"name": name, "closed": closes, "sessions": named})
+    return found
 
 
 async def remove(db: AsyncSession, name: str, caller: Identity) -> None:

@@ -76,6 +76,8 @@ def _print_deployment(site: Site, done: Deployment) -> None:
     print(f"console  {site.console_url}\nAPI      {site.api_url}\nCA       {deployment.STATE / 'pki' / 'ca.crt'}")
     for node, paths in done.kept.items():
         print(f"kept     {node}: {', '.join(paths)}, below {deployment.KEPT_FOLDER}")
+    for name in done.left:
+        print(f"left     {name}: it is closed and refused; `penstock node delete {name}` takes it off the list")
     if done.admin_password:
         print(f"login    admin / {done.admin_password}")
     else:

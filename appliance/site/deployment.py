@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from appliance.site import inventory, pki, playbook, preflight, settings, waves
+from appliance.site import departure, inventory, pki, playbook, preflight, settings, waves
 from appliance.site.alone import alone
-from appliance.site.model import Site
+from appliance.site.model import NodeRole, Site
 from appliance.site.rollout import KEPT, Problems, Rollout
 from common import files
 from common.errors import ConflictError, InputError, NotFoundError, Problem
@@ -51,7 +51,7 @@ class Deployment:
     `phases` are seconds by phase, `nodes` counts tasks by node, `changed` says what else was changed on the
     controller, `kept` names the files of others by node of which a copy was kept, `admin_password` is set only when
     this deploy made it. `reached` are the nodes that it installed, and `left_out` says why others were not; it is `ok`
-    where it came to its end with the others.
+    where it came to its end with the others. `workers` are those of the site, `left` nodes that it refuses from now on.
     """
 
     site: str
@@ -64,6 +64,8 @@ class Deployment:
     reached: list[str] = field(default_factory=list)
     left_out: Problems = field(default_factory=dict)
     kept: dict[str, list[str]] = field(default_factory=dict)
+    workers: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
     ok: bool = False
     admin_password: str | None = None
 
@@ -124,11 +126,14 @@ def deploy(
     listed = signed.bundle
     identity = bundles.identity(listed, signed.content)
     done = Deployment(site.name, listed.version, identity, f"{datetime.now(UTC):%FT%TZ}")
+    done.workers = [node.name for node in site.with_role(NodeRole.WORKER)]
     clock = _Clock(done.phases, listener.phase)
     with alone(state) as held:
         run = partial(playbook.run, state=state, listen=listener.event, held=held)
         try:
             _require_releases(site, listed)
+            # before anything changes, and before their certificates are revoked
+            done.left = departure.close(site, state, listener.event)
             with clock("bundle"):
                 _publish(bundle, root, listener.progress, done)
             with clock("identity"):
@@ -160,6 +165,7 @@ def rehearse(
     """
     plan = waves.plan(site, limit)
     require_controller(site)
+    departure.close(site, state, listener.event, check=True)
     listener.phase("bundle")
     listed = verify(bundle, expected_key(Store(root)), listener.progress).bundle
     _require_releases(site, listed)

@@ -27,7 +27,7 @@ RESERVOIR_ROOT = "/var/lib/penstock/reservoir"
 EVERY_NODE = ("preflight", "kept_files", "pki", "package_source", "time", "restarts", "evidence")
 GROUPS: dict[NodeRole, tuple[str, ...]] = {
     NodeRole.RESERVOIR: ("reservoir", "package_index"),
-    NodeRole.MASTER: ("database", "control_api", "agent_edge", "edge"),
+    NodeRole.MASTER: ("departure", "database", "control_api", "agent_edge", "edge"),
     NodeRole.WORKER: ("container_engine", "node_agent"),
     NodeRole.STORAGE: ("storage_server",),
 }

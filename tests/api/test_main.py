@@ -15,7 +15,7 @@ from api import __main__ as program
 from api.database import Database
 from api.resources.nodes.schemas import NodeView
 from api.resources.users import service as users
-from api.tables.nodes import Node
+from api.tables.nodes import Node, NodeState
 from common.errors import InputError, PenstockError, UnavailableError
 
 
@@ -94,6 +94,29 @@ def test_nodes_are_listed_as_the_api_lists_them(run: CliRunner, database_url: st
     answer = run.invoke(program.app, ["list-nodes"], catch_exceptions=False).stdout
     [node] = TypeAdapter(list[NodeView]).validate_json(answer)
     assert (node.name, node.endpoint, node.groups) == ("worker1", "tcp://10.0.0.3:6001", [])
+
+
+def test_nodes_that_are_not_named_are_closed(run: CliRunner, database_url: str) -> None:
+    async def add() -> None:
+        database = Database(database_url)
+        async with database.transaction() as db:
+            for name, state in (("stays", "ready"), ("leaves", "ready"), ("gone", "lost")):
+                db.add(Node(name=name, address="10.0.0.3", port=6001, state=NodeState(state)))
+        await database.close()
+
+    def modes() -> dict[str, str]:
+        listed = json.loads(run.invoke(program.app, ["list-nodes"], catch_exceptions=False).stdout)
+        return {node["name"]: node["mode"] for node in listed}
+
+    asyncio.run(add())
+    words = ["close-others", "stays"]
+    wanted = [{"name": "leaves", "closed": True, "sessions": []}]
+    assert json.loads(run.invoke(program.app, [*words, "--check"], catch_exceptions=False).stdout) == wanted
+    assert modes() == {"gone": "active", "leaves": "active", "stays": "active"}
+    assert json.loads(run.invoke(program.app, words, catch_exceptions=False).stdout) == wanted
+    assert modes() == {"gone": "active", "leaves": "maintenance", "stays": "active"}
+    [again] = json.loads(run.invoke(program.app, words, catch_exceptions=False).stdout)
+    assert not again["closed"]
 
 
 @pytest.mark.parametrize(

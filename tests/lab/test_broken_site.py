@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from common.errors import ConflictError
 from tests.lab.site import PLAY, PYTHON, LabSite
 
 SITE_FILE = "/etc/penstock/site.yml"
@@ -113,15 +114,20 @@ def foreign_source(site: LabSite, node: str) -> Iterator[None]:
         do(site, node, "rm", path)
 
 
+def smaller(site: LabSite) -> None:
+    """Write a site file without worker2."""
+    document = yaml.safe_load(do(site, site.reservoir, "cat", SITE_FILE))
+    document["nodes"] = [node for node in document["nodes"] if node["name"] != "worker2"]
+    do(site, site.reservoir, "tee", SMALLER, stdin=yaml.safe_dump(document))
+
+
 @pytest.fixture(scope="module")
 def broken(journey: LabSite) -> tuple[int, Found, str]:
     """A verdict on a site with many faults at once, and what its deploy says of the edge."""
     site, master = journey, "master1"
     site.clear()
     addresses = {node["name"]: node["address"] for node in yaml.safe_load(site.site.read_text())["nodes"]}
-    document = yaml.safe_load(do(site, master, "cat", SITE_FILE))
-    document["nodes"] = [node for node in document["nodes"] if node["name"] != "worker2"]
-    do(site, master, "tee", SMALLER, stdin=yaml.safe_dump(document))
+    smaller(site)
     certificate = do(site, "storage1", "cat", f"{PKI}/node.crt")
     short = do(site, master, PYTHON, "-c", SHORT, stdin=certificate)
     with site.phase("break the site and verify"), ExitStack() as faults:
@@ -173,3 +179,26 @@ def test_nothing_of_it_is_left_and_real_sessions_run(broken: tuple[int, Found, s
     assert verify(journey, SITE_FILE, "--smoke") == (0, {})
     assert not [project for project in journey.json("project", "list") if project["name"].startswith("smoke")]
     assert not [group for group in journey.json("group", "list") if group["name"].startswith("smoke")]
+
+
+def test_a_deploy_refuses_no_node_on_which_a_session_runs(journey: LabSite) -> None:
+    journey.project("1")
+    smaller(journey)
+    deploy = ("penstock", "site", "deploy", "-f", SMALLER, "--bundle", "/media/penstock")
+    try:
+        journey.penstock("node", "maintenance", "worker1")
+        journey.submit("stays")
+        journey.until_states({"stays": "RUNNING"}, "the session runs")
+        assert journey.json("get", "stays")["node"] == "worker2"
+        for option, mode in (("--check", "active"), ("--output=table", "maintenance")):
+            done = journey.in_node(journey.reservoir, *deploy, option)
+            assert done.returncode == ConflictError.exit_code, done.stdout + done.stderr
+            assert "1 sessions run on it: stays of admin" in done.stderr
+            assert "penstock node drain worker2" in done.stderr
+            assert journey.json("node", "get", "worker2")["mode"] == mode
+        do(journey, journey.reservoir, "test", "-f", "/var/lib/penstock/site/pki/nodes/worker2/node.key")
+        assert journey.states() == {"stays": "RUNNING"}
+    finally:
+        journey.clear()
+        for worker in ("worker1", "worker2"):
+            journey.penstock("node", "activate", worker)

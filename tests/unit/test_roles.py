@@ -14,8 +14,8 @@ from tools import role_readmes
 
 ROOT = Path(__file__).parents[2]
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
-SHORT = {"evidence", "fabric", "kept_files", "preflight", "restarts"}
-"""Roles that have nothing to install or configure: they look, keep what they see, or restart what others configure."""
+SHORT = {"departure", "evidence", "fabric", "kept_files", "preflight", "restarts"}
+"""Roles that have nothing to install or configure: they look, keep what they see, or change what others run."""
 
 SERVICES = [role for role in ROLES if role.name not in SHORT]
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))

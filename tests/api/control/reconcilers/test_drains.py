@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from api.control import administration
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.api.steps import pass_time, run
 
@@ -94,3 +95,15 @@ async def test_only_administrators_change_nodes(ready: Cluster) -> None:
         await refused(alice.delete(f"{V1}/nodes/worker1/unknown-containers"), 403)
         assert len(await ok(alice.get(f"{V1}/nodes"))) == 1
     await refused(ready.admin.patch(f"{V1}/nodes/worker9/mode", json={"mode": "active"}), 404)
+
+
+async def test_a_node_that_leaves_the_site_is_closed_and_what_runs_on_it_is_named(ready: Cluster) -> None:
+    await run(ready)
+    async with ready.database.transaction() as db:
+        left = await administration.close_others(db, ["worker2"], check=False)
+    [session] = left[0].pop("sessions")
+    assert left == [{"name": "worker1", "closed": True}]
+    assert (session["name"], session["project"]) == ("demo", "team-a")
+    await ready.submit("next")
+    await ready.settle()
+    assert await ready.states() == {"demo": "RUNNING", "next": "PENDING"}, "nothing new comes, and what runs stays"

@@ -58,6 +58,7 @@ class Layout:
         self.fractions = np.array([node.fractions for node in self.nodes], dtype=np.bool_)
         self.apart = np.array([node.apart for node in self.nodes], dtype=np.bool_)
         self.any_apart = bool(self.apart.any())
+        self.protocol: Ints = np.array([node.protocol for node in self.nodes], dtype=np.int64)
         self.switches = tuple(sorted({node.switch for node in self.nodes} - {""}))
         codes = {name: code for code, name in enumerate(self.switches)}
         self.switch: Ints = np.array([codes.get(node.switch, -1) for node in self.nodes], dtype=np.int64)
@@ -88,6 +89,10 @@ class Layout:
             self.open[row] = new.open
         self.nodes = nodes
         return True
+
+    def takes(self, workload: Workload) -> Flags:
+        """Return which nodes are open, and have agents that know all that the workload asks for."""
+        return self.open & (self.protocol >= workload.protocol) if workload.protocol else self.open
 
     def usable(self, models: tuple[str, ...]) -> Flags:
         """Return which GPUs, slices aside, are of one of the models; every GPU where none is named."""

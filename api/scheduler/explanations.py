@@ -12,6 +12,9 @@ from common.gpu.kinds import ALONE, KINDS, Enforcement
 from common.gpu.share import MAX_GPUS, MILLI, format_gpus
 from common.topology import TopologyLevel
 
+NAMED = 3
+"""So many nodes are named at most."""
+
 
 def never_fits(layout: Layout, workload: Workload) -> str:
     """Return what the cluster lacks for the workload even when it is empty and all its nodes are open, and the hint.
@@ -38,7 +41,10 @@ def never_fits(layout: Layout, workload: Workload) -> str:
 
 def largest_piece(layout: Layout, free: Free, workload: Workload) -> str:
     """Return the largest piece that is free for the workload on one open node, and where."""
-    nodes = layout.open & allowed(layout, workload)
+    may_use = allowed(layout, workload)
+    nodes = layout.takes(workload) & may_use
+    if not nodes.any() and (layout.open & may_use).any():
+        return _too_old(layout, layout.open & may_use)
     if not nodes.any():
         return "no node is ready" if not layout.open.any() else "no node that it may use is ready"
     if not workload.gpu_milli:
@@ -57,6 +63,14 @@ def largest_piece(layout: Layout, free: Free, workload: Workload) -> str:
     text = f"largest free piece is {gpus(piece)} on {layout.nodes[row].name}"
     short = _short_of(free, workload, row) if piece >= workload.gpu_milli else ""
     return f"{text}, {short}" if short else text
+
+
+def _too_old(layout: Layout, nodes: Flags) -> str:
+    """Return which nodes do not know what is asked for, as their agents are of an earlier release."""
+    rows = np.flatnonzero(nodes)
+    named = ", ".join(layout.nodes[row].name for row in rows[:NAMED])
+    more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
+    return f"{named}{more} cannot run what it asks for before the release of the API is installed there"
 
 
 def _pieces(layout: Layout, free: Free, workload: Workload, usable: Flags) -> Ints:

@@ -43,7 +43,7 @@ class NodeSnapshot:
     `fractions` says whether its GPUs can be shared; its slices can be given out in any case. `switch` names its leaf
     switch, empty where that is not known. Where it is `apart`, no container may have GPUs of two islands,
     and several of one session cannot meet.
-    A node in no group is open to everybody.
+    A node in no group is open to everybody. Its agent speaks a `protocol`, and takes what needs no later one.
     """
 
     name: str
@@ -55,6 +55,7 @@ class NodeSnapshot:
     open: bool = True
     fractions: bool = True
     apart: bool = False
+    protocol: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class Workload:
     reclaimed. A higher `priority` goes first within a project. `held_milli` is what it takes with all containers where
     it has places: a slice counts whole. Without `on_slices` it gets none. A `private` one is not named to others.
     `limit_s` is for how long it runs at most; 0 where nobody knows. It was moved `moves` times, last at `moved_at`.
+    Agents have to speak its `protocol`, or a later one.
     """
 
     id: str
@@ -104,6 +106,7 @@ class Workload:
     limit_s: int = 0
     moves: int = 0
     moved_at: int = 0
+    protocol: int = 0
 
     @property
     def waiting_since(self) -> int:

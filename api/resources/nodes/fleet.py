@@ -35,6 +35,7 @@ _COLUMNS = (
     Node.switch,
     Node.fractions,
     Node.apart,
+    Node.protocol,
 )
 
 
@@ -117,4 +118,5 @@ def _node(row: Row[*tuple[Any, ...]], gpus: tuple[GpuState, ...], of_groups: tup
         and not (row.unknown_containers or row.clock_offset_s),
         fractions=row.fractions,
         apart=row.apart,
+        protocol=row.protocol,
     )

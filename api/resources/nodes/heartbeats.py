@@ -23,6 +23,7 @@ class HeardHeartbeat:
     """A heartbeat and when it came; `news` says whether it, or one left out since, says more than that it lives.
 
     `clock_offset_s` is how far the agent's clock was ahead of ours, `clock_skew_s` how far it is known to be wrong.
+    `protocol` is what the agent speaks.
     `contested` says that another agent was just heard that reports as the same node.
     """
 
@@ -32,6 +33,7 @@ class HeardHeartbeat:
     clock_offset_s: float = 0.0
     clock_skew_s: int = 0
     contested: bool = False
+    protocol: int = 0
 
 
 @dataclass
@@ -56,14 +58,16 @@ class Heartbeats:
         self.news = asyncio.Event()
         """Set when a heartbeat says more than that its agent is alive."""
 
-    def receive(self, heartbeat: Heartbeat, received_at: datetime, clock_offset_s: float = 0.0) -> bool:
+    def receive(
+        self, heartbeat: Heartbeat, received_at: datetime, clock_offset_s: float = 0.0, protocol: int = 0
+    ) -> bool:
         """Take a heartbeat; returns False for one that is older than what we know.
 
         Raises ConflictError for a run of the agent that another one has followed: it lives, and has to begin anew.
         """
         agent = self._agents.get(heartbeat.name)
         if agent is None:
-            report = HeardHeartbeat(heartbeat, received_at, clock_offset_s=clock_offset_s)
+            report = HeardHeartbeat(heartbeat, received_at, clock_offset_s=clock_offset_s, protocol=protocol)
             self._agents[heartbeat.name] = _Agent(report, heartbeat.sequence)
             self._keep(report)
             return True
@@ -80,7 +84,8 @@ class Heartbeats:
         if heartbeat.boot != known.boot:
             agent.finished_boots.append(known.boot)
         agent.sequence = heartbeat.sequence
-        self._take(agent, heartbeat, received_at, clock_offset_s, news=_content(heartbeat) != _content(known))
+        news = _content(heartbeat) != _content(known)
+        self._take(agent, heartbeat, received_at, clock_offset_s, protocol, news=news)
         self._keep(agent.latest)
         return True
 
@@ -91,7 +96,7 @@ class Heartbeats:
             return False
         # To copy the heartbeat for its number alone would cost more than all else here.
         agent.sequence = sequence
-        self._take(agent, agent.latest.heartbeat, received_at, clock_offset_s, news=False)
+        self._take(agent, agent.latest.heartbeat, received_at, clock_offset_s, agent.latest.protocol, news=False)
         self._keep(agent.latest)
         return True
 
@@ -113,12 +118,21 @@ class Heartbeats:
             newer = self._fresh.get(report.heartbeat.name)
             self._fresh[report.heartbeat.name] = replace(newer, news=newer.news or report.news) if newer else report
 
-    def _take(self, agent: _Agent, heartbeat: Heartbeat, received_at: datetime, offset_s: float, *, news: bool) -> None:
+    def _take(
+        self,
+        agent: _Agent,
+        heartbeat: Heartbeat,
+        received_at: datetime,
+        offset_s: float,
+        protocol: int,
+        *,
+        news: bool,
+    ) -> None:
         before = agent.latest.clock_skew_s
         skew_s = self._skew(agent, before, offset_s)
         contested = agent.contested_at is not None and received_at - agent.contested_at < CONTESTED_FOR
         news = news or skew_s != before or contested != agent.latest.contested
-        agent.latest = HeardHeartbeat(heartbeat, received_at, news, offset_s, skew_s, contested)
+        agent.latest = HeardHeartbeat(heartbeat, received_at, news, offset_s, skew_s, contested, protocol)
 
     def _skew(self, agent: _Agent, before: int, offset_s: float) -> int:
         """Return how far an agent's clock is wrong; what came late once, for we were busy, does not make it so."""

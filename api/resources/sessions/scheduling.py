@@ -47,6 +47,7 @@ _ASKED = (
     Session.within,
     Session.within_required,
     Session.enforcement,
+    Session.protocol,
     Session.held_milli,
     Session.created_at,
     Session.starts_at,

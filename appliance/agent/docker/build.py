@@ -8,6 +8,7 @@ from functools import partial
 import structlog
 
 from appliance.agent import descriptors
+from appliance.agent.boot import boot
 from appliance.agent.container_runtime import ContainerRuntime
 from appliance.agent.docker import cores, node_info, share_maintenance
 from appliance.agent.docker.containers import ContainerLimits
@@ -47,6 +48,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         settings.sandbox_socket,
         settings.cores_folder,
         hosts=settings.hosts,
+        boot=boot(),
     )
     kinds, node_cores = node_info.kinds(settings), cores.of_node()
     gpus = accelerators.discover(kinds)

@@ -109,12 +109,14 @@ class DockerEngine:
         shown: Path,
         *,
         hosts: Mapping[str, IPv4Address],
+        boot: str = "",
     ) -> None:
         """Prepare for calls over `socket`; nothing is called yet. What sessions mount is held at `mount_points`.
 
         At `listener` sandboxes ask about what they deny; below `shown` is what containers see of their cores, and
-        `hosts` are names that they know.
+        `hosts` are names that they know. `boot` tells this run of the machine from the others.
         """
+        self.boot = boot
         self.socket = socket
         self.mount_points = mount_points
         self._limits = limits
@@ -203,6 +205,7 @@ class DockerEngine:
                 shown=cores.draw(granted, self._shown),
                 hosts=self._hosts,
                 servers=resolvers.of_node(),
+                boot=self.boot,
             )
             self._api.create_container(**arguments)
         except ImageNotFound as error:

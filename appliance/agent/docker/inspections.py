@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from appliance.agent.docker import cores, gang_network
 from appliance.agent.docker.cores import CoreGrant
 from appliance.agent.labels import (
+    LABEL_BOOT,
     LABEL_CORES,
     LABEL_CPU_MILLI,
     LABEL_DIGEST,
@@ -53,6 +54,7 @@ _READERS: Mapping[str, tuple[str, str, Callable[[str], Any]]] = {
     "cpu_milli": (LABEL_CPU_MILLI, "0", int),
     "disk_mib": (LABEL_DISK_MIB, "0", int),
     "ports": (LABEL_PORTS, "[]", TypeAdapter(list[int]).validate_json),
+    "boot": (LABEL_BOOT, "", str),
     "network": (LABEL_NETWORK, "null", TypeAdapter(GangNetwork | None).validate_json),
 }
 
@@ -72,6 +74,7 @@ class LabelValues:
     disk_mib: int = 0
     ports: Sequence[int] = ()
     network: GangNetwork | None = None
+    boot: str = ""
     trouble: str = ""
 
     @property

@@ -20,7 +20,7 @@ import structlog
 from anyio import to_thread
 
 from appliance.agent import admission
-from appliance.agent.docker import containers, cores, inspections
+from appliance.agent.docker import containers, cores, inspections, interruptions
 from appliance.agent.docker.blocking_calls import in_thread, items_in_thread
 from appliance.agent.docker.cores import CoreGrant
 from appliance.agent.docker.egress_policy import EgressPolicy
@@ -79,6 +79,7 @@ class Supervisor:
         self._cores = node_cores
         self._mount_roots = mount_roots
         self._known: dict[str, KnownContainer] = {}
+        self._was_away = False
         self._lifecycle = Lifecycle(engine, shares, gang_networks, egress_policy)
         self._background = Background()
         self._rebuilding = asyncio.Lock()
@@ -210,6 +211,7 @@ class Supervisor:
                 stream = await in_thread(self._engine.events)
                 async with aclosing(items_in_thread(stream, self._watchers)) as events:
                     await self.rebuild()
+                    self._was_away = False
                     async for event in events:
                         await self._follow(event)
                 log.warning("Docker ended its stream of events")
@@ -218,6 +220,7 @@ class Supervisor:
             except Exception as error:
                 # whatever it was: without this task no container's end would be noticed any more
                 log.exception("the events of Docker cannot be followed", reason=str(error))
+            self._was_away = True
             await asyncio.sleep(_RECONNECT_S)
 
     async def rebuild(self) -> None:
@@ -265,10 +268,13 @@ class Supervisor:
 
     async def _take_up(self, identity: str, inspection: Inspection, network: GangNetwork | None) -> None:
         state, kind = inspections.state_of(inspection), inspections.label_values(inspection).kind
+        known = self._known.get(identity)
+        ran = known is not None and known.state.status is ContainerStatus.RUNNING
+        state = interruptions.judge(state, inspection, self._engine.boot, engine_left=ran and self._was_away)
         if not state.status.is_final:
             self._shares.adopt(identity, kind, state.gpus)
-        if (known := self._known.get(identity)) is None:
-            known = self._known[identity] = KnownContainer.of(inspection)
+        if known is None:
+            known = self._known[identity] = KnownContainer.of(inspection, state)
         if known.launching:
             known.overtaken = True
         else:

@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast
 import docker
 import requests
 import structlog
+from docker.constants import DEFAULT_TIMEOUT_SECONDS
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
 from appliance.agent.docker import (
@@ -45,6 +46,7 @@ Item_co = TypeVar("Item_co", covariant=True)
 
 _EVENTS = ["start", "die", "destroy"]
 _REMOVAL_S = 30.0
+_ANSWER_S = 5.0
 _HAS_NONE = ("manifest unknown", "name unknown", "not found")
 """What registries say of an image that they do not have."""
 
@@ -137,6 +139,16 @@ class DockerEngine:
         if version != self.api_version:
             log.info("Docker's API", version=version, before=self.api_version)
             self._api = self._speaking(version)
+
+    def takes_calls(self) -> bool:
+        """Return whether Docker takes new calls; while it ends it does not, and goes on with those that it has."""
+        try:
+            client = self._speaking(self.api_version, _ANSWER_S)
+            with contextlib.closing(client):
+                client.ping()
+        except (DockerException, requests.RequestException):
+            return False
+        return True
 
     @_translate
     def info(self) -> dict[str, Any]:
@@ -378,8 +390,8 @@ class DockerEngine:
         points = {"/", *(mount["Destination"] for mount in inspection.get("Mounts", ()) if mount["Type"] == "volume")}
         return deleted_files.size_mib(engine_id, pid, points, layer) if pid else 0
 
-    def _speaking(self, version: str) -> docker.APIClient:
-        return docker.APIClient(base_url=f"unix://{self.socket}", version=version)
+    def _speaking(self, version: str, timeout_s: float = DEFAULT_TIMEOUT_SECONDS) -> docker.APIClient:
+        return docker.APIClient(base_url=f"unix://{self.socket}", version=version, timeout=timeout_s)
 
     def _inspect_or_none(self, container: str) -> Inspection | None:
         try:

@@ -31,6 +31,7 @@ from common.protocol import ContainerState, ContainerStatus, GangNetwork
 
 Inspection = Mapping[str, Any]
 
+OUT_OF_MEMORY = "out of memory"
 _KILLED = 137
 NEVER = "0001-01-01T00:00:00Z"
 _STATUS = {
@@ -110,7 +111,7 @@ def state_of(inspection: Inspection) -> ContainerState:
     if status is ContainerStatus.EXITED and not error:
         error = _EXIT_REASONS.get(state["ExitCode"], "")
     if state.get("OOMKilled"):
-        error = f"out of memory: the limit is {inspection['HostConfig']['Memory'] >> 20} MiB"
+        error = f"{OUT_OF_MEMORY}: the limit is {inspection['HostConfig']['Memory'] >> 20} MiB"
     elif status is ContainerStatus.EXITED and state["ExitCode"] == _KILLED and not error:
         # Docker does not hear of memory that runs out in the first moments of a container
         error = "exit code 137: the program was killed (signal 9); if it ran out of memory, ask for more"

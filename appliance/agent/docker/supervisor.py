@@ -267,12 +267,13 @@ class Supervisor:
         return cores.choose(spec.cpu_milli, self._cores, held, near)
 
     async def _take_up(self, identity: str, inspection: Inspection, network: GangNetwork | None) -> None:
-        state, kind = inspections.state_of(inspection), inspections.label_values(inspection).kind
+        values = inspections.label_values(inspection)
+        state = interruptions.by_boot(inspections.state_of(inspection), values.boot, self._engine.boot)
         known = self._known.get(identity)
-        ran = known is not None and known.state.status is ContainerStatus.RUNNING
-        state = interruptions.judge(state, inspection, self._engine.boot, engine_left=ran and self._was_away)
+        if known and self._was_away and known.state.status is ContainerStatus.RUNNING:
+            state = interruptions.by_engine(state)
         if not state.status.is_final:
-            self._shares.adopt(identity, kind, state.gpus)
+            self._shares.adopt(identity, values.kind, state.gpus)
         if known is None:
             known = self._known[identity] = KnownContainer.of(inspection, state)
         if known.launching:
@@ -339,7 +340,10 @@ class Supervisor:
         if known is None:
             return
         try:
-            self._set(known, await in_thread(self._engine.state, identity))
+            state = await in_thread(self._engine.state, identity)
+            if interruptions.is_forced(state) and not await in_thread(self._engine.takes_calls):
+                state = interruptions.by_engine(state)
+            self._set(known, state)
         except NotFoundError:
             # somebody removed it behind our back; a removal of ours has forgotten it already, or will
             if self._known.get(identity) is known:

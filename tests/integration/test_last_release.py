@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ from typing import Any
 import docker
 import pytest
 
+from common import protocol
+from common.messages import Message, Report, Since
 from tests import forks, last_release
 from tests.forks import Fork
 from tests.integration.agent.conftest import Authority, authority, image  # noqa: F401
@@ -118,6 +121,33 @@ def site(
 ) -> Iterator[MixedSite]:
     with mixed_site(authority, new_database(postgresql_server), tmp_path, image, engine) as running:
         yield running
+
+
+def test_whatever_the_last_release_does_not_know_is_marked() -> None:
+    """A field of what agents are asked for has a later protocol than theirs; of what is told, nothing is missing."""
+    script = (
+        "import json; import common.protocol as p; from pydantic import BaseModel; "
+        "print(json.dumps([getattr(p, 'PROTOCOL', 0), {name: [[key, field.is_required(), "
+        "repr(field.get_default(call_default_factory=True))] for key, field in kind.model_fields.items()] "
+        "for name, kind in vars(p).items() if isinstance(kind, type) and issubclass(kind, BaseModel)}]))"
+    )
+    words = [sys.executable, "-c", script]
+    answer = subprocess.run(words, cwd=last_release.tree(), capture_output=True, check=True, env={})
+    spoken, before = json.loads(answer.stdout)
+    for name, fields in before.items():
+        if (kind := getattr(protocol, name, None)) in (None, Message):
+            continue
+        then = {key: (required, default) for key, required, default in fields}
+        for key, field in kind.model_fields.items():
+            now = field.is_required(), repr(field.get_default(call_default_factory=True))
+            if key in then:
+                assert now == then[key], f"{name}.{key} means something else than in the last release"
+            else:
+                assert not field.is_required(), f"{name}.{key} is missing in what the last release sends"
+                marked = [mark.protocol for mark in field.metadata if isinstance(mark, Since)]
+                is_told = issubclass(kind, Report)
+                assert is_told or (marked and spoken < marked[0] <= protocol.PROTOCOL), f"{name}.{key} needs `Since`"
+        assert issubclass(kind, Report) or then.keys() <= kind.model_fields.keys(), name
 
 
 def test_sessions_go_on_while_a_site_is_upgraded(site: MixedSite) -> None:

@@ -8,9 +8,9 @@ from functools import partial
 import structlog
 
 from appliance.agent import descriptors
-from appliance.agent.boot import boot
 from appliance.agent.container_runtime import ContainerRuntime
 from appliance.agent.docker import cores, node_info, share_maintenance
+from appliance.agent.docker.boot import boot
 from appliance.agent.docker.containers import ContainerLimits
 from appliance.agent.docker.disk import DiskEnforcer
 from appliance.agent.docker.egress_policy import EgressPolicy

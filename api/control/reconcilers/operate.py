@@ -125,7 +125,7 @@ class Operator:
     async def _launch_one(self, session: Session, container: Container) -> ContainerState | PenstockError:
         spec, agent = spec_of(session, container), agent_of(container.node)
         if protocol_of(spec) > container.node.protocol:
-            # its node has been taken back to an earlier release since the session got its place
+            # its node went back to an earlier release since the session got its place
             return ConflictError(f"the agent of {agent.name} is of an earlier release, which does not know all of it")
         try:
             state = await self._engine.launch(agent, spec)

@@ -1,4 +1,4 @@
-"""What agents speak, and what has to be spoken to run a session"""
+"""Protocols: what agents speak, and what has to be spoken to run a session"""
 
 from __future__ import annotations
 

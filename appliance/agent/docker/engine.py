@@ -46,7 +46,7 @@ Item_co = TypeVar("Item_co", covariant=True)
 
 _EVENTS = ["start", "die", "destroy"]
 _REMOVAL_S = 30.0
-_ANSWER_S = 5.0
+_ANSWER_S = 5
 _HAS_NONE = ("manifest unknown", "name unknown", "not found")
 """What registries say of an image that they do not have."""
 
@@ -390,7 +390,7 @@ class DockerEngine:
         points = {"/", *(mount["Destination"] for mount in inspection.get("Mounts", ()) if mount["Type"] == "volume")}
         return deleted_files.size_mib(engine_id, pid, points, layer) if pid else 0
 
-    def _speaking(self, version: str, timeout_s: float = DEFAULT_TIMEOUT_SECONDS) -> docker.APIClient:
+    def _speaking(self, version: str, timeout_s: int = DEFAULT_TIMEOUT_SECONDS) -> docker.APIClient:
         return docker.APIClient(base_url=f"unix://{self.socket}", version=version, timeout=timeout_s)
 
     def _inspect_or_none(self, container: str) -> Inspection | None:

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from common import protocol
 from common.messages import Message, Report, Since, protocol_of
-from common.protocol import ContainerSpec, ContainerState, Heartbeat, HeartbeatReply
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, Heartbeat, HeartbeatReply
 from tests.fakes.heartbeats import beat
 
 ASKED = {"ContainerSpec", "GangNetwork", "GpuShares", "ImageRequest", "Mount"}
@@ -57,7 +57,9 @@ def test_what_is_told_may_have_new_keys_and_what_is_asked_for_may_not(kind: type
 
 
 def test_a_heartbeat_of_a_later_release_is_read() -> None:
-    told = beat(1, containers=[ContainerState(id="c", session_id="s", status="running")]).model_dump(mode="json")
+    told = beat(1, containers=[ContainerState(id="c", session_id="s", status=ContainerStatus.RUNNING)]).model_dump(
+        mode="json"
+    )
     later = told | {"mood": "good", "node_info": told["node_info"] | {"colour": "red"}}
     later["containers"] = [told["containers"][0] | {"age": 3}]
     assert Heartbeat.model_validate(later) == Heartbeat.model_validate(told)

@@ -13,12 +13,12 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import PurePosixPath
 from typing import Annotated, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from common.gpu.kinds import Enforcement
 from common.gpu.share import MAX_DEVICES, MAX_GPUS, MILLI, GpuShare
+from common.messages import Message, Report
 from common.sandbox import Sandbox
-from common.strict import StrictModel
 
 HEARTBEAT_PATH = "/agent/v1/heartbeat"
 """POST Heartbeat → HeartbeatReply, or 204 where heartbeat and reply are as they were the last time."""
@@ -43,11 +43,19 @@ STORAGE_PATH = "/v1/storage"
 """GET ?root=FOLDER → StorageState: the folders of volumes that a storage has, and what it tells of their sizes
 · DELETE ?folder=FOLDER → FolderRemoval: removes a folder with what is in it; asked again, it tells how far that is."""
 
+PROTOCOL = 1
+"""What agents of this release speak: one more in a release that brings a field with `Since`."""
+PROTOCOL_HEADER = "X-Penstock-Protocol"
+"""With each heartbeat: what the agent speaks; one that says nothing speaks 0. It is no key of the heartbeat, for an API
+of the release before protocols were told refuses keys that it does not know."""
 TIME_HEADER = "X-Penstock-Time"
 """With each heartbeat: when the agent sent it by its own clock, in seconds since 1970."""
 
-MAX_TEXT = 1 << 20
-"""Most characters of any text of a message."""
+NODE_RESTARTED = "its node restarted while it ran"
+MACHINE_RESTARTED = "its machine restarted while it ran"
+ENGINE_RESTARTED = "the container engine of its node was restarted, and ended it"
+"""Why containers are `lost` that were interrupted with all that ran there: the `error` begins so."""
+
 MAX_REASON = 4096
 """Most characters of why something of a node is as it is."""
 MAX_FRAME = 1 << 20
@@ -89,20 +97,12 @@ def belongs_to_system(target: str) -> bool:
     return any(path.is_relative_to(folder) or PurePosixPath(folder).is_relative_to(path) for folder in SYSTEM_FOLDERS)
 
 
-class Message(StrictModel):
-    """Base of all messages: unknown keys are refused, so that versions cannot misunderstand each other in silence."""
-
-    # with a length pydantic looks at each text, and refuses what UTF-8 cannot encode; what an error would quote goes
-    # into logs, and may be a user's secret
-    model_config = ConfigDict(str_max_length=MAX_TEXT, hide_input_in_errors=True)
-
-
 Brief = Annotated[str, Field(max_length=255)]
 """A name, a version, an address."""
 Why = Annotated[str, Field(max_length=MAX_REASON)]
 
 
-class GpuDevice(Message):
+class GpuDevice(Report):
     """One GPU of a node; `memory_mib` in MiB; `simulated` marks a lab's GPU that no hardware stands behind.
 
     GPUs of one `island` reach each other by NVLink, or at least within one NUMA node. `accelerator` is the plugin that
@@ -123,7 +123,7 @@ class GpuDevice(Message):
     capacity_milli: int = Field(default=MILLI, gt=0, le=MILLI)
 
 
-class NodeInfo(Message):
+class NodeInfo(Report):
     """What a node has. `cpu_milli` is thousandths of a core; `enforcement` is how GPU shares are held on this node: the
     weakest kind among its GPUs. `enforcement_pending` says which kind follows, and what it waits for; empty: none.
 
@@ -245,7 +245,7 @@ class ContainerStatus(StrEnum):
         return self in (ContainerStatus.EXITED, ContainerStatus.FAILED)
 
 
-class ContainerState(Message):
+class ContainerState(Report):
     """What an agent knows of one container; `error` says why it failed; times are UTC.
 
     `ports` leads from a port of the container to the agent's own port, where the site's edge reaches it by mutual TLS.
@@ -267,7 +267,7 @@ class ContainerState(Message):
     lost: bool = False
 
 
-class FolderState(Message):
+class FolderState(Report):
     """A folder of a storage, by its path below the root; MiB that are in it and may be, None where nobody can tell."""
 
     folder: str
@@ -275,14 +275,14 @@ class FolderState(Message):
     limit_mib: int | None = Field(default=None, ge=0)
 
 
-class StorageState(Message):
+class StorageState(Report):
     """What a node sees of a storage; `mounted` says that it is the site's, by the marker at its root."""
 
     mounted: bool
     folders: list[FolderState] = Field(default_factory=list, max_length=100_000)
 
 
-class FolderRemoval(Message):
+class FolderRemoval(Report):
     """Whether a folder that is to go is still there, and why removing it failed the last time.
 
     That it is not says something only where the storage is `mounted`: the site's, by the marker at its root.
@@ -307,7 +307,7 @@ class ImageStatus(StrEnum):
     FAILED = "failed"
 
 
-class ImageState(Message):
+class ImageState(Report):
     """What an agent knows of an image; `digest` is its id at the container engine; `error` says why it failed.
 
     `size` is in bytes. While it is pulled, `pulled` bytes have come of the `size` that is known so far. A failure is
@@ -322,7 +322,7 @@ class ImageState(Message):
     error: str = ""
 
 
-class Heartbeat(Message):
+class Heartbeat(Report):
     """Sent at every interval and at once when a container changes; `boot` tells one run of the agent from the next."""
 
     name: Brief
@@ -334,7 +334,7 @@ class Heartbeat(Message):
     containers: list[ContainerState] = Field(default_factory=list)
 
 
-class GpuMetrics(Message):
+class GpuMetrics(Report):
     """What one container used of one GPU: `memory_mib` at the moment `at`, `busy_permille` of the GPU's time since the
     sample before (None where nobody can tell), and how many `processes` of it are on the GPU.
     """
@@ -348,14 +348,14 @@ class GpuMetrics(Message):
     processes: int = Field(default=0, ge=0)
 
 
-class MetricsReport(Message):
+class MetricsReport(Report):
     """Samples of a node since the report before; a report that was not taken is sent again with later samples."""
 
     name: str
     samples: list[GpuMetrics] = Field(max_length=10_000)
 
 
-class DeniedCall(Message):
+class DeniedCall(Report):
     """System calls that a sandbox denied to processes of one name in one container, from `first_at` to `last_at`.
 
     `count` is how many since `first_at`, which tells one series from the next. `pid` is that of the last process, as
@@ -374,7 +374,7 @@ class DeniedCall(Message):
     count: int = Field(ge=1)
 
 
-class DeniedCallReport(Message):
+class DeniedCallReport(Report):
     """Denied system calls of a node; what was not taken is sent again."""
 
     name: str
@@ -385,34 +385,34 @@ MAX_CALLER = 64
 """Characters of the name of a login or a key."""
 
 
-class AppCaller(Message):
+class AppCaller(Report):
     """Somebody with connections to a container: `caller` is what the edge says of the login or the key."""
 
     container_id: str
     caller: str = Field(max_length=MAX_CALLER)
 
 
-class AppCallersReport(Message):
+class AppCallersReport(Report):
     """Whose connections are open at the ports of a node."""
 
     name: str
     callers: list[AppCaller] = Field(max_length=10_000)
 
 
-class AppCallersReply(Message):
+class AppCallersReply(Report):
     """Those of them whose connections have to end, and when to report next, in seconds."""
 
     leave: list[AppCaller]
     interval_s: float = Field(default=5.0, gt=0)
 
 
-class HeartbeatReply(Message):
+class HeartbeatReply(Report):
     """The API's answer: when to report next, in seconds."""
 
     interval_s: float = Field(default=5.0, gt=0)
 
 
-class ExecControl(Message):
+class ExecControl(Report):
     """A text frame of the terminal: `resize` or `eof` (input ended) from a client, `exit`, `error` or `stream` from the
     agent. `code` is the exit code, or the output that the bytes are of from now on.
     """

@@ -249,6 +249,7 @@ class Loop:
             within_required=row.within_required,
             enforcement=Enforcement(row.enforcement),
             storages=storages_of(row.mounts, self._storages),
+            protocol=row.protocol,
             held_milli=row.held_milli,
             requeued_at=micros(row.since) if row.attempt and row.state is State.PENDING else 0,
             private=row.access is Access.PRIVATE,

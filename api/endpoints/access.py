@@ -25,7 +25,7 @@ from api.resources.logins import callers
 from api.resources.logins.callers import KnownCaller
 from api.settings import Settings
 from common.errors import ForbiddenError, PenstockError, UnauthenticatedError
-from common.protocol import TIME_HEADER
+from common.protocol import PROTOCOL_HEADER, TIME_HEADER
 
 _PREFIX_OF_HOST = "__Host-"
 COOKIE = f"{_PREFIX_OF_HOST}penstock_session"
@@ -34,6 +34,8 @@ CSRF_HEADER = "X-CSRF-Token"
 PREFIX = "/api/v1"
 MAX_OFFSET_S = 2.0**30
 """As far off as a clock is said to be."""
+MAX_DIGITS = 6
+"""Of the number of a protocol."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 _BEFORE_NEW_PASSWORD = (Action.ACCOUNT_READ, Action.ACCOUNT_PASSWORD, Action.ACCOUNT_LOGOUT)
@@ -251,6 +253,12 @@ def clock_offset_s(connection: HTTPConnection, at: datetime) -> float:
     except (KeyError, ValueError):
         return 0.0
     return max(-MAX_OFFSET_S, min(sent_s - at.timestamp(), MAX_OFFSET_S)) if math.isfinite(sent_s) else 0.0
+
+
+def protocol_of_agent(connection: HTTPConnection) -> int:
+    """Return the protocol that an agent speaks, by its heartbeat; 0 where it does not tell."""
+    told = connection.headers.get(PROTOCOL_HEADER, "")
+    return int(told) if told.isascii() and told.isdigit() and len(told) <= MAX_DIGITS else 0
 
 
 def agent_of_certificate(connection: HTTPConnection) -> str:

@@ -94,7 +94,7 @@ async def authorize(
     )
 
 
-@agents.post(APP_CALLERS_PATH)
+@agents.post(APP_CALLERS_PATH, response_model_exclude_defaults=True)
 @for_agents
 async def review_app_callers(
     message: AppCallersReport, agent: Agent, database: DatabaseOf, settings: SettingsOf

@@ -10,7 +10,16 @@ from api.auth.policy import Action
 from api.clock import now
 from api.control import administration
 from api.control.manager import WakeAfterwards
-from api.endpoints.access import Agent, Caller, SettingsOf, action, check_speaks_for, clock_offset_s, for_agents
+from api.endpoints.access import (
+    Agent,
+    Caller,
+    SettingsOf,
+    action,
+    check_speaks_for,
+    clock_offset_s,
+    for_agents,
+    protocol_of_agent,
+)
 from api.endpoints.routes import Router
 from api.endpoints.transactions import DatabaseOf, Reading, Transaction
 from api.engine.base import Engine
@@ -98,12 +107,16 @@ async def end_unknown_containers(name: NamePath, caller: Caller, database: Datab
     return Done()
 
 
-@agents.post(HEARTBEAT_PATH, responses={204: {"description": "Heartbeat and answer are as they were the last time"}})
+@agents.post(
+    HEARTBEAT_PATH,
+    response_model_exclude_defaults=True,
+    responses={204: {"description": "Heartbeat and answer are as they were the last time"}},
+)
 @for_agents
 async def heartbeat(message: Heartbeat, agent: Agent, request: Request, settings: SettingsOf) -> HeartbeatReply:
     """Take an agent's heartbeat; the certificate must be that of the node it speaks of."""
     check_speaks_for(agent, message.name)
     heartbeats: Heartbeats = request.app.state.heartbeats
     at = now()
-    heartbeats.receive(message, at, clock_offset_s(request, at))
+    heartbeats.receive(message, at, clock_offset_s(request, at), protocol_of_agent(request))
     return HeartbeatReply(interval_s=settings.heartbeat_interval_s)

@@ -18,6 +18,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from api.engine.base import AgentAddress, TerminalSize, UnreachableError
 from common import problem, request_id
 from common.errors import InputError, PenstockError, UnavailableError
+from common.messages import Message, Report
 from common.protocol import (
     CONTAINERS_PATH,
     IMAGES_PATH,
@@ -28,15 +29,15 @@ from common.protocol import (
     ContainerState,
     FolderRemoval,
     GpuShares,
+    ImageRequest,
     ImageState,
-    Message,
     StorageState,
 )
 from common.revocation import refuse_revoked
 
 CONNECT_S = 3.0
 ANSWER_S = 30.0
-MessageT = TypeVar("MessageT", bound=Message)
+ReportT = TypeVar("ReportT", bound=Report)
 
 
 def client_context(ca: Path, cert: Path, key: Path, crl: Path | None = None) -> ssl.SSLContext:
@@ -94,7 +95,7 @@ class DirectEngine:
     async def launch(self, agent: AgentAddress, spec: ContainerSpec) -> ContainerState:
         """Ask the agent for the container."""
         path = f"{CONTAINERS_PATH}/{spec.id}"
-        response = await self._call(agent, "PUT", path, json=spec.model_dump(mode="json"))
+        response = await self._call(agent, "PUT", path, message=spec)
         return _read(agent, ContainerState, response)
 
     async def terminate(self, agent: AgentAddress, container_id: str, grace_s: int) -> None:
@@ -106,12 +107,12 @@ class DirectEngine:
     async def resize(self, agent: AgentAddress, container_id: str, shares: GpuShares) -> ContainerState:
         """Ask the agent for other shares."""
         path = f"{CONTAINERS_PATH}/{container_id}/gpus"
-        response = await self._call(agent, "PUT", path, json=shares.model_dump(mode="json"))
+        response = await self._call(agent, "PUT", path, message=shares)
         return _read(agent, ContainerState, response)
 
     async def pull(self, agent: AgentAddress, reference: str) -> ImageState:
         """Ask the agent for the image."""
-        response = await self._call(agent, "PUT", IMAGES_PATH, json={"reference": reference})
+        response = await self._call(agent, "PUT", IMAGES_PATH, message=ImageRequest(reference=reference))
         return _read(agent, ImageState, response)
 
     async def storage(self, agent: AgentAddress, root: str) -> StorageState:
@@ -179,7 +180,7 @@ class DirectEngine:
         method: str,
         path: str,
         *,
-        json: object = None,
+        message: Message | None = None,
         params: Mapping[str, int | str] | None = None,
         patience: httpx.Timeout | None = None,
     ) -> httpx.Response:
@@ -188,10 +189,10 @@ class DirectEngine:
             response = await self._client.request(
                 method,
                 url,
-                json=json,
+                content=message.written() if message else None,
                 params=params,
                 timeout=patience or self._client.timeout,
-                headers=request_id.headers(),
+                headers=request_id.headers() | ({"Content-Type": "application/json"} if message else {}),
             )
         except httpx.TransportError as error:
             raise _unreachable(agent, error) from error
@@ -200,7 +201,7 @@ class DirectEngine:
         return response
 
 
-def _read(agent: AgentAddress, kind: type[MessageT], response: httpx.Response) -> MessageT:
+def _read(agent: AgentAddress, kind: type[ReportT], response: httpx.Response) -> ReportT:
     try:
         return kind.model_validate_json(response.content)
     except ValidationError as error:

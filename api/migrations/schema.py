@@ -38,6 +38,9 @@ from common.errors import UnavailableError
 
 metadata = Base.metadata
 MIGRATIONS = Path(__file__).parent
+SERVES = "0024"
+"""The earliest step whose API works on the newest schema: all that came later only added what it need not know."""
+_SERVES = "serves "
 LOCK_TIMEOUT_S = 5.0
 """So long a step waits for a table that somebody uses."""
 
@@ -51,19 +54,26 @@ async def migrate(database: Database) -> bool:
 
 
 async def is_current(database: Database) -> bool:
-    """Return whether the schema is that of this version."""
+    """Return whether the schema is that of this version, or a later one on which this version works."""
     async with _reaching(), database.engine.connect() as connection:
-        return await connection.run_sync(_is_current)
+        return await connection.run_sync(_is_current) or await connection.run_sync(_is_later)
 
 
 async def check(database: Database) -> None:
-    """Raise UnavailableError where the schema is not that of this version, or where the database cannot be reached."""
-    if not await is_current(database):
-        raise UnavailableError(
-            "the database schema is not that of this version",
-            where="PENSTOCK_API_DATABASE_URL",
-            hint="run `python -m api migrate`",
-        )
+    """Raise UnavailableError where this version does not work on the schema, or the database cannot be reached."""
+    async with _reaching(), database.engine.connect() as connection:
+        if await connection.run_sync(_is_current) or await connection.run_sync(_is_later):
+            return
+        unknown = await connection.run_sync(_unknown)
+    raise UnavailableError(
+        f"the database schema is of a later version ({unknown}), on which this one does not work"
+        if unknown
+        else "the database schema is of an earlier version",
+        where="PENSTOCK_API_DATABASE_URL",
+        hint="deploy the later release again, or restore a backup from before it"
+        if unknown
+        else "run `python -m api migrate`",
+    )
 
 
 def config(connection: Connection) -> Config:
@@ -98,12 +108,38 @@ def _unreachable(error: Exception) -> UnavailableError:
 
 
 def _upgrade(connection: Connection) -> bool:
-    if _is_current(connection):
+    if _is_current(connection) or _is_later(connection):
         return False
     command.upgrade(config(connection), "head")
+    connection.execute(text(f"COMMENT ON TABLE alembic_version IS '{_SERVES}{SERVES}'"))
     return True
 
 
 def _is_current(connection: Connection) -> bool:
-    heads = set(MigrationContext.configure(connection).get_current_heads())
-    return heads == set(ScriptDirectory.from_config(config(connection)).get_heads())
+    return _found(connection) == _own(connection)
+
+
+def _is_later(connection: Connection) -> bool:
+    """Return whether the schema is of a later version that says that it serves this one."""
+    served = _serves(connection)
+    return bool(_unknown(connection) and served) and served <= max(_own(connection))
+
+
+def _unknown(connection: Connection) -> str:
+    """Return the steps of a schema that this version does not know, which only a later one has."""
+    known = {script.revision for script in ScriptDirectory.from_config(config(connection)).walk_revisions()}
+    return ", ".join(sorted(_found(connection) - known))
+
+
+def _serves(connection: Connection) -> str:
+    """Return the earliest step that the version serves which has changed the schema last; empty if it does not say."""
+    found = connection.scalar(text("SELECT obj_description(to_regclass('alembic_version'), 'pg_class')"))
+    return str(found).removeprefix(_SERVES) if str(found).startswith(_SERVES) else ""
+
+
+def _found(connection: Connection) -> set[str]:
+    return set(MigrationContext.configure(connection).get_current_heads())
+
+
+def _own(connection: Connection) -> set[str]:
+    return set(ScriptDirectory.from_config(config(connection)).get_heads())

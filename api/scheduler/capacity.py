@@ -60,6 +60,7 @@ class Layout:
         self.fractions = np.array([node.fractions for node in self.nodes], dtype=np.bool_)
         self.apart = np.array([node.apart for node in self.nodes], dtype=np.bool_)
         self.any_apart = bool(self.apart.any())
+        self.protocol: Ints = np.array([node.protocol for node in self.nodes], dtype=np.int64)
         self.switches = tuple(sorted({node.switch for node in self.nodes} - {""}))
         codes = {name: code for code, name in enumerate(self.switches)}
         self.switch: Ints = np.array([codes.get(node.switch, -1) for node in self.nodes], dtype=np.int64)
@@ -92,10 +93,19 @@ class Layout:
         self._missing = self._of_missing_storages()
         return True
 
-    def open_to(self, workload: Workload) -> Flags:
-        """Return the nodes that take new work, and have the storages that the workload mounts."""
+    def takes(self, workload: Workload) -> Flags:
+        """Return which nodes are open, have the storages that the workload mounts, and know all that it asks for."""
+        takes = self.open & self.has_storages(workload) if self._missing else self.open
+        return takes & self.speaks(workload) if workload.protocol else takes
+
+    def has_storages(self, workload: Workload) -> Flags:
+        """Return which nodes have the storages that the workload mounts."""
         missing = [self._missing[name] for name in workload.storages if name in self._missing]
-        return self.open & ~np.logical_or.reduce(missing) if missing else self.open
+        return ~np.logical_or.reduce(missing) if missing else np.ones(len(self.nodes), bool)
+
+    def speaks(self, workload: Workload) -> Flags:
+        """Return which nodes have agents that know all that the workload asks for."""
+        return self.protocol >= workload.protocol
 
     def _of_missing_storages(self) -> dict[str, Flags]:
         """Return by the name of each storage that a node lacks which nodes lack it."""

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from api.scheduler import explanations, fragmentation
-from api.scheduler.capacity import Ints, Layout, fitting
+from api.scheduler.capacity import Flags, Ints, Layout, fitting
 from api.scheduler.demand import Demand
 from api.scheduler.placement import Search
 from api.scheduler.snapshot import NodeSnapshot, Placement, Workload
@@ -65,7 +65,7 @@ class ClusterState:
 
     def find(self, workload: Workload) -> tuple[Placement, ...] | None:
         """Return the best places for all containers of the workload on open nodes, or None; changes nothing."""
-        search = Search(self.layout, self.state, workload, self.layout.open_to(workload))
+        search = Search(self.layout, self.state, workload, self.layout.takes(workload))
         return search.place(lambda item, rows: fragmentation.best(self.layout, self.state, self.demand, item, rows))
 
     def fitting(self, workload: Workload) -> Ints:
@@ -73,12 +73,13 @@ class ClusterState:
 
         Rows are the nodes in the order of `names`.
         """
-        takes = self.layout.open_to(workload) & allowed(self.layout, workload)
+        takes = self.layout.takes(workload) & allowed(self.layout, workload)
         return np.where(takes, fitting(self.layout, self.state, workload), 0)
 
     def has_free(self, placements: Sequence[Placement], workload: Workload) -> bool:
         """Return whether the workload could go to exactly these places now."""
-        if not all(self._is_open(placement, workload) for placement in placements):
+        takes = self.layout.takes(workload)
+        if not all(self._is_open(placement, takes) for placement in placements):
             return False
         with self.trial():
             self.allocate(placements, workload)
@@ -100,12 +101,12 @@ class ClusterState:
                     free += min(share.milli, max(0, int(self.state.milli[row, column])))
         return free
 
-    def _is_open(self, placement: Placement, workload: Workload) -> bool:
+    def _is_open(self, placement: Placement, takes: Flags) -> bool:
         row = self.layout.rows.get(placement.node)
         known = row is not None and all(
             self.layout.column(row, share.uuid, share.index) is not None for share in placement.shares
         )
-        return known and bool(self.layout.open_to(workload)[row])
+        return known and bool(takes[row])
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -12,6 +12,9 @@ from common.gpu.kinds import ALONE, KINDS, Enforcement
 from common.gpu.share import MAX_GPUS, MILLI, format_gpus
 from common.topology import TopologyLevel
 
+NAMED = 3
+"""So many nodes are named at most."""
+
 
 def never_fits(layout: Layout, workload: Workload) -> str:
     """Return what the cluster lacks for the workload even when it is empty and all its nodes are open, and the hint.
@@ -38,7 +41,7 @@ def never_fits(layout: Layout, workload: Workload) -> str:
 
 def largest_piece(layout: Layout, free: Free, workload: Workload) -> str:
     """Return the largest piece that is free for the workload on one open node, and where."""
-    nodes = layout.open_to(workload) & allowed(layout, workload)
+    nodes = layout.takes(workload) & allowed(layout, workload)
     if not nodes.any():
         return _none_open(layout, workload)
     if not workload.gpu_milli:
@@ -63,10 +66,22 @@ def _none_open(layout: Layout, workload: Workload) -> str:
     """Return why no node takes the workload now."""
     if not layout.open.any():
         return "no node is ready"
-    if not (layout.open & allowed(layout, workload)).any():
+    ready = layout.open & allowed(layout, workload)
+    if not ready.any():
         return "no node that it may use is ready"
-    several = "s" if len(workload.storages) > 1 else ""
-    return f"no node that it may use has the storage{several} {', '.join(workload.storages)} that it mounts"
+    ready &= layout.has_storages(workload)
+    if not ready.any():
+        several = "s" if len(workload.storages) > 1 else ""
+        return f"no node that it may use has the storage{several} {', '.join(workload.storages)} that it mounts"
+    return _too_old(layout, ready)
+
+
+def _too_old(layout: Layout, nodes: Flags) -> str:
+    """Return which nodes do not know what is asked for, as their agents are of an earlier release."""
+    rows = np.flatnonzero(nodes)
+    named = ", ".join(layout.nodes[row].name for row in rows[:NAMED])
+    more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
+    return f"{named}{more} cannot run what it asks for before the release of the API is installed there"
 
 
 def _pieces(layout: Layout, free: Free, workload: Workload, usable: Flags) -> Ints:

@@ -88,11 +88,13 @@ class _FreePlaces:
 
     def has_node(self, workload: Workload) -> bool:
         """Return whether any node that it may use is open."""
-        return bool((self._cluster.layout.open_to(workload) & allowed(self._cluster.layout, workload)).any())
+        return bool((self._cluster.layout.takes(workload) & allowed(self._cluster.layout, workload)).any())
 
     def no_node(self, workload: Workload) -> str:
-        """Return that none is."""
-        return f"{self.piece(workload)}; ask the administrator when nodes come back"
+        """Return that none is, or none that knows what is asked for."""
+        layout = self._cluster.layout
+        is_known = not (layout.open & allowed(layout, workload)).any()
+        return f"{self.piece(workload)}; ask the administrator when {'nodes come back' if is_known else 'that is'}"
 
     def missing(self, workload: Workload) -> str:
         """Return what is not free."""

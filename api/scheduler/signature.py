@@ -26,6 +26,7 @@ def signature_of(workload: Workload) -> Signature:
         workload.enforcement,
         workload.storages,
         workload.on_slices,
+        workload.protocol,
     )
 
 

@@ -43,7 +43,8 @@ class NodeSnapshot:
     `fractions` says whether its GPUs can be shared; its slices can be given out in any case. `switch` names its leaf
     switch, empty where that is not known. Where it is `apart`, no container may have GPUs of two islands,
     and several of one session cannot meet.
-    A node in no group is open to everybody. It is not open to what mounts one of its `missing_storages`.
+    A node in no group is open to everybody. It is not open to what mounts one of its `missing_storages`. Its agent
+    speaks a `protocol`, and takes what needs no later one.
     """
 
     name: str
@@ -56,6 +57,7 @@ class NodeSnapshot:
     fractions: bool = True
     apart: bool = False
     missing_storages: tuple[str, ...] = ()
+    protocol: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class Workload:
     it has places: a slice counts whole. Without `on_slices` it gets none. A `private` one is not named to others.
     It mounts something of `storages`.
     `limit_s` is for how long it runs at most; 0 where nobody knows. It was moved `moves` times, last at `moved_at`.
+    Agents have to speak its `protocol`, or a later one.
     """
 
     id: str
@@ -107,6 +110,7 @@ class Workload:
     limit_s: int = 0
     moves: int = 0
     moved_at: int = 0
+    protocol: int = 0
 
     @property
     def waiting_since(self) -> int:

@@ -40,7 +40,7 @@ def cheapest(cluster: ClusterState, residents: Residents, workload: Workload, po
 
 def _on_one(cluster: ClusterState, candidates: Candidates, workload: Workload, pool: VictimPool) -> Found:
     """Look at one node after the other, the most promising first, until no other can be better."""
-    rows = np.flatnonzero(candidates.there & cluster.layout.open_to(workload) & allowed(cluster.layout, workload))
+    rows = np.flatnonzero(candidates.there & cluster.layout.takes(workload) & allowed(cluster.layout, workload))
     bounds = least(cluster, workload, rows)
     may_do = (bounds < NOWHERE) & (candidates.held[rows] >= bounds)
     best: tuple[Rank, tuple[Running, ...]] | None = None
@@ -107,13 +107,13 @@ def least(cluster: ClusterState, workload: Workload, rows: Ints, count: int | No
 
 def _domains(cluster: ClusterState, workload: Workload) -> Iterator[Flags]:
     """Yield each set of open nodes of which a gang takes one; who has to lie below one switch may lie on one node."""
-    layout, is_open = cluster.layout, cluster.layout.open_to(workload)
+    layout, takes = cluster.layout, cluster.layout.takes(workload)
     for tier in node_sets(layout, workload):
         for nodes in tier:
             if workload.within_required and workload.within is TopologyLevel.SWITCH:
                 codes: Sequence[int] = np.unique(layout.switch[nodes & (layout.switch >= 0)]).tolist()
-                yield from (nodes & is_open & (layout.switch == code) for code in codes)
-                alone = np.flatnonzero(nodes & is_open & (layout.switch < 0))
+                yield from (nodes & takes & (layout.switch == code) for code in codes)
+                alone = np.flatnonzero(nodes & takes & (layout.switch < 0))
                 yield from (np.arange(len(layout.nodes)) == row for row in alone)
             else:
-                yield nodes & is_open
+                yield nodes & takes

@@ -39,6 +39,7 @@ class Node(Base):
     kind follows and what that waits for. `heard` counts its heartbeats: whether it lives is told by no clock. With
     a `clock_offset_s` its own clock is so far ahead of the API's, beyond the bounds, and it takes nothing new.
     `missing_storages` says by the names of storages why it lacks them: what mounts one of them is not placed on it.
+    `protocol` is what its agent speaks.
     `revision` counts, by triggers, the changes that matter to the scheduler: its own and those of its GPUs.
     """
 
@@ -79,6 +80,7 @@ class Node(Base):
     last_seen: Mapped[datetime | None]
     heard: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     clock_offset_s: Mapped[int] = mapped_column(default=0, server_default="0")
+    protocol: Mapped[int] = mapped_column(default=0, server_default="0")
     revision: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     created_at: Mapped[datetime] = mapped_column(default=now)
     gpus: Mapped[list[Gpu]] = relationship(

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import (
     Depends,
@@ -22,6 +22,7 @@ from fastapi import (
 )
 from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 
@@ -81,6 +82,7 @@ def make(settings: Settings, runtime: ContainerRuntime) -> FastAPI:
         redoc_url=None,
         openapi_url=None,
     )
+    app.router.route_class = _Route
     install(app, "the agent")
     app.add_exception_handler(HTTPException, _unknown)
     app.add_middleware(RequestIds, trusts=lambda scope: scope["state"].get("peer") in settings.allowed)
@@ -152,6 +154,13 @@ def make(settings: Settings, runtime: ContainerRuntime) -> FastAPI:
             await websocket.close()
 
     return app
+
+
+class _Route(APIRoute):
+    """Answers without what is at its default, which an API of another release need not know."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "response_model_exclude_defaults": True})
 
 
 def _lifespan(settings: Settings, runtime: ContainerRuntime) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

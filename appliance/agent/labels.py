@@ -26,6 +26,7 @@ LABEL_CORES = f"{PREFIX}cores"
 LABEL_CPU_MILLI = f"{PREFIX}cpu-milli"
 LABEL_DISK_MIB = f"{PREFIX}disk-mib"
 LABEL_NETWORK = f"{PREFIX}network"
+LABEL_BOOT = f"{PREFIX}boot"
 
 _NAME_PREFIX = "penstock-"
 
@@ -42,7 +43,7 @@ def id_of(name: str) -> str:
 
 def digest_of(spec: ContainerSpec) -> str:
     """Return a hash of a spec; fields at their default do not count, so that new ones may be added."""
-    return hashlib.sha256(spec.model_dump_json(exclude_defaults=True).encode()).hexdigest()
+    return hashlib.sha256(spec.written().encode()).hexdigest()
 
 
 def check_image(image: str, labels: Iterable[str]) -> None:

@@ -24,7 +24,7 @@ from api.resources.users import service as users
 from api.resources.users.schemas import UserRequest
 from api.settings import Settings
 from common import problem
-from common.protocol import HEARTBEAT_PATH, TIME_HEADER, ContainerState, ContainerStatus
+from common.protocol import HEARTBEAT_PATH, PROTOCOL, PROTOCOL_HEADER, TIME_HEADER, ContainerState, ContainerStatus
 from tests.fakes.engine import FakeEngine
 from tests.fakes.heartbeats import beat
 from tests.installed import ADMIN_KEY, PASSWORD
@@ -81,16 +81,19 @@ class Cluster:
         unready: str = "",
         missing_storages: Mapping[str, str] = MappingProxyType({}),
         ahead_s: float | None = None,
+        protocol: int = PROTOCOL,
     ) -> httpx.Response:
         """Report as a node's agent; without `containers` report those of the engine.
 
-        With `ahead_s` the agent tells its time, by a clock that is so far ahead.
+        With `ahead_s` the agent tells its time, by a clock that is so far ahead. Another `protocol` is another boot.
         """
         told = {} if ahead_s is None else {TIME_HEADER: str(time.time() + ahead_s)}
+        told[PROTOCOL_HEADER] = str(protocol)
         if containers is None:
             containers = [state for (node, _), state in self.engine.containers.items() if node == name]
         report = beat(
             next(self.sequences),
+            f"boot-{protocol}",
             name=name,
             gpus=gpus,
             containers=containers,

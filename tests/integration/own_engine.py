@@ -54,7 +54,7 @@ def own_engine() -> Iterator[OwnEngine]:
             subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
             daemon = _start(engine)
         try:
-            _wait(engine, daemon)
+            wait(engine, daemon)
             yield engine
             _empty(engine)
         finally:
@@ -65,7 +65,8 @@ def own_engine() -> Iterator[OwnEngine]:
         shutil.rmtree(engine.folder, ignore_errors=True)
 
 
-def _start(engine: OwnEngine) -> subprocess.Popen[bytes]:
+def words_of(engine: OwnEngine) -> list[str]:
+    """Return the command line of an engine."""
     options = {
         "--host": engine.address,
         "--data-root": engine.folder / "data",
@@ -75,13 +76,17 @@ def _start(engine: OwnEngine) -> subprocess.Popen[bytes]:
         "--containerd-namespace": engine.namespace,
         "--containerd-plugins-namespace": f"{engine.namespace}-plugins",
     }
-    words = [f"{option}={value}" for option, value in options.items()]
+    return ["dockerd", *(f"{option}={value}" for option, value in options.items())]
+
+
+def _start(engine: OwnEngine) -> subprocess.Popen[bytes]:
     with (engine.folder / "log").open("wb") as log:
         # it does not outlive a worker that was killed
-        return subprocess.Popen(["setpriv", "--pdeathsig=TERM", "dockerd", *words], stdout=log, stderr=log)
+        return subprocess.Popen(["setpriv", "--pdeathsig=TERM", *words_of(engine)], stdout=log, stderr=log)
 
 
-def _wait(engine: OwnEngine, daemon: subprocess.Popen[bytes]) -> None:
+def wait(engine: OwnEngine, daemon: subprocess.Popen[bytes]) -> None:
+    """Wait until an engine answers."""
     deadline = time.monotonic() + START_S
     while not _answers(engine):
         log = (engine.folder / "log").read_text()

@@ -8,7 +8,7 @@ from signal import Signals
 from typing import Any
 
 from api.tables.sessions import Kind, Session, State
-from common.protocol import ContainerState, ContainerStatus
+from common.protocol import ENGINE_RESTARTED, MACHINE_RESTARTED, NODE_RESTARTED, ContainerState, ContainerStatus
 
 WATCHED = (State.SCHEDULED, State.PREPARING, State.RUNNING)
 BEGUN = (ContainerStatus.RUNNING, ContainerStatus.EXITED)
@@ -19,6 +19,12 @@ ENDED_BY_ITSELF = {
     Kind.SERVICE: "its command has ended; a service needs one that stays",
 }
 """Why a session ended whose command ended well, where that is not what it is for."""
+INTERRUPTIONS = {
+    NODE_RESTARTED: "node-restarted",
+    MACHINE_RESTARTED: "node-restarted",
+    ENGINE_RESTARTED: "engine-restarted",
+}
+"""Causes of ends, by what agents say: all that ran on a node ended with it. They stay when the session has ended."""
 MAX_CHARACTERS = 2000
 """So much is kept of what an agent says is wrong: it may quote a whole command line, and every list shows it."""
 BY_SIGNAL = 128
@@ -137,7 +143,11 @@ def gone(session: Session, node: str, *, while_away: bool) -> dict[str, Any]:
 
 def _loss(session: Session, rank: int, container: ContainerState) -> dict[str, Any]:
     reason = f"{_which(session, rank)}{container.error[:MAX_CHARACTERS]}; it starts again"
-    return {"state": State.TERMINATING, "final_state": State.PENDING, "reason": reason, "cause": ""}
+    return {"state": State.TERMINATING, "final_state": State.PENDING, "reason": reason, "cause": _cause(container)}
+
+
+def _cause(container: ContainerState) -> str:
+    return next((cause for said, cause in INTERRUPTIONS.items() if container.error.startswith(said)), "")
 
 
 def _which(session: Session, rank: int) -> str:
@@ -154,7 +164,7 @@ def _failure(session: Session, rank: int, container: ContainerState, at: datetim
         "state": State.TERMINATING,
         "final_state": State.FAILED,
         "reason": _which(session, rank) + (container.error[:MAX_CHARACTERS] or reason),
-        "cause": "",
+        "cause": _cause(container) if container.lost else "",
         "exit_code": container.exit_code,
         "started_at": session.started_at or started,
     }

@@ -16,9 +16,8 @@ import structlog
 from api.clock import now
 from api.control.reconcilers import change, reach, resizes
 from api.control.reconcilers.failures import OUTAGES, all_of, failed
-from api.control.reconcilers.follow import Noted, after
+from api.control.reconcilers.follow import INTERRUPTIONS, Noted, after
 from api.control.reconcilers.outcomes import LOG_TAIL_BYTES, Outcome, Outcomes
-from api.control.reconcilers.spec import spec_of
 from api.control.reconcilers.timed import TimedReconciler
 from api.database import Database
 from api.engine.base import Engine, UnreachableError
@@ -26,10 +25,12 @@ from api.resources.sessions import changes, networks
 from api.resources.sessions import service as sessions
 from api.resources.sessions.changes import Change
 from api.resources.sessions.relay import agent_of
+from api.resources.sessions.spec import spec_of
 from api.settings import Settings
 from api.tables.nodes import NodeState
 from api.tables.sessions import Container, Session, State
 from common.errors import ConflictError, InputError, PenstockError
+from common.messages import protocol_of
 from common.protocol import ContainerState
 
 log = structlog.get_logger()
@@ -123,6 +124,9 @@ class Operator:
 
     async def _launch_one(self, session: Session, container: Container) -> ContainerState | PenstockError:
         spec, agent = spec_of(session, container), agent_of(container.node)
+        if protocol_of(spec) > container.node.protocol:
+            # its node went back to an earlier release since the session got its place
+            return ConflictError(f"the agent of {agent.name} is of an earlier release, which does not know all of it")
         try:
             state = await self._engine.launch(agent, spec)
         except UnreachableError as error:
@@ -160,7 +164,8 @@ class Operator:
                 if ended and network is not None:
                     await networks.leave(db, network, left)
         else:
-            values = sessions.ending({"state": final_state, "reason": _last_reason(session), "cause": ""})
+            cause = session.cause if session.cause in INTERRUPTIONS.values() else ""
+            values = sessions.ending({"state": final_state, "reason": _last_reason(session), "cause": cause})
             ended = await self._outcomes.write(Outcome(Change.of(session, values), tail, network, left))
         if ended:
             self._unsent -= {session.container_id(container.rank) for container in session.containers}

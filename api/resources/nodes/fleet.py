@@ -36,6 +36,7 @@ _COLUMNS = (
     Node.fractions,
     Node.apart,
     Node.missing_storages,
+    Node.protocol,
 )
 
 
@@ -119,4 +120,5 @@ def _node(row: Row[*tuple[Any, ...]], gpus: tuple[GpuState, ...], of_groups: tup
         fractions=row.fractions,
         apart=row.apart,
         missing_storages=tuple(sorted(row.missing_storages)),
+        protocol=row.protocol,
     )

@@ -32,7 +32,7 @@ class HeardHeartbeat:
 
     `clock_offset_s` is how far the agent's clock was ahead of ours, `clock_skew_s` how far it is known to be wrong.
     `api_clock` says that all other agents' clocks are as wrong, so that it is ours. `contested` says that another agent
-    was just heard that reports as the same node.
+    was just heard that reports as the same node. `protocol` is what the agent speaks.
     """
 
     heartbeat: Heartbeat
@@ -42,6 +42,7 @@ class HeardHeartbeat:
     clock_skew_s: int = 0
     api_clock: bool = False
     contested: bool = False
+    protocol: int = 0
 
 
 @dataclass
@@ -68,14 +69,16 @@ class Heartbeats:
         self.news = asyncio.Event()
         """Set when a heartbeat says more than that its agent is alive."""
 
-    def receive(self, heartbeat: Heartbeat, received_at: datetime, clock_offset_s: float = 0.0) -> bool:
+    def receive(
+        self, heartbeat: Heartbeat, received_at: datetime, clock_offset_s: float = 0.0, protocol: int = 0
+    ) -> bool:
         """Take a heartbeat; returns False for one that is older than what we know.
 
         Raises ConflictError for a run of the agent that another one has followed: it lives, and has to begin anew.
         """
         agent = self._agents.get(heartbeat.name)
         if agent is None:
-            report = HeardHeartbeat(heartbeat, received_at, clock_offset_s=clock_offset_s)
+            report = HeardHeartbeat(heartbeat, received_at, clock_offset_s=clock_offset_s, protocol=protocol)
             self._agents[heartbeat.name] = _Agent(report, heartbeat.sequence)
             self._keep(report)
             return True
@@ -92,7 +95,8 @@ class Heartbeats:
         if heartbeat.boot != known.boot:
             agent.finished_boots.append(known.boot)
         agent.sequence = heartbeat.sequence
-        self._take(agent, heartbeat, received_at, clock_offset_s, news=_content(heartbeat) != _content(known))
+        news = _content(heartbeat) != _content(known)
+        self._take(agent, heartbeat, received_at, clock_offset_s, protocol, news=news)
         self._keep(agent.latest)
         return True
 
@@ -103,7 +107,7 @@ class Heartbeats:
             return False
         # To copy the heartbeat for its number alone would cost more than all else here.
         agent.sequence = sequence
-        self._take(agent, agent.latest.heartbeat, received_at, clock_offset_s, news=False)
+        self._take(agent, agent.latest.heartbeat, received_at, clock_offset_s, agent.latest.protocol, news=False)
         self._keep(agent.latest)
         return True
 
@@ -125,14 +129,23 @@ class Heartbeats:
             newer = self._fresh.get(report.heartbeat.name)
             self._fresh[report.heartbeat.name] = replace(newer, news=newer.news or report.news) if newer else report
 
-    def _take(self, agent: _Agent, heartbeat: Heartbeat, received_at: datetime, offset_s: float, *, news: bool) -> None:
+    def _take(
+        self,
+        agent: _Agent,
+        heartbeat: Heartbeat,
+        received_at: datetime,
+        offset_s: float,
+        protocol: int,
+        *,
+        news: bool,
+    ) -> None:
         before = agent.latest.clock_skew_s
         skew_s = self._skew(agent, before, offset_s)
         contested = agent.contested_at is not None and received_at - agent.contested_at < CONTESTED_FOR
         api_clock = bool(skew_s) and self._is_ours(received_at)
         same = (before, agent.latest.api_clock, agent.latest.contested)
         news = news or (skew_s, api_clock, contested) != same
-        agent.latest = HeardHeartbeat(heartbeat, received_at, news, offset_s, skew_s, api_clock, contested)
+        agent.latest = HeardHeartbeat(heartbeat, received_at, news, offset_s, skew_s, api_clock, contested, protocol)
 
     def _skew(self, agent: _Agent, before: int, offset_s: float) -> int:
         """Return how far an agent's clock is wrong; what came late once, for we were busy, does not make it so."""

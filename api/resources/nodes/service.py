@@ -102,7 +102,7 @@ def _describe(node: Node, report: HeardHeartbeat) -> None:
     node.address, node.port = heartbeat.address, heartbeat.port
     if node.state is NodeState.LOST:
         node.unknown_containers = 0
-    node.clock_offset_s = report.clock_skew_s
+    node.clock_offset_s, node.protocol = report.clock_skew_s, report.protocol
     node.message = _message(node, info.unready, api_clock=report.api_clock)
     node.state = NodeState.UNREADY if info.unready else NodeState.READY
     _note_contest(node, contested=report.contested)

@@ -48,6 +48,7 @@ _ASKED = (
     Session.within_required,
     Session.enforcement,
     Session.mounts,
+    Session.protocol,
     Session.held_milli,
     Session.created_at,
     Session.starts_at,

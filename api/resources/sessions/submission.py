@@ -24,7 +24,7 @@ from api.resources.presets import service as presets
 from api.resources.projects import service as projects
 from api.resources.sandboxes import service as sandboxes
 from api.resources.schemas import Name
-from api.resources.sessions import access, defaults, repository
+from api.resources.sessions import access, defaults, repository, spec
 from api.resources.sessions.addresses import Taken, addresses
 from api.resources.sessions.mounts import mounts
 from api.resources.sessions.schemas import BatchRequest, SessionRequest
@@ -168,6 +168,8 @@ async def _submit(
     for session in made:
         repository.add(db, session)
     await db.flush()
+    for session in made:
+        session.protocol = spec.protocol(session)
     # after the sessions, which hold the project: who deletes that has it before its volumes, too
     await volumes.mount(db, project, pvcs.values(), [session.id for session in made])
     return [session.id for session in made]

@@ -10,6 +10,7 @@ import structlog
 from appliance.agent import descriptors
 from appliance.agent.container_runtime import ContainerRuntime
 from appliance.agent.docker import cores, node_info, packages, share_maintenance
+from appliance.agent.docker.boot import boot
 from appliance.agent.docker.containers import ContainerLimits
 from appliance.agent.docker.disk import DiskEnforcer
 from appliance.agent.docker.egress_policy import EgressPolicy
@@ -53,6 +54,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         settings.cores_folder,
         hosts=nodes.hosts,
         site_files=partial(packages.show, settings.package_index, settings.ca, settings.packages_folder),
+        boot=boot(),
     )
     kinds, node_cores = node_info.kinds(settings), cores.of_node()
     gpus = accelerators.discover(kinds)

@@ -18,6 +18,7 @@ from appliance.agent import admission, environment
 from appliance.agent.docker import cores, gang_network
 from appliance.agent.docker.cores import NO_CORES, CoreGrant
 from appliance.agent.labels import (
+    LABEL_BOOT,
     LABEL_CORES,
     LABEL_CPU_MILLI,
     LABEL_DIGEST,
@@ -77,13 +78,14 @@ def creation(
     shown: Mapping[str, Path] | None = None,
     hosts: Mapping[str, IPv4Address] | None = None,
     servers: Sequence[str] = (),
+    boot: str = "",
 ) -> dict[str, Any]:
     """Return the arguments with which docker's `create_container` makes the container of `spec`.
 
     `sources` are the folders of its mounts without links in them, where they have been made already. `needs` is what
     its GPU shares need, which `kind` holds; `confinement` is what its sandbox's filter has to know,
     `shown` are files that it sees in place of its own, and `hosts` names that it knows. `servers` are its DNS servers:
-    without any Docker would take some of the internet's.
+    without any Docker would take some of the internet's. It is started in this `boot` of the machine, or never.
     """
     members = spec.network.hosts if spec.network else {}
     host = HostConfig(
@@ -126,12 +128,12 @@ def creation(
         "entrypoint": spec.command,
         "command": spec.args or None,
         "environment": _environment(spec, needs, confinement),
-        "labels": _labels(spec, granted, kind),
+        "labels": _labels(spec, granted, kind, boot),
         "host_config": host,
     }
 
 
-def _labels(spec: ContainerSpec, granted: CoreGrant, kind: Enforcement | None) -> dict[str, str]:
+def _labels(spec: ContainerSpec, granted: CoreGrant, kind: Enforcement | None, boot: str) -> dict[str, str]:
     """Return every label of ours: one that is left out would be the image's, if that has it."""
     return {
         LABEL_ID: spec.id,
@@ -144,9 +146,10 @@ def _labels(spec: ContainerSpec, granted: CoreGrant, kind: Enforcement | None) -
         LABEL_CPU_MILLI: str(granted.milli),
         LABEL_DISK_MIB: str(spec.disk_mib),
         LABEL_ENFORCEMENT: str(kind) if kind else "",
-        LABEL_NETWORK: spec.network.model_dump_json() if spec.network else "",
+        LABEL_NETWORK: spec.network.written() if spec.network else "",
         LABEL_PORTS: json.dumps(spec.ports),
         LABEL_DIGEST: digest_of(spec),
+        LABEL_BOOT: boot,
     }
 
 

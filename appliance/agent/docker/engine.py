@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast
 import docker
 import requests
 import structlog
+from docker.constants import DEFAULT_TIMEOUT_SECONDS
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
 from appliance.agent.docker import (
@@ -46,6 +47,7 @@ Item_co = TypeVar("Item_co", covariant=True)
 
 _EVENTS = ["start", "die", "destroy"]
 _REMOVAL_S = 30.0
+_ANSWER_S = 5
 _HAS_NONE = ("manifest unknown", "name unknown", "not found")
 """What registries say of an image that they do not have."""
 
@@ -111,12 +113,15 @@ class DockerEngine:
         *,
         hosts: Callable[[], Mapping[str, IPv4Address]],
         site_files: Callable[[], Mapping[str, Path]],
+        boot: str = "",
     ) -> None:
         """Prepare for calls over `socket`; nothing is called yet. What sessions mount is held at `mount_points`.
 
         At `listener` sandboxes ask about what they deny; below `shown` is what containers see of their cores, and
-        `hosts` tells names that they know, `site_files` what they see of their site, by where.
+        `hosts` tells names that they know, `site_files` what they see of their site, by where. `boot` tells this run
+        of the machine from the others.
         """
+        self.boot = boot
         self.socket = socket
         self.mount_points = mount_points
         self._limits = limits
@@ -138,6 +143,16 @@ class DockerEngine:
         if version != self.api_version:
             log.info("Docker's API", version=version, before=self.api_version)
             self._api = self._speaking(version)
+
+    def takes_calls(self) -> bool:
+        """Return whether Docker takes new calls; while it ends it does not, and goes on with those that it has."""
+        try:
+            client = self._speaking(self.api_version, _ANSWER_S)
+            with contextlib.closing(client):
+                client.ping()
+        except (DockerException, requests.RequestException):
+            return False
+        return True
 
     @_translate
     def info(self) -> dict[str, Any]:
@@ -206,6 +221,7 @@ class DockerEngine:
                 shown={**cores.draw(granted, self._shown), **self._site_files()},
                 hosts=self._hosts(),
                 servers=resolvers.of_node(),
+                boot=self.boot,
             )
             self._api.create_container(**arguments)
         except ImageNotFound as error:
@@ -379,8 +395,8 @@ class DockerEngine:
         points = {"/", *(mount["Destination"] for mount in inspection.get("Mounts", ()) if mount["Type"] == "volume")}
         return deleted_files.size_mib(engine_id, pid, points, layer) if pid else 0
 
-    def _speaking(self, version: str) -> docker.APIClient:
-        return docker.APIClient(base_url=f"unix://{self.socket}", version=version)
+    def _speaking(self, version: str, timeout_s: int = DEFAULT_TIMEOUT_SECONDS) -> docker.APIClient:
+        return docker.APIClient(base_url=f"unix://{self.socket}", version=version, timeout=timeout_s)
 
     def _inspect_or_none(self, container: str) -> Inspection | None:
         try:

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from appliance.agent.docker import cores, gang_network
 from appliance.agent.docker.cores import CoreGrant
 from appliance.agent.labels import (
+    LABEL_BOOT,
     LABEL_CORES,
     LABEL_CPU_MILLI,
     LABEL_DIGEST,
@@ -30,6 +31,7 @@ from common.protocol import ContainerState, ContainerStatus, GangNetwork
 
 Inspection = Mapping[str, Any]
 
+OUT_OF_MEMORY = "out of memory"
 _KILLED = 137
 NEVER = "0001-01-01T00:00:00Z"
 _STATUS = {
@@ -53,6 +55,7 @@ _READERS: Mapping[str, tuple[str, str, Callable[[str], Any]]] = {
     "cpu_milli": (LABEL_CPU_MILLI, "0", int),
     "disk_mib": (LABEL_DISK_MIB, "0", int),
     "ports": (LABEL_PORTS, "[]", TypeAdapter(list[int]).validate_json),
+    "boot": (LABEL_BOOT, "", str),
     "network": (LABEL_NETWORK, "null", TypeAdapter(GangNetwork | None).validate_json),
 }
 
@@ -72,6 +75,7 @@ class LabelValues:
     disk_mib: int = 0
     ports: Sequence[int] = ()
     network: GangNetwork | None = None
+    boot: str = ""
     trouble: str = ""
 
     @property
@@ -107,7 +111,7 @@ def state_of(inspection: Inspection) -> ContainerState:
     if status is ContainerStatus.EXITED and not error:
         error = _EXIT_REASONS.get(state["ExitCode"], "")
     if state.get("OOMKilled"):
-        error = f"out of memory: the limit is {inspection['HostConfig']['Memory'] >> 20} MiB"
+        error = f"{OUT_OF_MEMORY}: the limit is {inspection['HostConfig']['Memory'] >> 20} MiB"
     elif status is ContainerStatus.EXITED and state["ExitCode"] == _KILLED and not error:
         # Docker does not hear of memory that runs out in the first moments of a container
         error = "exit code 137: the program was killed (signal 9); if it ran out of memory, ask for more"

@@ -37,12 +37,12 @@ class KnownContainer:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @classmethod
-    def of(cls, inspection: Inspection) -> Self:
-        """Return what Docker's answer to `inspect` tells of a container of ours."""
+    def of(cls, inspection: Inspection, state: ContainerState) -> Self:
+        """Return what Docker's answer to `inspect` tells of a container of ours that is in a state."""
         values = inspections.label_values(inspection)
         return cls(
             values.digest,
-            inspections.state_of(inspection),
+            state,
             granted=values.granted,
             disk_mib=values.disk_mib,
             ports=values.ports,

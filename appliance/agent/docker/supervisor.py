@@ -18,7 +18,7 @@ import anyio
 import structlog
 
 from appliance.agent import admission
-from appliance.agent.docker import containers, cores, inspections
+from appliance.agent.docker import containers, cores, inspections, interruptions
 from appliance.agent.docker.blocking_calls import in_thread, items_in_thread
 from appliance.agent.docker.cores import CoreGrant
 from appliance.agent.docker.egress_policy import EgressPolicy
@@ -78,6 +78,7 @@ class Supervisor:
         self._cores = node_cores
         self._mount_checks = mount_checks
         self._known: dict[str, KnownContainer] = {}
+        self._was_away = False
         self._lifecycle = Lifecycle(engine, shares, gang_networks, egress_policy)
         self._background = Background()
         self._rebuilding = asyncio.Lock()
@@ -207,6 +208,7 @@ class Supervisor:
                 stream = await in_thread(self._engine.events)
                 async with aclosing(items_in_thread(stream, self._watchers)) as events:
                     await self.rebuild()
+                    self._was_away = False
                     async for event in events:
                         await self._follow(event)
                 log.warning("Docker ended its stream of events")
@@ -215,6 +217,7 @@ class Supervisor:
             except Exception as error:
                 # whatever it was: without this task no container's end would be noticed any more
                 log.exception("the events of Docker cannot be followed", reason=str(error))
+            self._was_away = True
             await asyncio.sleep(_RECONNECT_S)
 
     async def rebuild(self) -> None:
@@ -261,11 +264,15 @@ class Supervisor:
         return cores.choose(spec.cpu_milli, self._cores, held, near)
 
     async def _take_up(self, identity: str, inspection: Inspection, network: GangNetwork | None) -> None:
-        state, kind = inspections.state_of(inspection), inspections.label_values(inspection).kind
+        values = inspections.label_values(inspection)
+        state = interruptions.by_boot(inspections.state_of(inspection), values.boot, self._engine.boot)
+        known = self._known.get(identity)
+        if known and self._was_away and known.state.status is ContainerStatus.RUNNING:
+            state = interruptions.by_engine(state)
         if not state.status.is_final:
-            self._shares.adopt(identity, kind, state.gpus)
-        if (known := self._known.get(identity)) is None:
-            known = self._known[identity] = KnownContainer.of(inspection)
+            self._shares.adopt(identity, values.kind, state.gpus)
+        if known is None:
+            known = self._known[identity] = KnownContainer.of(inspection, state)
         if known.launching:
             known.overtaken = True
         else:
@@ -331,7 +338,10 @@ class Supervisor:
         if known is None:
             return
         try:
-            self._set(known, await in_thread(self._engine.state, identity))
+            state = await in_thread(self._engine.state, identity)
+            if interruptions.is_forced(state) and not await in_thread(self._engine.takes_calls):
+                state = interruptions.by_engine(state)
+            self._set(known, state)
         except NotFoundError:
             # somebody removed it behind our back; a removal of ours has forgotten it already, or will
             if self._known.get(identity) is known:

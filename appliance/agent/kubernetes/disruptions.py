@@ -9,12 +9,15 @@ from datetime import datetime
 from typing import Any
 
 from appliance.agent.kubernetes.capacity import FINAL_PHASES, Object
+from common.protocol import MACHINE_RESTARTED
 
 _TARGET = "DisruptionTarget"
 _OF_MACHINES = (
     *("NodeLost", "NodeShutdown", "Shutdown", "Terminated", "Preempting", "NodeAffinity", "UnexpectedAdmissionError"),
 )
 """Reasons of pods that a machine did not take, or did not keep."""
+_UNSEEN = ("Unknown", "ContainerStatusUnknown")
+"""What is told of a container that was there and is not, and of which nobody knows how it ended."""
 _NEEDED = ("The node was low on resource", "The node had condition")
 """How a machine begins that ended a pod because others needed something; else the pod went over a limit of its own."""
 
@@ -30,7 +33,9 @@ def loss_of(pod: Object) -> str:
             return ""
         return str(disrupted.get("message") or disrupted.get("reason", ""))
     by_machine = reason in _OF_MACHINES or reason.startswith("OutOf") or message.startswith(_NEEDED)
-    return f"{reason}: {message}" if is_final and by_machine else ""
+    if is_final and by_machine:
+        return f"{reason}: {message}"
+    return MACHINE_RESTARTED if is_final and not reason and _ended_unseen(status) else ""
 
 
 def is_leaving(pod: Object) -> bool:
@@ -45,6 +50,12 @@ def has_ended(pod: Object) -> bool:
     ended = bool(states) and all("terminated" in state for state in states)
     placed = bool(pod["spec"].get("nodeName"))
     return is_leaving(pod) and (not placed or status.get("phase") in FINAL_PHASES or ended)
+
+
+def _ended_unseen(status: Any) -> bool:
+    """Return whether no machine saw the end of a container: it restarted meanwhile."""
+    ends = (item["state"].get("terminated", {}) for item in status.get("containerStatuses", []))
+    return any(end.get("reason") in _UNSEEN for end in ends)
 
 
 def _ended_before(pod: Object, at: Any) -> bool:

@@ -48,7 +48,7 @@ class AppCallerReporter:
         report = AppCallersReport(name=self._settings.name, callers=callers)
         try:
             answer = await client.post(
-                APP_CALLERS_PATH, content=report.model_dump_json(), headers={"Content-Type": "application/json"}
+                APP_CALLERS_PATH, content=report.written(), headers={"Content-Type": "application/json"}
             )
             reply = AppCallersReply.model_validate_json(answer.raise_for_status().content)
         except (httpx.HTTPError, ValidationError) as error:

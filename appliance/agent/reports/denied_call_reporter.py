@@ -34,7 +34,7 @@ class DeniedCallReporter:
             report = DeniedCallReport(name=self._settings.name, denied_calls=denied_calls)
             try:
                 answer = await client.post(
-                    DENIED_CALLS_PATH, content=report.model_dump_json(), headers={"Content-Type": "application/json"}
+                    DENIED_CALLS_PATH, content=report.written(), headers={"Content-Type": "application/json"}
                 )
                 if answer.status_code in _REFUSED:
                     log.warning("the control API refuses denied system calls; they stay here", count=len(denied_calls))

@@ -118,7 +118,7 @@ class Outbox:
         report = MetricsReport(name=self._settings.name, samples=list(self._samples))
         try:
             answer = await client.post(
-                METRICS_PATH, content=report.model_dump_json(), headers={"Content-Type": "application/json"}
+                METRICS_PATH, content=report.written(), headers={"Content-Type": "application/json"}
             )
             if answer.status_code in _REFUSED:
                 log.warning("the control API refuses samples; they are dropped", status=answer.status_code)

@@ -15,7 +15,16 @@ from pydantic import ValidationError
 from appliance.agent.container_runtime import Containers
 from appliance.agent.settings import Settings
 from appliance.agent.tls import api_client
-from common.protocol import HEARTBEAT_PATH, TIME_HEADER, ContainerState, Heartbeat, HeartbeatReply, NodeInfo
+from common.protocol import (
+    HEARTBEAT_PATH,
+    PROTOCOL,
+    PROTOCOL_HEADER,
+    TIME_HEADER,
+    ContainerState,
+    Heartbeat,
+    HeartbeatReply,
+    NodeInfo,
+)
 
 log = structlog.get_logger()
 
@@ -78,7 +87,11 @@ class HeartbeatReporter:
         answer = await client.post(
             HEARTBEAT_PATH,
             content=_written(heartbeat),
-            headers={"Content-Type": "application/json", TIME_HEADER: f"{time.time():.3f}"},
+            headers={
+                "Content-Type": "application/json",
+                TIME_HEADER: f"{time.time():.3f}",
+                PROTOCOL_HEADER: str(PROTOCOL),
+            },
         )
         if answer.status_code == httpx.codes.CONFLICT:
             log.warning("another agent reports as this node", node=self._settings.name)
@@ -95,15 +108,15 @@ class HeartbeatReporter:
 def _written(heartbeat: Heartbeat) -> str:
     """Return a heartbeat as it goes over the line; a state that cannot be written keeps no other from being told."""
     try:
-        return heartbeat.model_dump_json()
+        return heartbeat.written()
     except ValueError:
         told = [_tellable(state) for state in heartbeat.containers]
-        return heartbeat.model_copy(update={"containers": told}).model_dump_json()
+        return heartbeat.model_copy(update={"containers": told}).written()
 
 
 def _tellable(state: ContainerState) -> ContainerState:
     try:
-        state.model_dump_json()
+        state.written()
     except ValueError as error:
         log.exception("the state of a container cannot be told", id=state.id, reason=str(error))
         kept = state.model_dump(include={"id", "session_id", "status", "exit_code"})

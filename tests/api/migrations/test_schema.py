@@ -8,10 +8,11 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, inspect, text
 
 from api.database import Database
 from api.migrations import schema
+from common.errors import UnavailableError
 
 pytestmark = pytest.mark.anyio
 
@@ -50,3 +51,56 @@ async def test_migrations_can_be_undone(empty_database_url: str) -> None:
         assert await schema.migrate(database)
     finally:
         await database.close()
+
+
+async def test_an_api_works_on_a_later_schema_that_says_so_and_on_no_other(empty_database_url: str) -> None:
+    database = Database(empty_database_url)
+    own = max(schema.SERVES, "0024")
+
+    async def become(served: str | None) -> None:
+        """Let a later version have changed the schema."""
+        async with database.engine.begin() as connection:
+            await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+            said = f"'serves {served}'" if served else "NULL"
+            await connection.execute(text(f"COMMENT ON TABLE alembic_version IS {said}"))
+
+    try:
+        with pytest.raises(UnavailableError, match="of an earlier version"):
+            await schema.check(database)
+        await schema.migrate(database)
+        await schema.check(database)
+        await become(own)
+        await schema.check(database)
+        assert await schema.is_current(database)
+        assert not await schema.migrate(database), "what is later stays as it is"
+        for served in ("9999", None):
+            await become(served)
+            assert not await schema.is_current(database)
+            with pytest.raises(UnavailableError, match=r"of a later version \(9999\)"):
+                await schema.check(database)
+    finally:
+        await database.close()
+
+
+async def test_what_the_schema_serves_needs_to_know_nothing_of_later_steps(empty_database_url: str) -> None:
+    """Since `SERVES` steps only add: columns that may be left out, tables, indexes."""
+    database = Database(empty_database_url)
+
+    def columns(connection: Connection, step: str) -> dict[tuple[str, str], dict[str, Any]]:
+        command.upgrade(schema.config(connection), step)
+        found = inspect(connection)
+        return {
+            (name, each["name"]): dict(each) for name in found.get_table_names() for each in found.get_columns(name)
+        }
+
+    try:
+        async with database.engine.begin() as connection:
+            before = await connection.run_sync(columns, schema.SERVES)
+            after = await connection.run_sync(columns, "head")
+    finally:
+        await database.close()
+    told = {key: (str(each["type"]), each["nullable"]) for key, each in before.items()}
+    assert told == {key: (str(after[key]["type"]), after[key]["nullable"]) for key in before if key in after}
+    tables = {table for table, _ in before}
+    new = [each for key, each in after.items() if key not in before and key[0] in tables]
+    assert all(each["nullable"] or each["default"] for each in new)

@@ -116,6 +116,13 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture(scope="session")
 def image(engine: docker.DockerClient) -> Iterator[str]:
     """A tiny image: busybox and nothing else."""
+    reference = load_busybox(engine)
+    yield reference
+    engine.images.remove(reference, force=True)
+
+
+def load_busybox(engine: docker.DockerClient) -> str:
+    """Give an engine the image, and return its name."""
     assert BUSYBOX.is_file(), "install the Debian package busybox-static"
     reference = f"penstock-test/busybox:{uuid.uuid4().hex[:12]}"
     repository, tag = reference.split(":")
@@ -157,8 +164,7 @@ def image(engine: docker.DockerClient) -> Iterator[str]:
             link.type, link.linkname = tarfile.SYMTYPE, "busybox"
             archive.addfile(link)
     engine.api.import_image_from_data(buffer.getvalue(), repository=repository, tag=tag)
-    yield reference
-    engine.images.remove(reference, force=True)
+    return reference
 
 
 @dataclass

@@ -123,6 +123,16 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
         ),
         pytest.param((), (project("a", 2),), work("1", "a"), (), Cause.NO_NODE, "", id="no nodes at all"),
         pytest.param(
+            (*(node(name, 2) for name in "klmn"), node("o", 2, open=False, protocol=2)),
+            (project("a", 2),),
+            work("1", "a", protocol=2),
+            (),
+            Cause.NO_NODE,
+            "k, l, m and 1 more cannot run what it asks for before the release of the API is installed there"
+            "; ask the administrator when that is",
+            id="nodes of an earlier release",
+        ),
+        pytest.param(
             two,
             (project("a", 2), project("b", 1)),
             work("1", "a", 2),

@@ -73,6 +73,8 @@ class FakeEngine:
     them go, and `listed` that to a list, after it has been made. One that `breaks` makes none.
     """
 
+    boot = "boot-1"
+
     def __init__(self) -> None:
         self.stream = Stream()
         self.mount_points = MountPoints(Path("/nowhere"), [])

@@ -43,12 +43,17 @@ class Docker:
     `ends_at_inspection` when they are looked at. Without `stops` it cannot stop any.
     """
 
+    boot = "boot-1"
+
     def __init__(self) -> None:
         self.inspections: dict[str, dict[str, Any]] = {}
         self.mount_points = MountPoints(Path("/nowhere"), [])
         self.ends = False
         self.stops = True
         self.ends_at_inspection = False
+
+    def takes_calls(self) -> bool:
+        return True
 
     def create(self, spec: ContainerSpec, granted: object, part: PreparedShares) -> None:
         labels = containers.creation(spec, needs=part.needs, kind=part.kind)["labels"]

@@ -12,7 +12,7 @@ from appliance.agent.kubernetes import pod_supervisor as module
 from appliance.agent.kubernetes.client import Client
 from appliance.agent.kubernetes.disruptions import loss_of
 from appliance.agent.kubernetes.pod_supervisor import PodSupervisor
-from common.protocol import ContainerState, ContainerStatus
+from common.protocol import MACHINE_RESTARTED, ContainerState, ContainerStatus
 from tests.fakes.kubernetes import FakeKubernetes
 from tests.unit.appliance.agent.kubernetes.conftest import make, make_cluster, until
 
@@ -55,6 +55,24 @@ def test_older_clusters_say_it_by_the_reason_alone(reason: str, message: str, ex
     found = loss_of(ended({"phase": "Failed", "reason": reason, "message": message}))
     assert found == (f"{reason}: {message}" if expected else "")
     assert loss_of(ended({"phase": "Running", "reason": reason, "message": message})) == ""
+
+
+@pytest.mark.parametrize(
+    ("reason", "of_pod", "expected"),
+    [
+        ("Unknown", "", MACHINE_RESTARTED),
+        ("ContainerStatusUnknown", "", MACHINE_RESTARTED),
+        ("Error", "", ""),
+        ("OOMKilled", "", ""),
+        ("ContainerStatusUnknown", "Evicted", ""),
+    ],
+)
+def test_an_end_that_no_machine_saw_is_that_of_the_machine(reason: str, of_pod: str, expected: str) -> None:
+    """So a cluster tells of what ran when a machine lost its power; one that is put away says why."""
+    state = {"terminated": {"exitCode": 255, "reason": reason}}
+    status = {"phase": "Failed", "reason": of_pod, "containerStatuses": [{"name": "session", "state": state}]}
+    assert loss_of(ended(status)) == expected
+    assert loss_of(ended({**status, "phase": "Running"})) == ""
 
 
 @pytest.mark.parametrize(("finished", "expected"), [("2026-01-02T03:04:04Z", ""), ("2026-01-02T03:04:06Z", "drained")])

@@ -48,7 +48,7 @@ class Api:
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         heartbeat = json.loads(request.content)
-        self.containers = heartbeat["containers"]
+        self.containers = heartbeat.get("containers", [])
         repeats = heartbeat["boot"] in self.boots
         self.boots.append(heartbeat["boot"])
         if self.lost:
@@ -76,7 +76,7 @@ async def test_a_state_that_cannot_be_told_keeps_no_other_from_being_told() -> N
     api = Api(0)
     async with httpx.AsyncClient(transport=httpx.MockTransport(api), base_url="https://api") as client:
         assert await reporter_of(Odd()).report(client) == 2
-    told = [(state["id"], state["status"], bool(state["warning"])) for state in api.containers]
+    told = [(state["id"], state["status"], "warning" in state) for state in api.containers]
     assert told == [("c1", "running", False), ("c2", "failed", True), ("c3", "running", False)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from api.resources.sessions import mounts, networks
 from api.tables.sessions import Container, Session
 from common.gpu.share import GpuShare
+from common.messages import protocol_of
 from common.protocol import ContainerSpec, GangNetwork, Pull
 from common.sandbox import Sandbox
 
@@ -35,6 +36,11 @@ def spec_of(session: Session, container: Container) -> ContainerSpec:
         network=_network(session, container),
         sandbox=_sandbox(session),
     )
+
+
+def protocol(session: Session) -> int:
+    """Return the protocol that agents have to speak to run a session that has no places yet."""
+    return protocol_of(spec_of(session, Container(rank=0, gpu_shares=[])))
 
 
 def _sandbox(session: Session) -> Sandbox | None:

@@ -1,0 +1,55 @@
+"""The bases of messages between releases that may differ: what is asked for, and what is told.
+
+Whoever sends a message leaves out what is at its default, and no default ever changes. So another release knows all of
+it, as long as nobody asks for what is new.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.fields import FieldInfo
+
+from common.strict import StrictModel
+
+MAX_TEXT = 1 << 20
+"""Most characters of any text of a message."""
+
+
+@dataclass(frozen=True)
+class Since:
+    """Marks a field of what is asked for: who speaks an earlier protocol than this does not know it."""
+
+    protocol: int
+
+
+class Message(StrictModel):
+    """Base of what is asked for: a key that is not known is refused, or the work would be done without it."""
+
+    # with a length pydantic looks at each text, and refuses what UTF-8 cannot encode; what an error would quote goes
+    # into logs, and may be a user's secret
+    model_config = ConfigDict(str_max_length=MAX_TEXT, hide_input_in_errors=True)
+
+    def written(self) -> str:
+        """Return the message as it goes over the line."""
+        return self.model_dump_json(exclude_defaults=True)
+
+
+class Report(Message):
+    """Base of what is told, and of answers: keys that a later release has added are passed over."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+def protocol_of(asked: BaseModel) -> int:
+    """Return the protocol that one has to speak to know all that is asked for."""
+    return max((_protocol(getattr(asked, name), field) for name, field in type(asked).model_fields.items()), default=0)
+
+
+def _protocol(value: object, field: FieldInfo) -> int:
+    if not field.is_required() and value == field.get_default(call_default_factory=True):
+        return 0
+    parts = value if isinstance(value, list) else [value]
+    inner = (protocol_of(part) for part in parts if isinstance(part, BaseModel))
+    return max([*(mark.protocol for mark in field.metadata if isinstance(mark, Since)), *inner], default=0)

@@ -43,7 +43,7 @@ def _controller(site: Site) -> tuple[Path, Path]:
     take(BUNDLE, root)
     publish(root)
     pki.issue(site, state / "pki")
-    for name in (deployment.PASSWORD_FILE, deployment.INDEX_PASSWORD_FILE):
+    for name in (deployment.PASSWORD_FILE, deployment.INDEX_PASSWORD_FILE, deployment.AUDIT_KEY_FILE):
         files.write(state / name, deployment.new_password() + "\n", 0o600)
     return state, root
 

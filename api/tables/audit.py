@@ -53,7 +53,7 @@ AUDITED: dict[str, tuple[str, ...]] = {
 LEFT_OUT: dict[str, frozenset[str]] = {
     "secret": frozenset({"password_hash", "fingerprint", "environment", "command", "args"}),
     "known by another column": frozenset(
-        {"id", "user_id", "revision", "changed_in", "heard", "named_folders", "directory_id"}
+        {"id", "user_id", "revision", "changed_in", "heard", "named_folders", "directory_id", "protocol"}
     ),
     "observed, not chosen": frozenset(
         {
@@ -61,6 +61,7 @@ LEFT_OUT: dict[str, frozenset[str]] = {
             *("held_milli", "before_milli", "network", "denied", "reason", "cause", "position", "final_state"),
             *("attempt", "scheduled_at", "started_at", "extended_s", "warned_at", "finished_at", "exit_code"),
             *("folder", "used_mib", "measured_at", "created_by", "created_by_cli", "sandbox_rules"),
+            *("interrupted", "interrupted_at"),
         }
     ),
     "of the request, and large": frozenset({"mounts", "gpu_models", "within", "within_required"}),

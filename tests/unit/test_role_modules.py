@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import time
+import urllib.error
 from datetime import UTC, datetime
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -306,3 +309,14 @@ def test_a_node_without_a_certificate_says_so(tmp_path: Path) -> None:
     paths = [str(tmp_path / name) for name in ("node.crt", "ca.crt", "ca.crl")]
     found = evidence.certificate(*paths, by_openssl)
     assert (found["name"], found["until"], found["ok"], found["crl"]) == ("", None, False, "")
+
+
+def test_what_the_control_api_says_is_the_matter_is_told() -> None:
+    def refused(body: bytes) -> str:
+        error = urllib.error.HTTPError("https://m1/health", 503, "Service Unavailable", Message(), io.BytesIO(body))
+        told: str = evidence.problem(error)
+        return told
+
+    assert refused(b'{"detail": "the database has no room"}') == "the database has no room"
+    for other in (b"<html>", b"[]", b"{}"):
+        assert refused(other) == "HTTP Error 503: Service Unavailable"

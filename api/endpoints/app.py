@@ -42,6 +42,7 @@ from api.endpoints import (
 from api.endpoints.access import PREFIX, check_routes, is_behind_edge
 from api.endpoints.auditing import Failures, concluded
 from api.endpoints.caching import NoStore
+from api.endpoints.outages import WriteCheck
 from api.endpoints.repeats import Repeats
 from api.endpoints.routes import authorized
 from api.engine.base import Engine
@@ -113,6 +114,7 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine,
     """Give an application what it works with, and nothing that it may have remembered from before."""
     app.state.settings = settings
     app.state.database = database
+    app.state.write_check = WriteCheck(database)
     app.state.engine = engine
     app.state.heartbeats = Heartbeats(settings.clock_offset_s)
     app.state.fleet = Fleet()

@@ -9,12 +9,13 @@ import psycopg
 import structlog
 from fastapi import FastAPI, Request
 from pydantic import BaseModel, Field
+from sqlalchemy.exc import DBAPIError, InternalError, OperationalError
 from sqlalchemy.exc import IntegrityError as DatabaseIntegrityError
-from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
+from api.endpoints import outages
 from common import refusals
 from common.problem import MEDIA_TYPE
 from common.refusals import refuse
@@ -57,7 +58,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     413: _described("Larger than the caller may send; nothing was looked at"),
     422: _described("Not valid; nothing was changed"),
     429: _described("Tried too often; the header Retry-After says when to try again"),
-    503: _described("Something that the API needs does not answer"),
+    503: _described("Something that the API needs does not answer, or has no room"),
 }
 
 
@@ -67,6 +68,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(DatabaseIntegrityError, _constraint)
     app.add_exception_handler(OperationalError, _database)
+    app.add_exception_handler(InternalError, _database)
     app.add_exception_handler(PoolTimeoutError, _database)
 
 
@@ -100,7 +102,10 @@ async def _constraint(_request: Request, error: Exception) -> JSONResponse:
 
 
 async def _database(request: Request, error: Exception) -> JSONResponse:
-    if isinstance(error, OperationalError) and isinstance(error.orig, psycopg.errors.DeadlockDetected):
+    cause = error.orig if isinstance(error, DBAPIError) else None
+    if isinstance(cause, psycopg.errors.DeadlockDetected):
         return await _constraint(request, error)
+    if isinstance(error, InternalError) and not isinstance(cause, psycopg.errors.ReadOnlySqlTransaction):
+        raise error
     log.error("database", error=str(error))
-    return refuse(503, "the database does not answer", "try again; if it stays so, tell the administrator")
+    return refuse(503, *outages.reason_and_hint(error))

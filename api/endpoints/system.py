@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from sqlalchemy import text
-
 from api.auth.policy import Action
 from api.endpoints.access import SettingsOf, action, public
+from api.endpoints.outages import WriteCheckOf
 from api.endpoints.routes import Router
-from api.endpoints.transactions import Reading
 from api.resources.schemas import View
 from common.gpu.share import MAX_GPUS, MILLI
 
@@ -19,7 +17,7 @@ router = Router(tags=["system"])
 
 
 class HealthView(View):
-    """The API answers and so does its database."""
+    """The API answers, and its database answers and can write."""
 
     status: str = "healthy"
     version: str = VERSION
@@ -38,9 +36,9 @@ class SettingsView(View):
 
 @health.get("/health")
 @public
-async def show_health(db: Reading) -> HealthView:
-    """Answer 200 while API and database work, else 503."""
-    await db.execute(text("SELECT 1"))
+async def show_health(check: WriteCheckOf) -> HealthView:
+    """Answer 200 while the API works and its database can write, else 503 with the reason, within a few seconds."""
+    await check.run()
     return HealthView()
 
 

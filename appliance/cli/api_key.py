@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated
+from uuid import UUID
 
 import typer
 
@@ -11,6 +12,7 @@ from appliance.cli.options import complete_users, given, group
 from appliance.cli.output import Format, FormatOption
 from appliance.client.views import ApiKey, NewApiKey
 from appliance.client.words import KeyScope
+from common.errors import ConflictError, NotFoundError
 
 app = group("Your API keys: list, create, revoke.")
 
@@ -43,14 +45,34 @@ def create(
 
 @app.command("revoke")
 def revoke(
-    key: Annotated[str, typer.Argument(metavar="ID", help="Its id, as `penstock apikey list` shows it.")],
+    key: Annotated[str, typer.Argument(metavar="ID|NAME", help="Its id or name, as `penstock apikey list` shows it.")],
     *,
     user: UserOption = None,
 ) -> None:
     """Make a key worth nothing, and all keys that were made with it."""
     client = config.load().client
-    revoked = client.users.revoke_api_key(user, key) if user else client.api_keys.delete(key)
+    id_ = key if _is_id(key) else _id_of(key, client.users.api_keys(user) if user else client.api_keys.list())
+    revoked = client.users.revoke_api_key(user, id_) if user else client.api_keys.delete(id_)
     print(f"Revoked {key}{output.with_it(revoked)}.")
+
+
+def _is_id(key: str) -> bool:
+    try:
+        return bool(UUID(key))
+    except ValueError:
+        return False
+
+
+def _id_of(name: str, keys: list[ApiKey]) -> str:
+    """Return the id of the one key that has a name, or that id; raises PenstockError where none or several have."""
+    found = [key["id"] for key in keys if name in (key["id"], key["name"])]
+    if not found:
+        raise NotFoundError(f"there is no API key {name}", where="key", hint="see `penstock apikey list`")
+    if len(found) > 1:
+        raise ConflictError(
+            f"several API keys are called {name}: {', '.join(found)}", where="key", hint="name one by its id"
+        )
+    return found[0]
 
 
 def _secret(key: NewApiKey) -> None:

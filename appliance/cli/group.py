@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -35,6 +35,25 @@ UsersOption = Annotated[
 ProjectsOption = Annotated[
     list[str] | None,
     typer.Option("--project", metavar="NAME|none", help="A project that may use it; repeat for more."),
+]
+AddNodesOption = Annotated[
+    list[str] | None, typer.Option("--add-node", metavar="NODE", help="A further node. Repeat for more.")
+]
+RemoveNodesOption = Annotated[
+    list[str] | None, typer.Option("--remove-node", metavar="NODE", help="Not its node any more. Repeat for more.")
+]
+AddUsersOption = Annotated[
+    list[str] | None, typer.Option("--add-user", metavar="USER", help="A further user. Repeat for more.")
+]
+RemoveUsersOption = Annotated[
+    list[str] | None, typer.Option("--remove-user", metavar="USER", help="Not its user any more. Repeat for more.")
+]
+AddProjectsOption = Annotated[
+    list[str] | None, typer.Option("--add-project", metavar="NAME", help="A further project. Repeat for more.")
+]
+RemoveProjectsOption = Annotated[
+    list[str] | None,
+    typer.Option("--remove-project", metavar="NAME", help="Not its project any more. Repeat for more."),
 ]
 PurposeOption = Annotated[str | None, typer.Option("--purpose", metavar="WORDS", help="What it is for, in few words.")]
 DescriptionOption = Annotated[str | None, typer.Option("--description", help="More about it.")]
@@ -95,6 +114,12 @@ def update(
     open_: OpenOption = None,
     users: UsersOption = None,
     projects: ProjectsOption = None,
+    add_nodes: AddNodesOption = None,
+    remove_nodes: RemoveNodesOption = None,
+    add_users: AddUsersOption = None,
+    remove_users: RemoveUsersOption = None,
+    add_projects: AddProjectsOption = None,
+    remove_projects: RemoveProjectsOption = None,
     purpose: PurposeOption = None,
     description: DescriptionOption = None,
     form: FormatOption = Format.TABLE,
@@ -108,6 +133,12 @@ def update(
         open=open_,
         users=_list(users),
         projects=_list(projects),
+        add_nodes=add_nodes,
+        remove_nodes=remove_nodes,
+        add_users=add_users,
+        remove_users=remove_users,
+        add_projects=add_projects,
+        remove_projects=remove_projects,
         purpose=purpose,
         description=description,
     )
@@ -123,10 +154,8 @@ def allow(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Let users and projects use a resource group, beside those that may already."""
-    client = config.load().client
-    now = client.groups.get(name)
-    changes: dict[str, Any] = {"users": _with(now["users"], users), "projects": _with(now["projects"], projects)}
-    output.show(client.groups.update(name, **changes), form, _fields)
+    changes = given(add_users=users, add_projects=projects)
+    output.show(config.load().client.groups.update(name, **changes), form, _fields)
 
 
 @app.command("deny")
@@ -138,13 +167,8 @@ def deny(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Take users and projects off a resource group; their sessions that run in it go on."""
-    client = config.load().client
-    now = client.groups.get(name)
-    changes: dict[str, Any] = {
-        "users": [user for user in now["users"] if user not in (users or ())],
-        "projects": [project for project in now["projects"] if project not in (projects or ())],
-    }
-    output.show(client.groups.update(name, **changes), form, _fields)
+    changes = given(remove_users=users, remove_projects=projects)
+    output.show(config.load().client.groups.update(name, **changes), form, _fields)
 
 
 @app.command("delete")
@@ -157,10 +181,6 @@ def delete(name: NameArgument) -> None:
 def _list(names: list[str] | None) -> list[str] | None:
     """Return a list of names; `none` alone empties it."""
     return [] if names == [NONE] else names
-
-
-def _with(present: list[str], more: list[str] | None) -> list[str]:
-    return list(dict.fromkeys([*present, *(more or ())]))
 
 
 def _table(groups: list[Group]) -> None:

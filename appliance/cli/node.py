@@ -23,6 +23,7 @@ BELOW = ("ENDPOINT", "REGION", "STARTED", "GROUPS", "AGENT", "DRIVER", "CUDA", "
 STATES = {"lost": "Error", "unready": "NotReady"}
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the node.", autocompletion=complete_nodes)]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, whatever ends with it.")]
 
 
 @app.command("list")
@@ -72,10 +73,21 @@ def activate(name: NameArgument, form: FormatOption = Format.TABLE) -> None:
 
 
 @app.command("delete")
-def delete(name: NameArgument) -> None:
-    """Delete a node that is lost, or in maintenance and empty (administrators)."""
-    config.load().client.nodes.delete(name)
-    print(f"Deleted node {name}.")
+def delete(name: NameArgument, *, yes: YesOption = False) -> None:
+    """Delete a node that is lost, or in maintenance and empty (administrators); asks where that ends sessions."""
+    client = config.load().client
+    sessions = client.nodes.get(name)["sessions"]
+    if sessions and not yes:
+        told = "its interactive sessions and services end, trainings start again from the queue"
+        typer.echo(f"{name} has live sessions: {sessions}. With the node {told}.", err=True)
+        typer.confirm("Delete it?", abort=True, err=True)
+    naming = [each["name"] for each in client.groups.list() if name in each["nodes"]]
+    client.nodes.delete(name)
+    verb = "does" if len(naming) == 1 else "do"
+    left = (
+        f" Should it report again, it is a new node: {', '.join(naming)} {verb} not name it any more." if naming else ""
+    )
+    print(f"Deleted node {name}.{left}")
 
 
 @app.command("end-unknown")

@@ -44,6 +44,19 @@ ManagersOption = Annotated[
 MembersOption = Annotated[
     list[str] | None, typer.Option("--member", metavar="USER", help="A member; repeat for more. Replaces the list.")
 ]
+AddManagersOption = Annotated[
+    list[str] | None, typer.Option("--add-manager", metavar="USER", help="A further manager. Repeat for more.")
+]
+RemoveManagersOption = Annotated[
+    list[str] | None,
+    typer.Option("--remove-manager", metavar="USER", help="No manager any more; no member either. Repeat for more."),
+]
+AddMembersOption = Annotated[
+    list[str] | None, typer.Option("--add-member", metavar="USER", help="A further member. Repeat for more.")
+]
+RemoveMembersOption = Annotated[
+    list[str] | None, typer.Option("--remove-member", metavar="USER", help="No member any more. Repeat for more.")
+]
 TrainingOption = Annotated[
     str | None, typer.Option("--training-group", metavar="GROUP|none", help="Resource group of its training.")
 ]
@@ -139,6 +152,10 @@ def update(
     on_expiry: ExpiryOption = None,
     managers: ManagersOption = None,
     members: MembersOption = None,
+    add_managers: AddManagersOption = None,
+    remove_managers: RemoveManagersOption = None,
+    add_members: AddMembersOption = None,
+    remove_members: RemoveMembersOption = None,
     training_group: TrainingOption = None,
     interactive_group: InteractiveOption = None,
     interactive_limit: LimitOption = None,
@@ -169,6 +186,11 @@ def update(
         interactive_extension=interactive_extension,
         session_access=session_access,
         description=description,
+    ) | given(
+        add_managers=add_managers,
+        remove_managers=remove_managers,
+        add_members=add_members,
+        remove_members=remove_members,
     )
     _show(client.projects.update(name, **changes), form)
 

@@ -94,7 +94,10 @@ class Extension(TypedDict):
 
 
 class GroupChange(TypedDict):
-    """What to change of a resource group; what is left out stays. Lists replace those that are."""
+    """What to change of a resource group; what is left out stays. Lists replace those that are.
+
+    `add_users` and the like change one list by those names, whatever else is in it.
+    """
 
     description: NotRequired[str | None]
     purpose: NotRequired[str | None]
@@ -105,6 +108,12 @@ class GroupChange(TypedDict):
     open: NotRequired[bool | None]
     users: NotRequired[list[str] | None]
     projects: NotRequired[list[str] | None]
+    add_nodes: NotRequired[list[str]]
+    remove_nodes: NotRequired[list[str]]
+    add_users: NotRequired[list[str]]
+    remove_users: NotRequired[list[str]]
+    add_projects: NotRequired[list[str]]
+    remove_projects: NotRequired[list[str]]
 
 
 class GroupRequest(TypedDict):
@@ -238,7 +247,8 @@ class PresetRequest(TypedDict):
 class ProjectChange(TypedDict):
     """What to change of a project; what is left out stays. `managers` and `members` replace their lists.
 
-    null takes a resource group away. `session_access` is for sessions that are submitted from then on.
+    `add_members` and the like change one list by those names, whatever else is in it. null takes a resource group
+    away. `session_access` is for sessions that are submitted from then on.
     """
 
     quota_milli: NotRequired[int | None]
@@ -246,6 +256,10 @@ class ProjectChange(TypedDict):
     description: NotRequired[str | None]
     managers: NotRequired[list[str] | None]
     members: NotRequired[list[str] | None]
+    add_managers: NotRequired[list[str]]
+    remove_managers: NotRequired[list[str]]
+    add_members: NotRequired[list[str]]
+    remove_members: NotRequired[list[str]]
     over_quota: NotRequired[bool | None]
     over_quota_weight: NotRequired[int | None]
     on_expiry: NotRequired[Expiry | None]

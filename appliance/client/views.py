@@ -272,7 +272,7 @@ class Group(TypedDict):
 
 
 class Health(TypedDict):
-    """The API answers and so does its database."""
+    """The API answers, and its database answers and can write."""
 
     status: str
     version: str

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import time
+import urllib.error
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -390,3 +393,14 @@ def test_what_is_not_the_storage_is_not_marked(
     wrong = markers.fault("shared", marker, expected, is_mounted=is_mounted)
     assert told in wrong
     assert bool(told) == bool(wrong)
+
+
+def test_what_the_control_api_says_is_the_matter_is_told() -> None:
+    def refused(body: bytes) -> str:
+        error = urllib.error.HTTPError("https://m1/health", 503, "Service Unavailable", Message(), io.BytesIO(body))
+        told: str = evidence.problem(error)
+        return told
+
+    assert refused(b'{"detail": "the database has no room"}') == "the database has no room"
+    for other in (b"<html>", b"[]", b"{}"):
+        assert refused(other) == "HTTP Error 503: Service Unavailable"

@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from api.resources.list_changes import one_form
 from api.resources.schemas import Change, Name, Request, Text, UserName, View
 from api.tables.groups import ResourceGroup
 
@@ -43,7 +44,10 @@ class GroupRequest(Request):
 
 
 class GroupChange(Change):
-    """What to change of a resource group; what is left out stays. Lists replace those that are."""
+    """What to change of a resource group; what is left out stays. Lists replace those that are.
+
+    `add_users` and the like change one list by those names, whatever else is in it.
+    """
 
     description: Description | None = None
     purpose: Words | None = None
@@ -54,6 +58,16 @@ class GroupChange(Change):
     open: bool | None = None
     users: Users | None = None
     projects: Projects | None = None
+    add_nodes: Nodes = Field(default_factory=list)
+    remove_nodes: Nodes = Field(default_factory=list)
+    add_users: Users = Field(default_factory=list)
+    remove_users: Users = Field(default_factory=list)
+    add_projects: Projects = Field(default_factory=list)
+    remove_projects: Projects = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _one_form(self) -> GroupChange:
+        return one_form(self, "nodes", "users", "projects")
 
 
 class GroupView(View):

@@ -12,6 +12,7 @@ from api.auth.policy import Action
 from api.resources.groups import repository
 from api.resources.groups.permissions import Groups, Permissions, affinity
 from api.resources.groups.schemas import GroupChange, GroupRequest
+from api.resources.list_changes import changed
 from api.resources.projects import service as projects
 from api.resources.users import service as users
 from api.tables.groups import ResourceGroup
@@ -23,7 +24,8 @@ from common.errors import ConflictError, InputError, NotFoundError, Problem
 
 version = repository.version
 
-PEOPLE = {"description", "purpose", "open", "users", "projects"}
+LISTS = {f"{verb}{field}" for verb in ("", "add_", "remove_") for field in ("nodes", "users", "projects")}
+PEOPLE = {"description", "purpose", "open", *(field for field in LISTS if not field.endswith("nodes"))}
 """What the administrators of a group's domain may change of it; the rest is about the site's hardware."""
 
 
@@ -118,7 +120,7 @@ async def change(db: AsyncSession, name: str, request: GroupChange, caller: Iden
     group = await get(db, name, caller, lock=True)
     given = request.model_fields_set
     caller.check(Action.GROUP_ALLOW if given <= PEOPLE else Action.GROUP_MANAGE, domain=group.domain)
-    for field in given - {"nodes", "users", "projects"}:
+    for field in given - LISTS:
         setattr(group, field, getattr(request, field))
     await _set_lists(db, group, request)
     await db.flush()
@@ -152,12 +154,15 @@ async def _usable(db: AsyncSession, caller: Identity) -> tuple[str, ...]:
 
 
 async def _set_lists(db: AsyncSession, group: ResourceGroup, request: GroupRequest | GroupChange) -> None:
-    if request.nodes is not None:
-        group.nodes = await _nodes(db, request.nodes)
-    if request.users is not None:
-        group.users = await users.members(db, request.users, "users", domain=group.domain)
-    if request.projects is not None:
-        group.projects = await projects.named(db, request.projects, "projects", domain=group.domain)
+    nodes = changed(request, "nodes", [node.name for node in group.nodes])
+    people = changed(request, "users", [user.name for user in group.users])
+    projects_ = changed(request, "projects", [project.name for project in group.projects])
+    if nodes is not None:
+        group.nodes = await _nodes(db, nodes)
+    if people is not None:
+        group.users = await users.members(db, people, "users", domain=group.domain)
+    if projects_ is not None:
+        group.projects = await projects.named(db, projects_, "projects", domain=group.domain)
     strangers = [
         Problem(field, f"{item.name} is not of the domain {group.domain}", "leave it out")
         for field, items in (("users", group.users), ("projects", group.projects))

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from pydantic import Field, field_validator, model_validator
 
+from api.resources.list_changes import one_form
 from api.resources.schemas import Moment, Name, Request, Text, UserName, View
 from api.tables.projects import Access, Expiry, Project, ProjectRole
 
@@ -66,7 +67,8 @@ class ProjectRequest(Request):
 class ProjectChange(Request):
     """What to change of a project; what is left out stays. `managers` and `members` replace their lists.
 
-    null takes a resource group away. `session_access` is for sessions that are submitted from then on.
+    `add_members` and the like change one list by those names, whatever else is in it. null takes a resource group away.
+    `session_access` is for sessions that are submitted from then on.
     """
 
     quota_milli: Quota | None = None
@@ -74,6 +76,10 @@ class ProjectChange(Request):
     description: Description | None = None
     managers: Users | None = None
     members: Users | None = None
+    add_managers: Users = Field(default_factory=list)
+    remove_managers: Users = Field(default_factory=list)
+    add_members: Users = Field(default_factory=list)
+    remove_members: Users = Field(default_factory=list)
     over_quota: bool | None = None
     over_quota_weight: Weight | None = None
     on_expiry: Expiry | None = None
@@ -101,6 +107,10 @@ class ProjectChange(Request):
         if value is None:
             raise ValueError("null is no value here; leave the key out to keep what is")
         return value
+
+    @model_validator(mode="after")
+    def _one_form(self) -> ProjectChange:
+        return one_form(self, "managers", "members")
 
 
 class PeriodView(View):

@@ -11,6 +11,7 @@ from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.clock import now
 from api.database import CAPACITY_LOCK, exclusively
+from api.resources.list_changes import changed
 from api.resources.projects import capacity, repository
 from api.resources.projects.capacity import QuotaPeriod
 from api.resources.projects.schemas import Period, ProjectChange, ProjectRequest
@@ -21,7 +22,9 @@ from common.gpu.share import MILLI, format_gpus
 
 NO_NODE = "no node is known yet: nothing says whether the quotas fit the cluster"
 
-OF_MANAGERS = {"members", "session_access"}
+OF_MEMBERS = {"members", "add_members", "remove_members"}
+OF_PEOPLE = OF_MEMBERS | {"managers", "add_managers", "remove_managers"}
+OF_MANAGERS = OF_MEMBERS | {"session_access"}
 """What of a project its managers may change."""
 
 every = repository.every
@@ -140,14 +143,14 @@ async def change(db: AsyncSession, name: str, request: ProjectChange, caller: Id
     caller.check(Action.PROJECT_MEMBERS if given <= OF_MANAGERS else Action.PROJECT_CHANGE, project=project)
     before, hard_before, kept_to = _quota(project), _hard_quota(project), _groups_of(project)
     beyond = _beyond_quota(project)
-    for field in given - {"period", "managers", "members"}:
+    for field in given - OF_PEOPLE - {"period"}:
         setattr(project, field, getattr(request, field))
     await _check_groups(db, project, caller, kept_to.values())
     _check_weight(project, beyond, caller)
     if request.period:
         _set_period(project, request.period)
-    if given & {"managers", "members"}:
-        await _set_people(db, project, request.managers, request.members, caller)
+    if given & OF_PEOPLE:
+        await _change_people(db, project, request, caller)
     field = "period" if "period" in given else "quota_milli"
     await _check_domain(db, project, before, field)
     await _check_room(db, project, hard_before, field)
@@ -187,6 +190,13 @@ def _set_period(project: Project, period: Period) -> None:
             where="period.ends_at",
             hint="write a later end",
         )
+
+
+async def _change_people(db: AsyncSession, project: Project, request: ProjectChange, caller: Identity) -> None:
+    """Replace the lists of people, or change them by the names that come and go."""
+    managers = changed(request, "managers", project.names(ProjectRole.MANAGER))
+    members = changed(request, "members", project.names(ProjectRole.MEMBER))
+    await _set_people(db, project, managers, members, caller)
 
 
 async def _set_people(

@@ -10,6 +10,7 @@ import platform
 import re
 import socket
 import ssl
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -310,9 +311,14 @@ def library(path: Path, published: Path, run: Callable[..., tuple[int, str]]) ->
 
 
 def database(name: str, run: Callable[..., tuple[int, str]]) -> dict[str, Any]:
-    """Return whether the owner of a database reaches it."""
-    code, out = run("runuser", f"--user={name}", "--", "psql", "--no-psqlrc", f"--dbname={name}", "--command=SELECT 1")
-    return {"ok": code == 0, "detail": "" if code == 0 else out}
+    """Return whether the owner of a database reaches it, and whether there is room on its disk.
+
+    To keep these rows takes more than the memory that is given: they go into a file beside the data.
+    """
+    spill = ("--command=SET work_mem = '64kB'", "--command=SELECT count(*) FROM generate_series(1, 8192)")
+    psql = ("psql", "--no-psqlrc", "--set=ON_ERROR_STOP=1", f"--dbname={name}", *spill)
+    code, out = run("timeout", "10", "runuser", f"--user={name}", "--", *psql)
+    return {"ok": code == 0, "detail": "" if code == 0 else out or "it does not answer"}
 
 
 def health(url: str, ca: str) -> dict[str, Any]:
@@ -322,8 +328,18 @@ def health(url: str, ca: str) -> dict[str, Any]:
     try:
         with urllib.request.urlopen(request, timeout=10, context=trust) as answer:  # noqa: S310
             return {"ok": True, "detail": json.load(answer)}
+    except urllib.error.HTTPError as error:
+        return {"ok": False, "detail": problem(error)}
     except (OSError, ValueError) as error:
         return {"ok": False, "detail": str(error)}
+
+
+def problem(error: urllib.error.HTTPError) -> str:
+    """Return what the control API says is the matter, or else the status of its answer."""
+    try:
+        return str(json.load(error)["detail"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return str(error)
 
 
 def certificate(path: str, ca: str, crl: str, run: Callable[..., tuple[int, str]]) -> dict[str, Any]:

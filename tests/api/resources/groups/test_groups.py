@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from uuid import UUID
 
@@ -201,6 +202,28 @@ async def test_null_changes_nothing(cluster: Cluster) -> None:
     await create(cluster, "a")
     for field in ("description", "nodes", "open", "users"):
         assert (await refused(cluster.admin.patch(f"{GROUPS}/a", json={field: None}), 422))["where"] == field
+
+
+async def test_lists_are_changed_by_name_also_at_once(cluster: Cluster) -> None:
+    for name in ("alice", "bob"):
+        await cluster.user(name)
+        await cluster.add_project(f"team-{name}", 0)
+        await add_node(cluster, f"n-{name}", "Tesla V100")
+    await create(cluster, name="vision")
+    path = f"{GROUPS}/vision"
+    added = {"users": ["alice", "bob"], "projects": ["team-alice", "team-bob"], "nodes": ["n-alice", "n-bob"]}
+    changes = [{f"add_{field}": [name]} for field, names in added.items() for name in names]
+    await asyncio.gather(*(ok(cluster.admin.patch(path, json=change)) for change in changes))
+    shown = await ok(cluster.admin.get(path))
+    assert {field: shown[field] for field in added} == added
+    for _ in range(2):
+        shown = await ok(
+            cluster.admin.patch(path, json={f"remove_{field}": names[:1] for field, names in added.items()})
+        )
+        assert {field: shown[field] for field in added} == {field: names[1:] for field, names in added.items()}
+    for field, names in added.items():
+        await refused(cluster.admin.patch(path, json={field: names, f"add_{field}": names}), 422)
+        await refused(cluster.admin.patch(path, json={f"add_{field}": names, f"remove_{field}": names}), 422)
 
 
 async def test_a_name_is_given_once(cluster: Cluster) -> None:

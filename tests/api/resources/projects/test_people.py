@@ -31,6 +31,37 @@ async def test_the_lists_of_people(cluster: Cluster) -> None:
     assert await people(cluster, members=[]) == ([], [])
 
 
+async def test_people_come_and_go_one_by_one(cluster: Cluster) -> None:
+    for name in ("alice", "bob", "carol"):
+        await cluster.user(name)
+    await cluster.add_project()
+    for _ in range(2):
+        assert await people(cluster, add_members=["alice", "bob"]) == ([], ["alice", "bob"])
+    assert await people(cluster, add_managers=["bob"], add_members=["carol"]) == (["bob"], ["alice", "carol"])
+    for _ in range(2):
+        assert await people(cluster, remove_members=["alice"], remove_managers=["bob"]) == ([], ["carol"])
+    both: list[dict[str, list[str]]] = [
+        {"members": ["alice"], "add_members": ["bob"]},
+        {"managers": [], "remove_managers": ["bob"]},
+        {"add_members": ["bob"], "remove_members": ["bob"]},
+        {"add_members": ["nobody"]},
+    ]
+    for change in both:
+        await refused(cluster.admin.patch(TEAM, json=change), 422)
+    assert await people(cluster) == ([], ["carol"])
+
+
+async def test_a_manager_adds_members_and_no_managers(cluster: Cluster) -> None:
+    await cluster.user("bob")
+    await cluster.add_project()
+    async with await cluster.user("alice") as alice:
+        await people(cluster, managers=["alice"])
+        assert (await ok(alice.patch(TEAM, json={"add_members": ["bob"]})))["members"] == ["bob"]
+        for change in ({"add_managers": ["bob"]}, {"remove_managers": ["alice"]}):
+            await refused(alice.patch(TEAM, json=change), 403)
+        assert (await ok(alice.patch(TEAM, json={"remove_members": ["bob"]})))["members"] == []
+
+
 async def test_a_manager_changes_the_members_and_nothing_else(cluster: Cluster) -> None:
     await cluster.user("bob")
     await cluster.add_project()

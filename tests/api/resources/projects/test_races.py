@@ -36,6 +36,20 @@ async def test_two_that_grow_at_once_do_not_get_the_same_gpus(cluster: Cluster) 
     assert sum(row["quota_milli"] for row in await ok(cluster.admin.get(PROJECTS))) == 7000
 
 
+async def test_members_who_are_added_at_once_are_all_in(cluster: Cluster) -> None:
+    names = [f"user-{number}" for number in range(6)]
+    for name in names:
+        await cluster.user(name)
+    await cluster.add_project("team-a", 0)
+    path = f"{PROJECTS}/team-a"
+    await asyncio.gather(*(ok(cluster.admin.patch(path, json={"add_members": [name]})) for name in names))
+    assert (await ok(cluster.admin.get(path)))["members"] == names
+    changes = [{"remove_members": [names[0]]}, {"remove_members": [names[1]]}, {"add_managers": [names[2]]}]
+    await asyncio.gather(*(ok(cluster.admin.patch(path, json=change)) for change in changes))
+    shown = await ok(cluster.admin.get(path))
+    assert (shown["managers"], shown["members"]) == (names[2:3], names[3:])
+
+
 async def test_a_name_asked_for_twice_at_once_is_given_once(cluster: Cluster) -> None:
     answers = await asyncio.gather(*(cluster.admin.post(PROJECTS, json=hard("team-a", 0)) for _ in range(4)))
     assert sorted(answer.status_code for answer in answers) == [201, 409, 409, 409]

@@ -105,10 +105,28 @@ def test_modes_of_a_node(
 
 
 def test_a_node_is_deleted(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("GET", "/nodes/worker1", node(sessions=0))
+    logged_in.on("GET", "/resource-groups", [])
     logged_in.on("DELETE", "/nodes/worker1", {"done": True})
     assert run("node", "delete", "worker1")[1] == "Deleted node worker1.\n"
     logged_in.on("DELETE", "/nodes/worker1/unknown-containers", {"done": True})
     assert run("node", "end-unknown", "worker1")[0] == 0
+
+
+def test_who_deletes_a_node_with_sessions_is_told_what_ends_and_asked(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("GET", "/nodes/worker1", node(sessions=2, state="lost"))
+    logged_in.on("GET", "/resource-groups", [{"name": "v100", "nodes": ["worker1"]}, {"name": "a100", "nodes": []}])
+    for answer in ("n\n", ""):
+        code, out, err = run("node", "delete", "worker1", stdin=answer)
+        assert (code, out.strip()) == (1, "")
+        assert "worker1 has live sessions: 2" in err
+        assert "interactive sessions and services end" in err
+        assert logged_in.last.method == "GET"
+    logged_in.on("DELETE", "/nodes/worker1", {"done": True})
+    said = "Deleted node worker1. Should it report again, it is a new node: v100 does not name it any more."
+    for words, answer in ((("--yes",), ""), ((), "y\n")):
+        code, out, _ = run("node", "delete", "worker1", *words, stdin=answer)
+        assert (code, out.strip()) == (0, said)
 
 
 def test_images(logged_in: FakeApi, run: Run) -> None:

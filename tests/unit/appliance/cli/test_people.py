@@ -133,6 +133,13 @@ def test_api_keys(logged_in: FakeApi, run: Run) -> None:
     assert run("apikey", "revoke", "key-7")[1] == "Revoked key-7, and with it keys that it had made: 2.\n"
     logged_in.on("DELETE", "/api-keys/key-7", {"done": True, "with_it": 0})
     assert run("apikey", "revoke", "key-7")[1] == "Revoked key-7.\n"
+    assert run("apikey", "revoke", "ci")[1] == "Revoked ci.\n"
+    assert (logged_in.last.method, logged_in.last.path) == ("DELETE", "/api/v1/api-keys/key-7")
+    code, _, err = run("apikey", "revoke", "day")
+    assert (code, "there is no API key day" in err, "apikey list" in err) == (6, True, True)
+    logged_in.on("GET", "/api-keys", [*keys, {**keys[1], "id": "key-9"}])
+    code, _, err = run("apikey", "revoke", "night")
+    assert (code, "key-8, key-9" in err) == (7, True)
     logged_in.on("GET", "/users/bob/api-keys", keys)
     assert run("apikey", "list", "--user", "bob")[0] == 0
     logged_in.on("DELETE", "/users/bob/api-keys/key-7", {"done": True, "with_it": 0})

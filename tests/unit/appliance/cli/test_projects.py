@@ -103,6 +103,14 @@ def test_create_needs_no_more_than_a_quota(logged_in: FakeApi, run: Run) -> None
         (("--over-quota",), {"over_quota": True}),
         (("--training-group", "none"), {"training_group": None}),
         (("--member", "none"), {"members": []}),
+        (
+            ("--add-member", "bob", "--add-member", "eve", "--remove-member", "ada"),
+            {"add_members": ["bob", "eve"], "remove_members": ["ada"]},
+        ),
+        (
+            ("--add-manager", "bob", "--remove-manager", "ada"),
+            {"add_managers": ["bob"], "remove_managers": ["ada"]},
+        ),
         (("--session-access", "private"), {"session_access": "private"}),
         (
             ("--until", "never"),
@@ -180,14 +188,17 @@ def test_a_group_is_created_changed_and_deleted(logged_in: FakeApi, run: Run) ->
     logged_in.on("PATCH", "/resource-groups/v100", group())
     assert run("group", "update", "v100", "--open", "--node", "none", "--project", "team-a")[0] == 0
     assert logged_in.last.body == {"open": True, "nodes": [], "projects": ["team-a"]}
+    changes = [word for kind in ("node", "user", "project") for word in (f"--add-{kind}", "a", f"--remove-{kind}", "b")]
+    assert run("group", "update", "v100", *changes)[0] == 0
+    added = {f"add_{kind}s": ["a"] for kind in ("node", "user", "project")}
+    assert logged_in.last.body == added | {f"remove_{kind}s": ["b"] for kind in ("node", "user", "project")}
     logged_in.on("DELETE", "/resource-groups/v100", {"done": True})
     assert run("group", "delete", "v100")[1] == "Deleted resource group v100.\n"
 
 
 def test_allow_and_deny_change_who_may_use_a_group(logged_in: FakeApi, run: Run) -> None:
-    logged_in.on("GET", "/resource-groups/v100", group(users=["alice"], projects=["team-b"]))
     logged_in.on("PATCH", "/resource-groups/v100", group())
     assert run("group", "allow", "v100", "--user", "bob", "--project", "team-b")[0] == 0
-    assert logged_in.last.body == {"users": ["alice", "bob"], "projects": ["team-b"]}
+    assert logged_in.last.body == {"add_users": ["bob"], "add_projects": ["team-b"]}
     assert run("group", "deny", "v100", "--user", "alice")[0] == 0
-    assert logged_in.last.body == {"users": [], "projects": ["team-b"]}
+    assert logged_in.last.body == {"remove_users": ["alice"]}

@@ -226,4 +226,4 @@ def _refused(agent: AgentAddress, status: int, body: bytes) -> PenstockError:
     if told and not isinstance(told, UnavailableError):
         return told
     text = told.problems[0].reason if told else f"status {status}"
-    return UnreachableError(f"the agent of {agent.name} failed: {text}", delivered=True)
+    return UnreachableError(f"the agent of {agent.name} failed: {text}", delivered=True, answered=True)

@@ -15,8 +15,7 @@ from common.errors import PenstockError
 log = structlog.get_logger()
 
 INTERVAL_S = 5.0
-"""How long an engine that is dead goes unseen; one that takes calls and answers none is known when a call has timed out.
-"""
+"""How long a dead engine goes unseen. One that takes calls and answers none is known when a call has timed out."""
 DEAD = "the container engine does not answer: see `systemctl status docker`"
 
 
@@ -37,8 +36,7 @@ class EngineHealth:
             await self._threads.call(self._ask)
         except PenstockError as error:
             reason = DEAD
-            if not self.reason:
-                log.error("nothing is started on this node", reason=str(error))
+            log.warning("nothing is started on this node", reason=str(error))
         if reason != self.reason:
             self.reason = reason
             tell()

@@ -199,7 +199,7 @@ def test_a_container_renamed_by_hand_is_shown_as_unknown_until_it_is_ended(
     assert container.status == "running", "nobody ended it"
     site.call("DELETE", "/nodes/worker1/unknown-containers")
     site.until_state("later", "RUNNING")
-    assert not engine.containers.list(all=True, filters={"id": container.id})
+    assert not engine.containers.list(all=True, filters={"id": str(container.id)})
 
 
 def test_a_paused_container_is_shown_at_its_session(site: Site, engine: docker.DockerClient) -> None:

@@ -402,7 +402,7 @@ def test_many_launches_at_once_make_one_container_each(agent: Agent, spec: Make)
         assert len(states(client)) == 3
 
 
-def test_a_damaged_certificate_is_named_with_its_cure(node: Agent) -> None:
+def test_a_damaged_certificate_is_named_with_a_hint(node: Agent) -> None:
     certificate = Path(node.environment["PENSTOCK_AGENT_CERT"])
     whole = certificate.read_bytes()
     certificate.write_bytes(b"")

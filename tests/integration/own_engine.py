@@ -54,6 +54,8 @@ class OwnEngine:
         assert self.daemon is not None
         self.daemon.kill()
         self.daemon.wait(STOP_S)
+        # it mounts its folder on itself, and takes that away only where it ends in order
+        subprocess.run(["umount", "--lazy", self.folder / "data"], check=True)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from api.engine.base import Engine
 from api.engine.direct import DirectEngine, client_context
 from api.migrations import schema
 from api.settings import Settings
-from common import logs
+from common import certificates, logs
 from common.errors import InputError, UnavailableError
 from common.protocol import MAX_FRAME, STALLED_S
 from common.revocation import refuse_revoked
@@ -77,6 +77,9 @@ def serve(settings: Settings, engine: Engine | None = None) -> None:
         ssl_ca_certs=str(settings.agent_ca) if settings.tls_cert else None,
         ssl_cert_reqs=ssl.CERT_OPTIONAL if settings.tls_cert else ssl.CERT_NONE,
     )
+    if settings.tls_cert and settings.tls_key and settings.agent_ca:
+        # uvicorn does not say which file it cannot use
+        certificates.context(ssl.Purpose.CLIENT_AUTH, settings.agent_ca, settings.tls_cert, settings.tls_key)
     config.load()
     if config.ssl:
         refuse_revoked(config.ssl, settings.agent_crl)

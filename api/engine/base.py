@@ -29,12 +29,17 @@ class TerminalSize:
 
 
 class UnreachableError(UnavailableError):
-    """An agent did not answer; `delivered` is False where the request certainly never reached it."""
+    """An agent did not do what it was asked for, and may another time.
 
-    def __init__(self, reason: str, *, delivered: bool) -> None:
+    `delivered` is False where the request certainly never reached it, `answered` True where it said itself that it
+    failed.
+    """
+
+    def __init__(self, reason: str, *, delivered: bool, answered: bool = False) -> None:
         """Say why, and whether the agent may have acted all the same."""
         super().__init__(reason, hint="look at the node's penstock-agent service")
         self.delivered = delivered
+        self.answered = answered
 
 
 class Terminal(Protocol):

@@ -16,8 +16,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from api.engine.base import AgentAddress, TerminalSize, UnreachableError
-from common import problem, request_id
-from common.errors import InputError, PenstockError, UnavailableError
+from common import certificates, problem, request_id
+from common.errors import PenstockError, UnavailableError
 from common.messages import Message, Report
 from common.protocol import (
     CONTAINERS_PATH,
@@ -43,17 +43,9 @@ ReportT = TypeVar("ReportT", bound=Report)
 def client_context(ca: Path, cert: Path, key: Path, crl: Path | None = None) -> ssl.SSLContext:
     """Return how we speak TLS with agents: theirs are certificates of the site that it has not revoked, and so is ours.
 
-    Raises InputError where a file cannot be read.
+    Raises InputError where a file cannot be used.
     """
-    try:
-        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(ca))
-        context.load_cert_chain(str(cert), str(key))
-    except OSError as error:
-        raise InputError(
-            f"the certificates towards the agents cannot be read: {error}",
-            where="PENSTOCK_API_AGENT_CA, _CERT, _KEY",
-            hint="name readable PEM files of the site's authority",
-        ) from error
+    context = certificates.context(ssl.Purpose.SERVER_AUTH, ca, cert, key)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return refuse_revoked(context, crl)
 
@@ -230,4 +222,4 @@ def _refused(agent: AgentAddress, status: int, body: bytes) -> PenstockError:
     if told and not isinstance(told, UnavailableError):
         return told
     text = told.problems[0].reason if told else f"status {status}"
-    return UnreachableError(f"the agent of {agent.name} failed: {text}", delivered=True)
+    return UnreachableError(f"the agent of {agent.name} failed: {text}", delivered=True, answered=True)

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 
 from appliance.agent.settings import Settings
+from common import certificates
 from common.revocation import refuse_revoked
 
 _TIMEOUT_S = 10.0
@@ -25,9 +26,11 @@ def common_name(certificate: dict[str, Any] | None) -> str:
 
 
 def server_context(settings: Settings) -> ssl.SSLContext:
-    """Return how the agent speaks TLS with those who call it: both sides show certificates of the site."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(settings.ca))
-    context.load_cert_chain(settings.cert, settings.key)
+    """Return how the agent speaks TLS with those who call it: both sides show certificates of the site.
+
+    Raises InputError where a file cannot be used, as `api_client` does.
+    """
+    context = certificates.context(ssl.Purpose.CLIENT_AUTH, settings.ca, settings.cert, settings.key)
     context.verify_mode = ssl.CERT_REQUIRED
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return refuse_revoked(context, settings.crl)
@@ -35,9 +38,12 @@ def server_context(settings: Settings) -> ssl.SSLContext:
 
 def api_client(settings: Settings) -> httpx.AsyncClient:
     """Return a client of the control API, to which the agent shows its certificate."""
-    context = refuse_revoked(ssl.create_default_context(cafile=settings.ca), settings.crl)
-    context.load_cert_chain(settings.cert, settings.key)
+    context = certificates.context(ssl.Purpose.SERVER_AUTH, settings.ca, settings.cert, settings.key)
     limits = httpx.Limits(max_connections=1, keepalive_expiry=_KEEP_S)
     return httpx.AsyncClient(
-        base_url=settings.api_url, verify=context, timeout=_TIMEOUT_S, limits=limits, trust_env=False
+        base_url=settings.api_url,
+        verify=refuse_revoked(context, settings.crl),
+        timeout=_TIMEOUT_S,
+        limits=limits,
+        trust_env=False,
     )

@@ -31,6 +31,7 @@ class OwnEngine:
         self.namespace = f"penstock-{uuid.uuid4().hex[:8]}"
         # short: the names of an engine's sockets have 104 characters
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-e-"))
+        self.daemon: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
@@ -43,6 +44,19 @@ class OwnEngine:
             patch.setenv("DOCKER_HOST", self.address)
             yield
 
+    def start(self) -> None:
+        """Start the daemon, and wait until it answers; who calls is in its namespace."""
+        self.daemon = _start(self)
+        wait(self, self.daemon)
+
+    def kill(self) -> None:
+        """Let the daemon die as it never wants to."""
+        assert self.daemon is not None
+        self.daemon.kill()
+        self.daemon.wait(STOP_S)
+        # it mounts its folder on itself, and takes that away only where it ends in order
+        subprocess.run(["umount", "--lazy", self.folder / "data"], check=True)
+
 
 @contextmanager
 def own_engine() -> Iterator[OwnEngine]:
@@ -50,16 +64,16 @@ def own_engine() -> Iterator[OwnEngine]:
     engine = OwnEngine()
     subprocess.run(["ip", "netns", "add", engine.namespace], check=True)
     try:
-        with engine.entered():
-            subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-            daemon = _start(engine)
         try:
-            wait(engine, daemon)
+            with engine.entered():
+                subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+                engine.start()
             yield engine
             _empty(engine)
         finally:
-            daemon.terminate()
-            daemon.wait(STOP_S)
+            if engine.daemon:
+                engine.daemon.terminate()
+                engine.daemon.wait(STOP_S)
     finally:
         subprocess.run(["ip", "netns", "del", engine.namespace], check=True)
         shutil.rmtree(engine.folder, ignore_errors=True)

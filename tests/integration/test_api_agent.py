@@ -55,6 +55,7 @@ class Site:
             "PENSTOCK_API_NODE_LOST_S": "5",
         }
         self.agent: Agent = make_agent(pki, self.port, folder)
+        self.agent.environment["PENSTOCK_AGENT_LIST_INTERVAL_S"] = "1"
         self.process: Fork | None = None
         context = ssl.create_default_context(cafile=str(pki.ca))
         self.client = httpx.Client(base_url=f"https://127.0.0.1:{self.port}", verify=context, timeout=30)
@@ -186,6 +187,40 @@ def test_a_log_is_followed_to_its_end(site: Site) -> None:
     with site.client.stream("GET", f"{V1}/sessions/epochs/logs", params=query) as log:
         assert "".join(log.iter_text()) == "epoch 1\nepoch 2\nepoch 3\n"
     site.until_state("epochs", "TERMINATED")
+
+
+def test_a_container_renamed_by_hand_is_shown_as_unknown_until_it_is_ended(
+    site: Site, engine: docker.DockerClient
+) -> None:
+    site.submit("renamed", "sleep", "600")
+    session = site.until_state("renamed", "RUNNING")
+    container = engine.containers.get(f"penstock-session-{session['id']}-0-0")
+    container.rename(f"by-hand-{session['id']}")
+    node = site.until(lambda: found if (found := site.get("/nodes/worker1"))["unknown_containers"] else None)
+    assert f"{container.id} (it is Docker's by-hand-{session['id']}, and was penstock-session-" in node["message"]
+    site.until_state("renamed", "FAILED")
+    site.submit("later", "sleep", "600")
+    time.sleep(1)
+    assert site.get("/sessions/later", project="team-a")["state"] == "PENDING"
+    container.reload()
+    assert container.status == "running", "nobody ended it"
+    site.call("DELETE", "/nodes/worker1/unknown-containers")
+    site.until_state("later", "RUNNING")
+    assert not engine.containers.list(all=True, filters={"id": str(container.id)})
+
+
+def test_a_paused_container_is_shown_at_its_session(site: Site, engine: docker.DockerClient) -> None:
+    site.submit("paused", "sleep", "600")
+    session = site.until_state("paused", "RUNNING")
+    container = engine.containers.get(f"penstock-session-{session['id']}-0-0")
+
+    def warnings() -> list[str]:
+        return [each["warning"] for each in site.get("/sessions/paused", project="team-a")["containers"]]
+
+    container.pause()
+    assert "`docker unpause penstock-session-" in site.until(lambda: any(told := warnings()) and told)[0]
+    container.unpause()
+    site.until(lambda: not any(warnings()))
 
 
 def test_sessions_go_on_without_the_api(site: Site, engine: docker.DockerClient) -> None:

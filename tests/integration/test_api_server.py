@@ -153,6 +153,10 @@ def test_commands_and_queries_are_in_no_log(tmp_path: Path) -> None:
     ("change", "text"),
     [
         ({"PENSTOCK_API_AGENT_CA": "/nowhere/ca.crt"}, "cannot be read"),
+        (
+            {"PENSTOCK_API_TLS_CERT": "/nowhere/node.crt", "PENSTOCK_API_TLS_KEY": "/nowhere/node.key"},
+            "/nowhere/node.crt: the certificate cannot be read",
+        ),
         ({"PENSTOCK_API_SOCKET": "/nowhere/api.sock"}, "the socket cannot be made"),
         (
             {"PENSTOCK_API_DATABASE_URL": "postgresql+psycopg:///x?host=/nowhere"},

@@ -112,6 +112,7 @@ async def test_what_fails_on_the_agent_s_side_may_pass(
         with failed as heard:
             await engine.launch(worker, SPEC)
     assert heard.value.delivered
+    assert heard.value.answered
 
 
 async def test_the_agent_s_lines_name_the_request_that_led_to_them(

@@ -1,6 +1,6 @@
-"""Nodes whose agents report but cannot be called, as behind a firewall that lets only one direction through.
+"""Nodes whose agents cannot be called, as behind a firewall that lets only their reports through.
 
-Such a node is ready and says so: people see in its message why nothing starts or ends on it.
+Such a node is ready as long as it is not lost, and says so: people see in its message why nothing starts or ends on it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from api.engine.base import UnreachableError
 from api.resources.nodes import service as nodes
 from api.tables.nodes import Node, NodeState
 
-CANNOT_BE_CALLED = "its agent reports, but cannot be called since "
+CANNOT_BE_CALLED = "its agent cannot be called since "
 
 log = structlog.get_logger()
 
@@ -24,7 +24,7 @@ async def note(database: Database, node: Node, error: BaseException | None) -> N
     What else is wrong with the node comes first.
     """
     said = ""
-    if isinstance(error, UnreachableError):
+    if isinstance(error, UnreachableError) and not error.answered:
         said = f"{CANNOT_BE_CALLED}{now():%Y-%m-%d %H:%M:%S} UTC: {error.problems[0].reason}"
     # Told once, with the moment of the first call in vain; nothing is written as long as all is well.
     is_due = not node.message if said else node.message.startswith(CANNOT_BE_CALLED)

@@ -9,12 +9,13 @@ import structlog
 
 from appliance.agent import descriptors
 from appliance.agent.container_runtime import ContainerRuntime
-from appliance.agent.docker import cores, node_info, packages, share_maintenance
+from appliance.agent.docker import cores, engine_health, node_info, packages, share_maintenance
 from appliance.agent.docker.boot import boot
 from appliance.agent.docker.containers import ContainerLimits
 from appliance.agent.docker.disk import DiskEnforcer
 from appliance.agent.docker.egress_policy import EgressPolicy
 from appliance.agent.docker.engine import DockerEngine
+from appliance.agent.docker.engine_health import EngineHealth
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.images import Images
 from appliance.agent.docker.mount_checks import MountChecks
@@ -67,6 +68,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
     maintenance = share_maintenance.build(settings, gpus, kinds, told["CgroupDriver"])
     images = Images(engine, settings.registries)
     egress_policy = EgressPolicy(engine.default_bridge, [*map(egress.parse, settings.egress)], nodes.addresses)
+    health = EngineHealth(engine.negotiate)
     forwarder = PortForwarder(
         server_context(settings),
         settings.edges,
@@ -90,7 +92,8 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
     listener = SeccompListener(settings.sandbox_socket, FdStore(settings.notify_socket, kept))
 
     def node_info_now() -> NodeInfo:
-        now = {"unready": egress_policy.reason[:MAX_REASON], "missing_storages": dict(storages.missing)}
+        unready = health.reason or egress_policy.reason
+        now = {"unready": unready[:MAX_REASON], "missing_storages": dict(storages.missing)}
         return maintenance.shares.describe(has).model_copy(update=now)
 
     def begin() -> None:
@@ -118,6 +121,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
             "callers of apps": AppCallerReporter(settings, forwarder).run,
             "egress": partial(egress_policy.run, supervisor.changed.set),
             "storages": partial(storages.run, supervisor.changed.set),
+            "engine": partial(every, engine_health.INTERVAL_S, partial(health.look, supervisor.changed.set)),
             "list of containers": partial(every, settings.list_interval_s, supervisor.rebuild),
         },
         is_stuck=maintenance.arbiter.is_stuck,

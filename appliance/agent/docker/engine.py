@@ -45,7 +45,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Item_co = TypeVar("Item_co", covariant=True)
 
-_EVENTS = ["start", "die", "destroy"]
+_EVENTS = ["start", "die", "destroy", "pause", "unpause"]
 _REMOVAL_S = 30.0
 _ANSWER_S = 5
 _HAS_NONE = ("manifest unknown", "name unknown", "not found")
@@ -163,10 +163,10 @@ class DockerEngine:
     def inspect_all(self) -> list[Inspection]:
         """Return the inspections of all our containers, the stopped ones too.
 
-        Ours have a label and the name that goes with it: others have the label of an image, and are left alone.
+        Ours have the label of a session or the name that goes with their id; others, with an image's, are left alone.
         """
         listed = self._api.containers(all=True, filters={"label": LABEL_ID})
-        ours = (entry for entry in listed if f"/{name_of(entry['Labels'][LABEL_ID])}" in entry["Names"])
+        ours = (entry for entry in listed if inspections.is_listed_as_ours(entry))
         found = (self._inspect_or_none(entry["Id"]) for entry in ours)
         return [inspection for inspection in found if inspection is not None]
 
@@ -300,7 +300,7 @@ class DockerEngine:
     @_translate
     def remove(self, identity: str, grace_s: int) -> None:
         """Stop a container (SIGTERM, after `grace_s` seconds SIGKILL) and remove it; no error where it is gone."""
-        name = name_of(identity)
+        name = inspections.name_to_remove(identity)
         try:
             self._api.stop(name, timeout=grace_s)
             self._api.remove_container(name, v=True, force=True)

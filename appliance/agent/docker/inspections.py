@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,10 +21,12 @@ from appliance.agent.labels import (
     LABEL_DISK_MIB,
     LABEL_ENFORCEMENT,
     LABEL_GPUS,
+    LABEL_ID,
     LABEL_NETWORK,
     LABEL_PORTS,
     LABEL_SESSION,
     id_of,
+    name_of,
 )
 from common.gpu.kinds import Enforcement
 from common.gpu.share import GpuShare
@@ -33,6 +36,8 @@ Inspection = Mapping[str, Any]
 
 OUT_OF_MEMORY = "out of memory"
 _KILLED = 137
+_ENGINE_ID = re.compile(r"[0-9a-f]{64}")
+"""Docker's own id of a container; no id that the API makes is as long."""
 NEVER = "0001-01-01T00:00:00Z"
 _STATUS = {
     "created": ContainerStatus.CREATING,
@@ -85,8 +90,30 @@ class LabelValues:
 
 
 def identity_of(inspection: Inspection) -> str:
-    """Return the id of a container of ours: its name says it, which no image can."""
-    return id_of(inspection["Name"].removeprefix("/"))
+    """Return the id of a container of ours: its name says it, which no image can; of a strange one Docker's own id."""
+    return str(inspection["Id"]) if is_strange(inspection) else id_of(_name(inspection))
+
+
+def is_strange(inspection: Inspection) -> bool:
+    """Return whether a container has our labels under another name: somebody has renamed it, or made it."""
+    labelled = _labelled(inspection)
+    return bool(labelled) and name_of(labelled) != _name(inspection)
+
+
+def is_listed_as_ours(entry: Mapping[str, Any]) -> bool:
+    """Return whether an entry in Docker's list that has the label of an id is one of ours, a strange one too."""
+    labels = entry["Labels"]
+    return LABEL_SESSION in labels or f"/{name_of(labels[LABEL_ID])}" in entry["Names"]
+
+
+def is_id_of_strange(identity: str) -> bool:
+    """Return whether an id is that of a strange container."""
+    return _ENGINE_ID.fullmatch(identity) is not None
+
+
+def name_to_remove(identity: str) -> str:
+    """Return by what Docker finds the container of an id, a strange one too."""
+    return identity if is_id_of_strange(identity) else name_of(identity)
 
 
 def label_values(inspection: Inspection) -> LabelValues:
@@ -117,7 +144,8 @@ def state_of(inspection: Inspection) -> ContainerState:
         error = "exit code 137: the program was killed (signal 9); if it ran out of memory, ask for more"
     return ContainerState(
         id=identity_of(inspection),
-        session_id=values.session_id,
+        # whose it is nobody can say any more
+        session_id="" if is_strange(inspection) else values.session_id,
         status=status,
         exit_code=state["ExitCode"] if status.is_final else None,
         error=error,
@@ -125,7 +153,7 @@ def state_of(inspection: Inspection) -> ContainerState:
         finished_at=_time(state["FinishedAt"]),
         gpus=list(values.gpus),
         enforcement=values.kind if values.gpus else None,
-        warning=values.trouble,
+        warning=_warning(inspection, values),
     )
 
 
@@ -165,6 +193,23 @@ def address_of(inspection: Inspection) -> str:
     networks = inspection["NetworkSettings"]["Networks"].items()
     reached = (network["IPAddress"] for name, network in networks if not gang_network.is_gang(name))
     return next((str(address) for address in reached if address), "")
+
+
+def _warning(inspection: Inspection, values: LabelValues) -> str:
+    name, labelled = _name(inspection), name_of(_labelled(inspection))
+    if is_strange(inspection):
+        return f"it is Docker's {name}, and was {labelled}"
+    if inspection["State"]["Status"] == "paused":
+        return f"it is paused: somebody ran `docker pause`; `docker unpause {name}` ends that"
+    return values.trouble
+
+
+def _name(inspection: Inspection) -> str:
+    return str(inspection["Name"]).removeprefix("/")
+
+
+def _labelled(inspection: Inspection) -> str:
+    return str((inspection["Config"]["Labels"] or {}).get(LABEL_ID, ""))
 
 
 def _time(text: str) -> datetime | None:

@@ -10,7 +10,7 @@ from typing import Self
 from appliance.agent.docker import inspections
 from appliance.agent.docker.cores import NO_CORES, CoreGrant
 from appliance.agent.docker.inspections import Inspection
-from common.protocol import ContainerState
+from common.protocol import ContainerState, ContainerStatus
 
 
 @dataclass
@@ -20,7 +20,8 @@ class KnownContainer:
     `launching` while a launch of ours has not come to its end; `nowhere` where it failed before Docker had a container.
     `overtaken` where the container may have ended while Docker's answer to the launch was on its way. `offered` leads
     from those of its ports that the edge may reach to ours, and is None while none were opened; `closed` says why.
-    `disk_mib` is what it may write beside its mounts, 0 without limit; `end_reason` why we end it.
+    `disk_mib` is what it may write beside its mounts, 0 without limit; `end_reason` why we end it. `warning` is what
+    Docker tells that is wrong with it.
     """
 
     digest: str
@@ -31,6 +32,7 @@ class KnownContainer:
     offered: dict[int, int] | None = None
     closed: str = ""
     end_reason: str = ""
+    warning: str = ""
     launching: bool = False
     nowhere: bool = False
     overtaken: bool = False
@@ -46,4 +48,17 @@ class KnownContainer:
             granted=values.granted,
             disk_mib=values.disk_mib,
             ports=values.ports,
+            warning=state.warning,
         )
+
+    def seen(self, state: ContainerState) -> ContainerState:
+        """Return a state that Docker has just told, and keep what it warns of."""
+        self.warning = state.warning
+        return state
+
+    def dress(self, state: ContainerState) -> ContainerState:
+        """Return a state of this container with its ports and what is wrong with it while it runs."""
+        if state.status is not ContainerStatus.RUNNING:
+            return state
+        update = {"ports": self.offered or {}, "error": state.error or self.closed, "warning": self.warning}
+        return state.model_copy(update=update)

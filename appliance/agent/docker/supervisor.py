@@ -181,12 +181,12 @@ class Supervisor:
 
     def running(self) -> dict[str, str]:
         """Return the containers that run, and the session of each."""
-        states = self.states()
-        return {state.id: state.session_id for state in states if state.status is ContainerStatus.RUNNING}
+        return {each.id: each.session_id for each in self.states() if each.status is ContainerStatus.RUNNING}
 
     async def remove(self, identity: str, grace_s: int) -> None:
         """Stop and remove a container; no error where there is none."""
-        known = self._known.get(identity)
+        if (known := self._known.get(identity)) is None and inspections.is_id_of_strange(identity):
+            return
         async with known.lock if known else contextlib.nullcontext():
             await self._lifecycle.remove(identity, grace_s)
             await self._forwarder.close(identity)
@@ -266,20 +266,22 @@ class Supervisor:
     async def _take_up(self, identity: str, inspection: Inspection, network: GangNetwork | None) -> None:
         values = inspections.label_values(inspection)
         state = interruptions.by_boot(inspections.state_of(inspection), values.boot, self._engine.boot)
-        known = self._known.get(identity)
+        known, strange = self._known.get(identity), inspections.is_strange(inspection)
         if known and self._was_away and known.state.status is ContainerStatus.RUNNING:
             state = interruptions.by_engine(state)
-        if not state.status.is_final:
+        if not strange and not state.status.is_final:
             self._shares.adopt(identity, values.kind, state.gpus)
         if known is None:
             known = self._known[identity] = KnownContainer.of(inspection, state)
-        if known.launching:
+        if strange:
+            self._set(known, state)
+        elif known.launching:
             known.overtaken = True
         else:
             await self._adopt(known, state, network)
 
     async def _adopt(self, known: KnownContainer, state: ContainerState, network: GangNetwork | None) -> None:
-        self._set(known, state)
+        self._set(known, known.seen(state))
         if state.status is known.state.status is ContainerStatus.CREATING:
             async with known.lock:
                 self._set(known, await self._lifecycle.start(state.id, network))
@@ -341,7 +343,7 @@ class Supervisor:
             state = await in_thread(self._engine.state, identity)
             if interruptions.is_forced(state) and not await in_thread(self._engine.takes_calls):
                 state = interruptions.by_engine(state)
-            self._set(known, state)
+            self._set(known, known.seen(state))
         except NotFoundError:
             # somebody removed it behind our back; a removal of ours has forgotten it already, or will
             if self._known.get(identity) is known:
@@ -386,9 +388,7 @@ class Supervisor:
             self._background.begin(self._forwarder.close(identity))
 
     def _set(self, known: KnownContainer, state: ContainerState) -> None:
-        if state.status is ContainerStatus.RUNNING:
-            state = state.model_copy(update={"ports": known.offered or {}, "error": state.error or known.closed})
-        state = self._shares.dress(state)
+        state = self._shares.dress(known.dress(state))
         if state.status.is_final and known.end_reason:
             state = state.model_copy(update={"status": ContainerStatus.FAILED, "error": known.end_reason})
         # a container never runs again, so news that overtook each other are told apart by what is final

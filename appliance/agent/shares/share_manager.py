@@ -204,7 +204,7 @@ class ShareManager:
         kinds = self._by_kind(holding.kind, holding.gpu_shares) or [holding.kind]
         update: dict[str, object] = {"gpus": list(holding.gpu_shares), "enforcement": Enforcement.weakest(kinds)}
         if state.status is ContainerStatus.RUNNING:
-            update["warning"] = holding.warning or holding.trouble
+            update["warning"] = holding.warning or holding.trouble or state.warning
         return state.model_copy(update=update)
 
     def shares_of(self, identity: str) -> list[DeviceShare]:

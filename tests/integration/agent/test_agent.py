@@ -6,6 +6,7 @@ import asyncio
 import json
 import ssl
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -399,3 +400,19 @@ def test_many_launches_at_once_make_one_container_each(agent: Agent, spec: Make)
         for one in wanted:
             wait_for(client, one.id, ContainerStatus.RUNNING)
         assert len(states(client)) == 3
+
+
+def test_a_damaged_certificate_is_named_with_a_hint(node: Agent) -> None:
+    certificate = Path(node.environment["PENSTOCK_AGENT_CERT"])
+    whole = certificate.read_bytes()
+    certificate.write_bytes(b"")
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "appliance.agent"], env=node.environment, check=False, capture_output=True, text=True
+        )
+    finally:
+        certificate.write_bytes(whole)
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    assert f"error: {certificate}: the certificate cannot be read" in ended.stderr
+    assert "`penstock site deploy` brings it back" in ended.stderr

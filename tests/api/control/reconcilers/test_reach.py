@@ -1,4 +1,4 @@
-"""Nodes whose agents report but cannot be called say so themselves."""
+"""Nodes whose agents cannot be called say so themselves."""
 
 from __future__ import annotations
 
@@ -51,6 +51,27 @@ async def test_an_agent_that_refuses_can_be_called(ready: Cluster) -> None:
     await ready.submit("demo")
     await ready.settle()
     assert await message(ready) == ""
+
+
+async def test_an_agent_that_answers_that_it_fails_can_be_called(ready: Cluster) -> None:
+    ready.engine.failure = AWAY
+    await ready.submit("demo")
+    await ready.settle()
+    said = "the agent of worker1 failed: the Docker Engine does not answer"
+    ready.engine.failure = UnreachableError(said, delivered=True, answered=True)
+    await try_again(ready)
+    assert await message(ready) == ""
+    assert (await ready.session("demo"))["reason"] == f"{said}; it is tried again"
+
+
+async def test_it_is_not_said_to_report_when_it_may_be_silent_as_well(ready: Cluster) -> None:
+    """Nobody has heard of it since its machine went down, and the node is not lost yet."""
+    ready.engine.failure = AWAY
+    await ready.submit("demo")
+    await ready.settle()
+    said = await message(ready)
+    assert said.startswith("its agent cannot be called since ")
+    assert "reports" not in said
 
 
 async def test_what_a_lost_node_says_is_left_alone(ready: Cluster) -> None:

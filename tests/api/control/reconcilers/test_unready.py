@@ -13,6 +13,12 @@ pytestmark = pytest.mark.anyio
 REASON = "sessions cannot be kept apart: there is no program nft"
 
 
+async def run_of(cluster: Cluster, name: str, project: str, gpu_milli: int) -> None:
+    await cluster.submit(name, gpu_milli, project)
+    await cluster.settle()
+    assert (await cluster.session(name, project))["state"] == "RUNNING"
+
+
 async def shown(cluster: Cluster) -> tuple[str, str]:
     node = await ok(cluster.admin.get(f"{V1}/nodes/worker1"))
     return node["state"], node["message"]
@@ -30,6 +36,20 @@ async def test_it_says_why_and_takes_nothing_new_until_it_is_ready_again(ready: 
     await ready.settle()
     assert await shown(ready) == ("ready", "")
     assert (await ready.session("demo"))["state"] == "RUNNING"
+
+
+async def test_nobody_is_stopped_on_it_to_make_room_and_no_room_is_kept_there(ready: Cluster) -> None:
+    await ready.add_project("team-b", quota_milli=0)
+    await run_of(ready, "guest", "team-b", gpu_milli=4000)
+    await ready.heartbeat(unready=REASON)
+    await ready.settle()
+    await ready.submit("owner", gpu_milli=4000)
+    await ready.settle()
+    assert (await ready.session("guest", "team-b"))["state"] == "RUNNING"
+    assert (await ready.session("owner"))["cause"] == "no-node"
+    # what is free elsewhere is nobody's who waits for this one
+    await ready.add_node("worker2")
+    assert (await ready.session("owner"))["node"] == "worker2"
 
 
 async def test_what_runs_on_it_goes_on_and_can_be_ended(ready: Cluster) -> None:

@@ -144,7 +144,11 @@ def test_a_container_that_has_no_labels_has_a_state_all_the_same() -> None:
     assert (inspections.state_of(found).id, inspections.state_of(found).session_id) == ("c1", "")
 
 
-def test_the_name_says_which_container_it_is() -> None:
-    found = inspection()
-    found["Config"]["Labels"][labels.LABEL_ID] = "c2"
+def test_one_whose_name_and_label_differ_is_known_by_docker_s_id_and_is_nobody_s() -> None:
+    found = inspection() | {"Id": "ab" * 32}
     assert inspections.state_of(found).id == inspections.identity_of(found) == "c1"
+    found["Config"]["Labels"][labels.LABEL_ID] = "c2"
+    state = inspections.state_of(found)
+    assert state.id == inspections.identity_of(found) == inspections.name_to_remove(state.id) == "ab" * 32
+    assert (state.session_id, state.warning) == ("", "it is Docker's penstock-c1, and was penstock-c2")
+    assert inspections.name_to_remove("c1") == "penstock-c1"

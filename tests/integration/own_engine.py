@@ -44,7 +44,7 @@ class OwnEngine:
             patch.setenv("DOCKER_HOST", self.address)
             yield
 
-    def start(self) -> None:
+    def run_daemon(self) -> None:
         """Start the daemon, and wait until it answers; who calls is in its namespace."""
         self.daemon = _start(self)
         wait(self, self.daemon)
@@ -67,7 +67,7 @@ def own_engine() -> Iterator[OwnEngine]:
         try:
             with engine.entered():
                 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-                engine.start()
+                engine.run_daemon()
             yield engine
             _empty(engine)
         finally:

@@ -22,7 +22,7 @@ def dead(worker_engine: OwnEngine, agent: Agent, engine: docker.DockerClient) ->
     worker_engine.kill()
     yield worker_engine
     if worker_engine.daemon is None or worker_engine.daemon.poll() is not None:
-        worker_engine.start()
+        worker_engine.run_daemon()
 
 
 def test_the_node_is_unready_until_its_engine_answers_again(

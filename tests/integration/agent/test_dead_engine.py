@@ -32,7 +32,7 @@ def test_the_node_is_unready_until_its_engine_answers_again(
     with agent.client() as client:
         assert put(client, spec()).status_code == 503
         assert states(client) == {}
-        dead.start()
+        dead.run_daemon()
         fake_api.heartbeats.clear()
         fake_api.wait(lambda heartbeat: not heartbeat.node_info.unready)
         assert launch(client, spec()).status is ContainerStatus.RUNNING

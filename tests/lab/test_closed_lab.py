@@ -356,6 +356,23 @@ def test_sessions_survive_a_reboot_of_the_control_plane(journey: Journey) -> Non
     journey.clear()
 
 
+def test_what_was_done_is_in_the_audit_log_and_holds(journey: Journey) -> None:
+    journey.clear()
+    journey.submit("audited")
+    journey.clear()
+
+    def told() -> set[str]:
+        lines = journey.try_penstock("audit", "list", "--object", "sessions/audited", "-o", "json").stdout.splitlines()
+        return {json.loads(line)["action"] for line in lines}
+
+    journey.until(lambda: told() >= {"session_submit", "session_end"}, "both lines are there")
+    verdict = journey.json("audit", "verify")
+    assert verdict["ok"], verdict
+    assert verdict["lines"] == verdict["last"]
+    listed = journey.in_node("master1", "find", "/var/log/penstock/audit", "-name", "*.log", "-printf", "%m %u\\n")
+    assert set(listed.stdout.split("\n")) - {""} == {"600 penstock"}
+
+
 def test_services_of_the_distribution_come_back_whatever_ends_them(journey: Journey) -> None:
     listed = journey.in_node("master1", "systemctl", "list-units", "--plain", "--no-legend", "postgresql@*.service")
     units = [listed.stdout.split()[0], "nginx.service", "docker-registry.service", "chrony.service"]

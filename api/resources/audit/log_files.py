@@ -137,7 +137,7 @@ class LogFiles:
 
     def _add(self, path: Path, lines: bytes) -> None:
         is_new = not path.exists()
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640), "wb") as file:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "wb") as file:
             file.write(lines)
             file.flush()
             os.fsync(file.fileno())

@@ -186,7 +186,7 @@ def test_molecule_reads_only_variables_that_the_inventory_or_a_role_has(path: Pa
     text = path.read_text()
     read = set(re.findall(r"(?<![\w./-])((?:node|site)_\w+)", text))
     assert {name for name in read if not name.startswith(tuple(role.name for role in ROLES))} <= INVENTORY
-    registered = set(re.findall(r"register: (\w+)", text)) | {"evidence_result"}
+    registered = set(re.findall(r"register: (\w+)", text)) | {"evidence_result", "evidence_running"}
     for role in ROLES:
         known = set(load(role / "defaults/main.yml")) | {
             name for file in role.glob("vars/*.yml") for name in load(file)

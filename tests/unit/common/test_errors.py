@@ -29,7 +29,7 @@ KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and is
 
 
 def test_each_kind_ends_the_command_line_with_a_code_of_its_own() -> None:
-    assert sorted(kind.exit_code for kind in KINDS) == list(range(1, 11))
+    assert sorted(kind.exit_code for kind in KINDS) == list(range(1, 12))
 
 
 def test_each_status_below_500_has_one_kind_and_each_kind_is_found_by_its_status() -> None:

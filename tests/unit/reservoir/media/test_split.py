@@ -22,7 +22,7 @@ from reservoir.signing import ed25519
 from tests.unit.reservoir.intake.test_take import contents
 from tests.unit.reservoir.parts import artifact, flip_bit, make_bundle, parts, wheel
 
-SIZE = 1_500_000
+SIZE = 1_502_048
 COUNT = 6
 
 

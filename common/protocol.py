@@ -76,6 +76,7 @@ SYSTEM_FOLDERS = (
     "/sys",
     "/dev",
     "/etc/ld.so.preload",
+    "/etc/penstock",
     "/run/penstock",
     "/usr/lib/penstock",
     # links to those in nearly every image

@@ -11,7 +11,7 @@ from common import files
 from common.errors import UnavailableError
 
 PIP = "/etc/xdg/pip/pip.conf"
-AUTHORITY = "/run/penstock/ca.crt"
+AUTHORITY = "/etc/penstock/ca.crt"
 
 
 def show(index: str, authority: Path, folder: Path) -> dict[str, Path]:

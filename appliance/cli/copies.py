@@ -71,7 +71,10 @@ def _anonymous(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
     """Return a member that belongs to whoever unpacks it; None for sockets and the like, which are nobody's to copy."""
     if not (info.isfile() or info.isdir() or info.issym() or info.islnk()):
         return None
-    return info.replace(uid=0, gid=0, uname="", gname="", deep=False)
+    # not `TarInfo.replace`, which Debian's Python 3.11.2 has not
+    info.uid = info.gid = 0
+    info.uname = info.gname = ""
+    return info
 
 
 def _is_folder(place: Place, path: str) -> bool:

@@ -1,11 +1,10 @@
-"""The last release as it was: its tree, from the history of this repository, run by the interpreter of this one.
+"""The last release as it was: its API and agent, kept beside this file, run by the interpreter of this one.
 
-`last_release.txt` names its commit. A release writes its own there when it is out.
+A release keeps its own there when it is out, as `docs/developing.md` says.
 """
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,10 +13,9 @@ from typing import IO, Any
 
 from tests import once
 
-ROOT = Path(__file__).parents[1]
-COMMIT = Path(__file__).with_suffix(".txt")
-PACKAGES = ("api", "appliance", "common")
-"""What API and agent are made of."""
+KEPT = Path(__file__).with_suffix(".tar.xz")
+NOT_KNOWN = ("PENSTOCK_AGENT_PACKAGES_FOLDER", "PENSTOCK_AGENT_PACKAGE_INDEX")
+"""Settings of this release that the last one refuses: no deploy of that one has written them."""
 
 
 def tree() -> Path:
@@ -34,19 +32,12 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start a program of the last release, as `forks.start` does one of this tree."""
     program, *arguments = (str(word) for word in words if word != sys.executable)
-    environment = {**env, "PYTHONPATH": str(tree()), "PYTHONDONTWRITEBYTECODE": "1"}
+    known = {name: value for name, value in env.items() if name not in NOT_KNOWN}
+    environment = {**known, "PYTHONPATH": str(tree()), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.Popen(
         [sys.executable, program, *arguments], cwd=tree(), env=environment, stdin=stdin, stdout=stdout, stderr=stderr
     )
 
 
 def _unpack(folder: Path) -> None:
-    commit = COMMIT.read_text().strip()
-    # whoever runs tests need not own the checkout
-    words = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT), "archive", commit, *PACKAGES]
-    archive = subprocess.run(words, capture_output=True, check=False, env={"PATH": os.environ["PATH"]})
-    assert archive.returncode == 0, (
-        f"the last release, {commit}, is not in the history of this checkout: {archive.stderr.decode().strip()}; "
-        "fetch it whole (`git fetch --unshallow`, or a fetch depth of 0 where CI clones)"
-    )
-    subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
+    subprocess.run(["tar", "-x", "-C", str(folder), "-f", str(KEPT)], check=True)

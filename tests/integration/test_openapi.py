@@ -59,6 +59,8 @@ def server(authority: Authority, postgresql_server: Path) -> Iterator[httpx.Clie
             "PENSTOCK_API_AGENT_CA": str(authority.ca),
             "PENSTOCK_API_AGENT_CERT": str(certificate),
             "PENSTOCK_API_AGENT_KEY": str(key),
+            "PENSTOCK_API_AUDIT_FOLDER": folder,
+            "PENSTOCK_API_AUDIT_KEY": str(key),
         }
         api = [sys.executable, "-m", "api"]
         forks.run([*api, "migrate"], environment, check=True)

@@ -164,7 +164,7 @@ def unheld(engine: docker.DockerClient, spec: ContainerSpec, *targets: str) -> s
 
 
 def soon(look: Callable[[], set[str]], wanted: set[str]) -> None:
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while (found := look()) != wanted:
         assert time.monotonic() < deadline, wanted ^ found
         time.sleep(0.2)

@@ -98,13 +98,17 @@ class Search:
         path = entry["object"]
         return (
             (self.user is None or entry["user"] == self.user)
-            and (self.object is None or path == self.object or path.startswith(f"{self.object}/"))
+            and (self.object is None or f"{path}/".startswith(f"{self.object}/") or self._changed(entry))
             and (self.project is None or self.project in (entry["project"], _project(path)))
             and (self.action is None or entry["action"] == self.action)
             and (self.result is None or entry["result"] == self.result)
             and (self.since is None or entry["time"] >= f"{self.since:%FT%T.%fZ}")
             and (self.until is None or entry["time"] < f"{self.until:%FT%T.%fZ}")
         )
+
+    def _changed(self, entry: Entry) -> bool:
+        """Return whether the object is among what was changed: who asked may have named it by its id."""
+        return any(f"{one['kind']}/{one['subject'].get('name')}" == self.object for one in entry["changes"])
 
 
 def _project(path: str) -> str | None:

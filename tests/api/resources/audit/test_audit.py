@@ -350,3 +350,15 @@ async def test_without_a_folder_nothing_is_told(cluster: Cluster) -> None:
     await refused(cluster.admin.get(f"{V1}/audit"), 503)
     async with cluster.database.reading() as db:
         assert await db.scalar(select(func.count()).select_from(AuditEvent)) == 0
+
+
+async def test_what_was_done_by_an_id_is_found_by_the_name(audited: Cluster) -> None:
+    await audited.add_node()
+    await audited.add_image()
+    await audited.add_project("team-a", 4000)
+    session = await audited.submit("one")
+    await audited.settle()
+    deleted = await audited.admin.delete(f"{V1}/sessions/{session['id']}", params={"project": "team-a"})
+    assert deleted.is_success
+    found = await lines(audited, object="sessions/one")
+    assert [line["action"] for line in found] == ["session_end", "session_submit"]

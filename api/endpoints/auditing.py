@@ -28,7 +28,7 @@ from common.errors import PenstockError
 
 log = structlog.get_logger()
 
-READS = frozenset({Action.AUDIT_READ})
+READS = frozenset({Action.AUDIT_READ, Action.AUDIT_OVERSEE})
 """Actions that change nothing, and are told all the same."""
 _ATTEMPT = "penstock.attempt"
 OF_A_MINUTE = 30

@@ -219,6 +219,11 @@ async def test_the_work_of_the_reconcilers_is_nobodys_change(audited: Cluster) -
 async def test_reading_the_log_has_a_line(audited: Cluster) -> None:
     await lines(audited)
     assert (await last(audited))["action"] == "audit_read"
+    await ok(audited.admin.get(f"{V1}/audit/verification"))
+    assert (await last(audited))["object"] == "audit/verification"
+    day = file_of(audited).stem
+    assert (await audited.admin.get(f"{V1}/audit/files/{day}")).is_success
+    assert (await last(audited))["object"] == f"audit/files/{day}"
 
 
 async def test_who_floods_the_log_with_failures_is_counted(audited: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,13 @@ LINTED  := build/.ansible-linted
 SITE    ?= inventory/example/site.yml
 export PENSTOCK_CACHE ?= $(CURDIR)/build/cache
 export PYTHONUNBUFFERED := 1
+# Bytecode is kept whatever the machine is set to: without it, each process compiles all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
 # each tier leaves a report for the table of `make test`
 PYTEST = $(BIN)/pytest --junitxml=build/tiers/$@.xml
-# those of a group run side by side
-TIERS := lint,types,unit,bundle api-tests integration lab
+# those of a group run side by side; with a plus between them one after another, beside a bundle that is slow to come
+TIERS := lint,types,unit+api-tests,bundle integration lab
 # how many examples a property is tried on: `full`, or `fast` (tests/conftest.py)
 EXAMPLES ?= full
 
@@ -102,9 +104,10 @@ api-dev: setup ## The control API alone on a PostgreSQL of its own, with simulat
 check: setup ## The fast tier: lint, types and unit tests side by side, properties on fewer examples
 	@EXAMPLES=fast $(BIN)/python -m tools.tiers lint,types,unit
 
+# one worker more than cores: they wait for engines, agents and services most of the time
 integration: bundle
 	$(SAY) "Integration tests: Docker Engine, PostgreSQL, apt, debootstrap"
-	@$(PYTEST) tests/integration -v -n 2 --dist loadfile --no-loadscope-reorder
+	@$(PYTEST) tests/integration -v -n 3 --dist loadfile --no-loadscope-reorder
 
 lab: setup
 	$(SAY) "The closed lab: dry run on bare nodes, deploy, Molecule's checks, end to end"
@@ -130,6 +133,8 @@ bench: bundle ## Figures, one JSON line each; the last ones start the demo's lab
 	@$(BIN)/python -m tests.bench.scan
 	$(SAY) "Publication: 5,000 artifacts, first and next time; prune"
 	@$(BIN)/python -m tests.bench.publish
+	$(SAY) "Logs of the site: a request found in gathered journals"
+	@$(BIN)/python -m tests.bench.log_search
 	$(SAY) "Delta: bytes that one changed wheel takes"
 	@$(BIN)/python -m tests.bench.delta
 	$(SAY) "Placement: allocation on the openb traces in $(OPENB), beside FGD's published figures"
@@ -153,6 +158,12 @@ bench: bundle ## Figures, one JSON line each; the last ones start the demo's lab
 	$(SAY) "Control API: 2,000 agents, 10,000 sessions, 50 users, on PostgreSQL"
 	@$(BIN)/python -m tests.bench.control
 	@$(BIN)/python -m tests.bench.history
+	$(SAY) "Backup: a database of a million rows, dumped, loaded and counted"
+	@$(BIN)/python -m tests.bench.backup
+	$(SAY) "Recovery: reservoir and master rebuilt on a bare lab node from bundle and backup"
+	@$(BIN)/python -m tests.bench.recovery
+	$(SAY) "Audit log: what it adds to a change, entries written a second, verification"
+	@$(BIN)/python -m tests.bench.audit
 	$(SAY) "Sessions: submit to RUNNING, penstock list"
 	@$(BIN)/python -m tests.bench.session_start
 

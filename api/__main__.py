@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from api import settings as environment
 from api.database import Database
 from api.settings import Settings
+from common import findings
 from common.errors import InputError, PenstockError, Problem
 
 T = TypeVar("T")
@@ -69,7 +70,7 @@ def create_admin(
             )
         except ValidationError as error:
             raise InputError.of(
-                [Problem(str(i["loc"][0]), str(i["msg"]), "correct the value") for i in error.errors()]
+                [Problem(str(i["loc"][0]), findings.reason(i), findings.hint(i)) for i in error.errors()]
             ) from None
         async with database.transaction() as db:
             await service.create(db, request)

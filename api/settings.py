@@ -12,12 +12,17 @@ from pydantic_settings import SettingsConfigDict
 
 from common.gpu.share import Granularity
 from common.settings import environment
+from common.settings.audit import AuditSettings
 from common.settings.control_api import ControlApiSettings
+from common.settings.disk import DiskSettings
+from common.settings.health import AlertSettings, CheckSettings, HealthKeeping
 from common.settings.images import ImageSettings
 from common.settings.options import FOLDERS, AbsolutePath, Port
+from common.settings.repair import AutomaticRepairSettings
 
 PREFIX = "PENSTOCK_API_"
 FILE = "/etc/penstock/api.local.env"
+_OF_SYSTEMD = ("JOURNAL_STREAM", "NOTIFY_SOCKET", "WATCHDOG_USEC")
 
 
 def _octal(value: Any) -> Any:
@@ -29,7 +34,18 @@ def _octal(value: Any) -> Any:
         raise ValueError(f"{value!r} is not a file mode; write octal digits, such as 0660") from None
 
 
-class Settings(Granularity, ControlApiSettings, ImageSettings, environment.ServiceSettings):
+class Settings(
+    Granularity,
+    ControlApiSettings,
+    DiskSettings,
+    ImageSettings,
+    CheckSettings,
+    HealthKeeping,
+    AlertSettings,
+    AutomaticRepairSettings,
+    AuditSettings,
+    environment.ServiceSettings,
+):
     """What the API is told: what a site chooses, and what follows from where it is installed.
 
     `socket` takes the place of `host` and `port`. `tls_cert` and `tls_key` make a TCP port speak TLS and ask agents for
@@ -41,7 +57,10 @@ class Settings(Granularity, ControlApiSettings, ImageSettings, environment.Servi
     site's authority has revoked, `agents_file` one with the names of the site's workers, one a line: nobody else may be
     an agent. Without them all certificates of the site count. `apps_url` is where the edge offers the ports of
     sessions, empty where it does not. `audit_folder` has the files of the audit log, sealed with what `audit_key`
-    holds; without them none is kept.
+    holds; without them none is kept. `logs_folder` has the journals of all nodes, where the site
+    gathers them. `controller` says whether the site's controller takes orders of repairs. `journal_stream`,
+    `notify_socket` and `watchdog_usec` are named as systemd names them: what of our output is its journal's, where it
+    takes signs of life, and after how many microseconds without one it ends the API (0: never).
     """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True)
@@ -65,7 +84,12 @@ class Settings(Granularity, ControlApiSettings, ImageSettings, environment.Servi
     host_paths: Annotated[tuple[AbsolutePath, ...], FOLDERS] = ()
     apps_url: str = Field(default="", pattern=r"^(https://[^/]+)?$")
     audit_folder: Path | None = None
+    logs_folder: Path | None = None
+    controller: bool = False
     audit_key: Path | None = None
+    journal_stream: str = ""
+    notify_socket: str = ""
+    watchdog_usec: int = Field(default=0, ge=0)
 
     @property
     def granularity(self) -> Granularity:
@@ -81,6 +105,8 @@ class Settings(Granularity, ControlApiSettings, ImageSettings, environment.Servi
     def _whole(self) -> Self:
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("tls_cert and tls_key go together")
+        if self.audit_syslog_certificate and self.agent_cert is None:
+            raise ValueError("audit_syslog_certificate needs agent_cert")
         if (self.audit_folder is None) != (self.audit_key is None):
             raise ValueError("audit_folder and audit_key go together")
         if len({path is None for path in (self.agent_ca, self.agent_cert, self.agent_key)}) > 1:
@@ -90,4 +116,6 @@ class Settings(Granularity, ControlApiSettings, ImageSettings, environment.Servi
 
 def load(environ: Mapping[str, str] | None = None) -> Settings:
     """Return the settings of the environment; raises InputError that names each variable that is wrong or unknown."""
-    return environment.load(Settings, os.environ if environ is None else environ, file=FILE)
+    given = os.environ if environ is None else environ
+    of_systemd = {PREFIX + name: given[name] for name in _OF_SYSTEMD if name in given}
+    return environment.load(Settings, {**given, **of_systemd}, file=FILE)

@@ -7,8 +7,9 @@ it, as long as nobody asks for what is new.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic.fields import FieldInfo
 
 from common.strict import StrictModel
@@ -24,6 +25,16 @@ class Since:
     protocol: int
 
 
+def is_of_later_release(value: object, kind: type[StrEnum]) -> bool:
+    """Return whether a value is a word that only a later release has in an enumeration."""
+    return isinstance(value, str) and value not in list(kind)
+
+
+def else_read(instead: StrEnum) -> BeforeValidator:
+    """Mark a value of what is told: a word that only a later release knows is read as another one."""
+    return BeforeValidator(lambda value: instead if is_of_later_release(value, type(instead)) else value)
+
+
 class Message(StrictModel):
     """Base of what is asked for: a key that is not known is refused, or the work would be done without it."""
 
@@ -37,7 +48,10 @@ class Message(StrictModel):
 
 
 class Report(Message):
-    """Base of what is told, and of answers: keys that a later release has added are passed over."""
+    """Base of what is told, and of answers: keys that a later release has added are passed over.
+
+    So that values which it has added to an enumeration are read, too, each such field says as what (`else_read`).
+    """
 
     model_config = ConfigDict(extra="ignore")
 

@@ -13,11 +13,12 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import PurePosixPath
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
+from common.checks import Check, CheckState
 from common.gpu.kinds import Enforcement
 from common.gpu.share import MAX_DEVICES, MAX_GPUS, MILLI, GpuShare
-from common.messages import Message, Report
+from common.messages import Message, Report, else_read, is_of_later_release
 from common.sandbox import Sandbox
 
 HEARTBEAT_PATH = "/agent/v1/heartbeat"
@@ -28,6 +29,8 @@ DENIED_CALLS_PATH = "/agent/v1/denied-calls"
 """POST DeniedCallReport → 204: which system calls sandboxes denied. Counts only grow, so a report may come twice."""
 APP_CALLERS_PATH = "/agent/v1/app-callers"
 """POST AppCallersReport → AppCallersReply: whose connections to apps are open, and which of them have to end."""
+AUDIT_HEADS_PATH = "/v1/audit-heads"
+"""GET → AuditHeads: how far this node has seen the site's audit log go."""
 HEALTH_PATH = "/v1/health"
 NODE_INFO_PATH = "/v1/node-info"
 IMAGES_PATH = "/v1/images"
@@ -47,7 +50,14 @@ PROTOCOL = 1
 """What agents of this release speak: one more in a release that brings a field with `Since`."""
 PROTOCOL_HEADER = "X-Penstock-Protocol"
 """With each heartbeat: what the agent speaks; one that says nothing speaks 0. It is no key of the heartbeat, for an API
-of the release before protocols were told refuses keys that it does not know."""
+of the release before protocols were told refuses keys that it does not know. With the reply to a heartbeat that is not
+as the one before: what the API speaks; to one that says nothing no agent reports checks."""
+AUDIT_HEAD_HEADER = "X-Penstock-Audit-Head"
+"""With each answer to a heartbeat: `SEQ:CODE` of the audit log's last line; nothing where none is kept. It is no key of
+the reply, for agents of the last release refuse keys that they do not know, and a repeated heartbeat has no reply."""
+MACHINE_HEADER = "X-Penstock-Machine"
+"""With each heartbeat: which machine sends it, by another text after each of its starts. A disk that was cloned has the
+certificate, the name and the address of its node; that it is another machine shows here alone."""
 TIME_HEADER = "X-Penstock-Time"
 """With each heartbeat: when the agent sent it by its own clock, in seconds since 1970."""
 
@@ -58,6 +68,8 @@ ENGINE_RESTARTED = "the container engine of its node was restarted, and ended it
 
 MAX_REASON = 4096
 """Most characters of why something of a node is as it is."""
+MAX_CHECKS = 500
+"""Most checks of a node: eight of each GPU and link, and those of the machine."""
 MAX_FRAME = 1 << 20
 """Bytes of a WebSocket's message: who sends a longer one loses the connection."""
 STALLED_S = 600.0
@@ -101,6 +113,8 @@ def belongs_to_system(target: str) -> bool:
 Brief = Annotated[str, Field(max_length=255)]
 """A name, a version, an address."""
 Why = Annotated[str, Field(max_length=MAX_REASON)]
+HeldBy = Annotated[Enforcement, else_read(Enforcement.NONE)]
+"""How shares are held, as it is told: what holds them in a later release promises nothing to this one."""
 
 
 class GpuDevice(Report):
@@ -118,7 +132,7 @@ class GpuDevice(Report):
     simulated: bool = False
     island: int = Field(default=0, ge=0)
     accelerator: Brief = "nvidia"
-    enforcement: Enforcement = Enforcement.NONE
+    enforcement: HeldBy = Enforcement.NONE
     parent: str = Field(default="", max_length=128)
     profile: Brief = ""
     capacity_milli: int = Field(default=MILLI, gt=0, le=MILLI)
@@ -142,7 +156,7 @@ class NodeInfo(Report):
     cpu_milli: int = Field(ge=0)
     memory_mib: int = Field(ge=0)
     gpus: list[GpuDevice] = Field(default_factory=list, max_length=MAX_DEVICES)
-    enforcement: Enforcement = Enforcement.NONE
+    enforcement: HeldBy = Enforcement.NONE
     enforcement_pending: Why = ""
     fractions: bool = True
     nvlink: bool = False
@@ -263,9 +277,19 @@ class ContainerState(Report):
     finished_at: datetime | None = None
     gpus: list[GpuShare] = Field(default_factory=list)
     ports: dict[int, int] = Field(default_factory=dict)
-    enforcement: Enforcement | None = None
+    enforcement: HeldBy | None = None
     warning: str = ""
     lost: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_later_release(cls, told: object) -> object:
+        """Read a status that only a later release knows: what says how or when it ended has ended."""
+        if not isinstance(told, dict) or not is_of_later_release(told.get("status"), ContainerStatus):
+            return told
+        if told.get("exit_code") is not None:
+            return told | {"status": ContainerStatus.EXITED}
+        return told | {"status": ContainerStatus.FAILED if told.get("finished_at") else ContainerStatus.CREATING}
 
 
 class FolderState(Report):
@@ -316,15 +340,70 @@ class ImageState(Report):
     """
 
     reference: str
-    status: ImageStatus
+    status: Annotated[ImageStatus, else_read(ImageStatus.PULLING)]
     digest: str = ""
     size: int = Field(default=0, ge=0)
     pulled: int = Field(default=0, ge=0)
     error: str = ""
 
 
+def _in_one_line(text: str) -> str:
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+class CheckReport(Report):
+    """A check of a node, as `common.checks.Check` says; `thing` is what of the node it is about.
+
+    `since` is when what it tells of occurred, where its look knows that, as by a log.
+    """
+
+    id: Brief = Field(min_length=1)
+    name: Brief
+    state: CheckState
+    thing: Brief = ""
+    evidence: Why = ""
+    hint: Why = ""
+    repair: Brief = ""
+    since: datetime | None = None
+
+    @classmethod
+    def of(cls, check: Check) -> CheckReport:
+        """Return a check as it is reported, its texts in one line: a program's words may have anything in them."""
+        return cls(
+            id=check.id,
+            name=check.name,
+            state=check.state,
+            thing=check.subject,
+            evidence=_in_one_line(check.evidence),
+            hint=_in_one_line(check.hint),
+            repair=check.repair,
+            since=datetime.fromisoformat(check.since) if check.since else None,
+        )
+
+    @field_validator("state", mode="before")
+    @classmethod
+    def _lenient(cls, value: object) -> object:
+        """Take a state that only a later release knows for one that is not known."""
+        return value if value in list(CheckState) else CheckState.UNKNOWN
+
+    @field_validator("id", "name", "thing", "evidence", "hint", "repair")
+    @classmethod
+    def _text(cls, value: str) -> str:
+        if "\0" in value:
+            raise ValueError("a NUL character is not text")
+        return value
+
+    @field_validator("evidence", "hint", mode="before")
+    @classmethod
+    def _short(cls, value: object) -> object:
+        return value[:MAX_REASON] if isinstance(value, str) else value
+
+
 class Heartbeat(Report):
-    """Sent at every interval and at once when a container changes; `boot` tells one run of the agent from the next."""
+    """Sent at every interval and at once when a container changes; `boot` tells one run of the agent from the next.
+
+    `checks` are those of the node; an agent of an earlier release reports none.
+    """
 
     name: Brief
     address: Brief
@@ -333,6 +412,21 @@ class Heartbeat(Report):
     sequence: int = Field(ge=1)
     node_info: NodeInfo
     containers: list[ContainerState] = Field(default_factory=list)
+    checks: list[CheckReport] = Field(default_factory=list)
+
+    @field_validator("checks", mode="before")
+    @classmethod
+    def _readable(cls, value: object) -> object:
+        """Leave out what only another release could write: no check is worth the heartbeat that tells of it."""
+        return [each for each in value[:MAX_CHECKS] if _is_check(each)] if isinstance(value, list) else []
+
+
+def _is_check(value: object) -> bool:
+    try:
+        CheckReport.model_validate(value)
+    except ValidationError:
+        return False
+    return True
 
 
 class GpuMetrics(Report):
@@ -411,6 +505,19 @@ class HeartbeatReply(Report):
     """The API's answer: when to report next, in seconds."""
 
     interval_s: float = Field(default=5.0, gt=0)
+
+
+class AuditHead(Report):
+    """A line of the audit log by its number and its code."""
+
+    seq: int = Field(ge=0)
+    mac: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class AuditHeads(Report):
+    """Lines of the audit log that a node was told of as the last ones, oldest first."""
+
+    heads: list[AuditHead] = Field(default_factory=list, max_length=1000)
 
 
 class ExecControl(Report):

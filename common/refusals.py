@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError, WebSocketRequestValidatio
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 
-from common import problem, request_id
+from common import findings, problem, request_id
 from common.errors import PenstockError, Problem, ThrottledError, UnauthenticatedError
 from common.problem import Item
 
@@ -20,17 +20,6 @@ log = structlog.get_logger()
 
 LISTED = 20
 """So many problems are told at most; of the others only how many there are."""
-
-_HINTS = {
-    "extra_forbidden": "remove the key, or correct its spelling",
-    "missing": "add it",
-    "string_unicode": "write text",
-}
-_REASONS = {
-    "extra_forbidden": "unknown key",
-    "missing": "this is required",
-    "string_unicode": "half of a surrogate pair is not text",
-}
 
 
 def install(app: FastAPI, who: str) -> None:
@@ -85,17 +74,12 @@ async def _validation(_connection: HTTPConnection, error: Exception) -> JSONResp
 
 
 def _item(told: dict[str, Any]) -> Item:
-    """Return what pydantic tells in our words; the first part of its location is where in the request it was.
-
-    Kind `hinted` comes from a validator that knows what to write instead.
-    """
-    kind, (source, *path) = str(told["type"]), told["loc"]
-    if kind == "json_invalid":
+    """Return what pydantic tells in our words; the first part of its location is where in the request it was."""
+    source, *path = told["loc"]
+    if told["type"] == "json_invalid":
         invalid = Problem("", f"the body is not JSON: {told['ctx']['error']}", "send well-formed JSON")
         return problem.in_body((), invalid)
-    reason = _REASONS.get(kind, str(told["msg"]).removeprefix("Value error, "))
-    own = told["ctx"]["hint"] if kind == "hinted" else "correct the value"
-    found = Problem("", reason, _HINTS.get(kind, own))
+    found = Problem("", findings.reason(told), findings.hint(told))
     if source != "body":
         return problem.in_parameter(str(path[0]), found)
     # a key that is wrong has no place of its own in the body

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from structlog.contextvars import bind_contextvars, get_contextvars
+
+from common.errors import Problem
+from common.problem import MEDIA_TYPE, document, item
 
 HEADER = "X-Request-Id"
 
@@ -32,6 +36,11 @@ def headers() -> dict[str, str]:
     return {HEADER: given} if (given := current()) else {}
 
 
+def begin() -> None:
+    """Give what this task does of itself an id, as if somebody had asked for it."""
+    bind_contextvars(request_id=_new())
+
+
 class RequestIds:
     """ASGI middleware that gives each request its id: the caller's where `trusts` says so, else one of its own."""
 
@@ -45,16 +54,36 @@ class RequestIds:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        name = (self._trusts(scope) and _given(scope)) or secrets.token_hex(16).encode()
+        name = (self._trusts(scope) and _given(scope)) or _new().encode()
         # never unbound: who answers for an application that has failed stands before this and still wants it
         bind_contextvars(request_id=name.decode())
 
+        opened = False
+
         async def named(message: Message) -> None:
+            nonlocal opened
+            if message["type"] == "websocket.close" and not opened:
+                await _refuse(message, named)
+                return
+            opened = opened or message["type"] == "websocket.accept"
             if message["type"] in _WITH_HEADERS:
                 message = {**message, "headers": [*message.get("headers", ()), (_KEY, name)]}
             await send(message)
 
         await self._app(scope, receive, named)
+
+
+async def _refuse(close: Message, send: Send) -> None:
+    """Say with an answer that a WebSocket is not opened; that of the server to one closed at once names nothing."""
+    reason = close.get("reason") or "there is no such WebSocket, or it is not for this caller"
+    body = json.dumps(document(403, [item(Problem("", reason, ""))], current())).encode()
+    headers = [(b"content-type", MEDIA_TYPE.encode()), (b"content-length", b"%d" % len(body))]
+    await send({"type": "websocket.http.response.start", "status": 403, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": body})
+
+
+def _new() -> str:
+    return secrets.token_hex(16)
 
 
 def _given(scope: Scope) -> bytes | None:

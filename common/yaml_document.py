@@ -10,17 +10,12 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from common import findings
 from common.errors import InputError, Problem
 from common.known_keys import nearest
 from common.places import Path, dotted
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-
-HINTS = {
-    "extra_forbidden": "remove the key, or correct its spelling",
-    "owned": "remove the key",
-    "missing": "add the key",
-}
 
 
 @dataclass(frozen=True)
@@ -89,7 +84,7 @@ def check(model: type[ModelT], document: YamlDocument) -> ModelT:
             [
                 document.problem(
                     _known(document, item["loc"]),
-                    _reason(str(item["msg"])),
+                    findings.reason(item),
                     _hint(model, item),
                 )
                 for item in error.errors()
@@ -99,10 +94,9 @@ def check(model: type[ModelT], document: YamlDocument) -> ModelT:
 
 def _hint(model: type[BaseModel], item: ErrorDetails) -> str:
     """Return what to do about one of pydantic's findings; a key that is misspelt is likely the one most like it."""
-    general = HINTS.get(item["type"], "correct the value")
     if item["type"] == "extra_forbidden" and (likely := nearest(model, item["loc"])):
         return f"did you mean `{likely}`? Otherwise remove the key"
-    return general
+    return findings.hint(item)
 
 
 def _known(document: YamlDocument, location: tuple[int | str, ...]) -> Path:
@@ -113,14 +107,6 @@ def _known(document: YamlDocument, location: tuple[int | str, ...]) -> Path:
         if (*path, part) in document.lines or index == len(location) - 1:
             path = (*path, part)
     return path
-
-
-def _reason(message: str) -> str:
-    """Return pydantic's message in our words."""
-    message = message.removeprefix("Value error, ")
-    return {"Extra inputs are not permitted": "unknown key", "Field required": "this key is required"}.get(
-        message, message
-    )
 
 
 def _note_lines(node: yaml.Node, path: Path, lines: dict[Path, int], source: str) -> None:

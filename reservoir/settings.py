@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.settings.disk import STOP_PERCENT
+from common.settings.package_index import PackageIndexSettings
+
 DEFAULT_ROOT = Path("/var/lib/penstock/reservoir")
 
 
@@ -46,6 +49,16 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
 def reservoir_root(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the store whose publication goes before uploads; only the server of uploads asks the environment."""
     return Path(environ.get("PENSTOCK_RESERVOIR", DEFAULT_ROOT))
+
+
+def disk_stop_percent(environ: Mapping[str, str] = os.environ) -> int:
+    """Return how full the store's disk may be while something is uploaded or imported."""
+    return int(environ.get("PENSTOCK_DISK_STOP_PERCENT", STOP_PERCENT))
+
+
+def uploads_quota(environ: Mapping[str, str] = os.environ) -> int:
+    """Return how many bytes of uploads an account may hold; only the server of uploads asks the environment."""
+    return int(environ.get("PENSTOCK_UPLOADS_QUOTA_MIB", PackageIndexSettings().account_quota_mib)) << 20
 
 
 def installer_key() -> Path:

@@ -10,14 +10,20 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
+from appliance.site.audit import Audit
 from appliance.site.gpu import SharedGpus
+from appliance.site.health import Alerts, Health
 from appliance.site.kubernetes import KubernetesCluster
-from appliance.site.model import SimulatedGpus, TakingOver
+from appliance.site.model import Disk, SimulatedGpus, TakingOver
+from common.settings.backup import BackupSettings
 from common.settings.control_api import ControlApiSettings
 from common.settings.edge import EdgeSettings
 from common.settings.images import ImageSettings
+from common.settings.logs import LogSettings
+from common.settings.monitoring import MonitoringSettings
 from common.settings.node_agent import LocationSettings, NodeAgentSettings
 from common.settings.package_index import PackageIndexSettings
+from common.settings.repair import RepairSettings
 from common.settings.sessions import SessionSettings
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
@@ -75,7 +81,15 @@ PARTS = (
         KubernetesCluster,
         "A worker that [stands for a cluster](admin.md#a-kubernetes-cluster-as-a-node).",
     ),
+    Part("Health", "health", Health, "When [checks](admin.md#health) warn and fail, and which of them close a node."),
+    Part("Audit log", "audit", Audit, "How long the audit log is kept on the master, and who else gets it."),
+    Part("Alerts", "alerts", Alerts, "Who is told of a check that changes; without a webhook and mail, nobody."),
+    Part("Monitoring", "monitoring", MonitoringSettings, "[Prometheus and Alertmanager](admin.md#health) of the site."),
     Part("Edge", "edge", EdgeSettings, "What one caller may have of console, API and apps."),
+    Part("Disks", "disk", Disk, "When what can wait has to."),
+    Part("Logs", "logs", LogSettings, "How much of a node they may fill."),
+    Part("Repairs", "repair", RepairSettings, "What [repairs](admin.md#repairs) may do."),
+    Part("Backups", "backup", BackupSettings, "[Backups](admin.md#backups) of the site, by its reservoir node."),
     Part("Package index", "package_index", PackageIndexSettings, "The server of users' own Python packages."),
 )
 

@@ -1,8 +1,8 @@
 """Tiers of tests: `tools/tiers.py GROUP...` makes each and ends with how long it and its tests took.
 
 A tier is a target of the Makefile that leaves pytest's report, if it has one, in `build/tiers/<tier>.xml`. A group is
-one tier, or several with commas between them, which run side by side. What fails ends the run behind its group; the
-table comes all the same.
+one tier, or several with commas between them, which run side by side; those with a plus between them run one after
+another there. What fails ends the run behind its group; the table comes all the same.
 """
 
 from __future__ import annotations
@@ -45,11 +45,13 @@ def main(groups: Sequence[str]) -> int:
     return 0 if all(tier.passed for tier in tiers) else 1
 
 
-def run(names: Sequence[str]) -> list[Tier]:
-    """Make tiers side by side; each line that one of several says begins with its name."""
+def run(rows: Sequence[str]) -> list[Tier]:
+    """Make rows of tiers side by side; each line that one of several tiers says begins with its name."""
+    split = [row.split("+") for row in rows]
+    names = [name for row in split for name in row]
     width = max(map(len, names)) if len(names) > 1 else 0
-    with ThreadPoolExecutor(len(names)) as pool:
-        return [*pool.map(lambda name: make(name, width), names)]
+    with ThreadPoolExecutor(len(split)) as pool:
+        return [tier for made in pool.map(lambda row: [make(name, width) for name in row], split) for tier in made]
 
 
 def make(name: str, width: int) -> Tier:

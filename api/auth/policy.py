@@ -109,6 +109,13 @@ class Action(StrEnum):
     SANDBOX_MANAGE = "create, change and delete sandboxes, and say for whom they are"
     DENIED_CALL_READ = "see which system calls sandboxes denied"
     SCHEDULER_READ = "see the scheduler's decisions"
+    REPAIR_READ = "see repairs, and what became of them"
+    REPAIR_RUN = "order repairs"
+    BACKUP_READ = "see backups, and what became of orders"
+    BACKUP_ORDER = "order backups"
+    HEALTH_READ = "see the checks of nodes and of the site"
+    HEALTH_CHANGE = "acknowledge and clear checks"
+    LOGS_READ = "read the logs of the site"
     SETTINGS_READ = "see the site's settings"
     AUDIT_READ = "read the audit log"
     AUDIT_OVERSEE = "verify the audit log, and copy its files"
@@ -187,6 +194,13 @@ TABLE: Mapping[Action, Row] = {
     Action.SANDBOX_MANAGE:   _row(_ALL,    _S,    None,         None,    None,           None,    None),
     Action.DENIED_CALL_READ: _row(_READ,   _S,    _D,           _S,      _D,             _P,      None),
     Action.SCHEDULER_READ:   _row(_READ,   _S,    None,         _S,      None,           None,    None),
+    Action.REPAIR_READ:      _row(_READ,   _S,    None,         _S,      None,           None,    None),
+    Action.REPAIR_RUN:       _row(_ALL,    _S,    None,         None,    None,           None,    None),
+    Action.BACKUP_READ:      _row(_READ,   _S,    None,         _S,      None,           None,    None),
+    Action.BACKUP_ORDER:     _row(_ALL,    _S,    None,         None,    None,           None,    None),
+    Action.HEALTH_READ:      _row(_READ,   _S,    None,         _S,      None,           None,    None),
+    Action.HEALTH_CHANGE:    _row(_ALL,    _S,    None,         None,    None,           None,    None),
+    Action.LOGS_READ:        _row(_READ,   _S,    None,         _S,      None,           None,    None),
     Action.SETTINGS_READ:    _row(_READ,   _S,    _S,           _S,      _S,             _S,      _S),
     Action.AUDIT_READ:       _row(_READ,   _S,    _D,           _S,      _D,             None,    None),
     Action.AUDIT_OVERSEE:    _row(_READ,   _S,    None,         _S,      None,           None,    None),

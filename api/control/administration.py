@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -14,7 +14,6 @@ from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.clock import now
 from api.control.reconcilers import drains, losses
-from api.database import Database
 from api.engine.base import Engine
 from api.resources.nodes import rights, service
 from api.resources.nodes.heartbeats import Heartbeats
@@ -85,21 +84,23 @@ async def remove(db: AsyncSession, name: str, caller: Identity) -> None:
     log.info("removed", node=name, by=caller.name)
 
 
-async def end_unknown(database: Database, engine: Engine, heartbeats: Heartbeats, name: str, caller: Identity) -> int:
-    """End the containers of a node whose sessions the database does not know; returns how many there were."""
-    async with database.reading() as db:
-        await rights.check(db, name, caller, Action.NODE_CHANGE)
-        node = await service.get(db, name)
-        reported = heartbeats.latest(name)
-        if reported is None:
-            raise ConflictError(f"{name} has not reported yet", where="name", hint="try again in some seconds")
-        ids = {container.id: _uuid(container.session_id) for container in reported.containers}
-        known = await sessions.by_ids(db, [id_ for id_ in ids.values() if id_])
-    unknown = [container for container, id_ in ids.items() if id_ not in known]
-    for container in unknown:
-        log.warning("unknown container ended", node=name, container=container, by=caller.name)
+async def unknown(db: AsyncSession, heartbeats: Heartbeats, name: str, caller: Identity) -> tuple[Node, list[str]]:
+    """Return a node and the ids of its containers whose sessions the database does not know, for who may end them."""
+    await rights.check(db, name, caller, Action.NODE_CHANGE)
+    node = await service.get(db, name)
+    reported = heartbeats.latest(name)
+    if reported is None:
+        raise ConflictError(f"{name} has not reported yet", where="name", hint="try again in some seconds")
+    ids = {container.id: _uuid(container.session_id) for container in reported.containers}
+    known = await sessions.by_ids(db, [id_ for id_ in ids.values() if id_])
+    return node, [container for container, id_ in ids.items() if id_ not in known]
+
+
+async def end(engine: Engine, node: Node, containers: Sequence[str], caller: Identity) -> None:
+    """End containers of a node that are nobody's."""
+    for container in containers:
+        log.warning("unknown container ended", node=node.name, container=container, by=caller.name)
         await engine.terminate(agent_of(node), container, GRACE_S)
-    return len(unknown)
 
 
 def _uuid(text: str) -> UUID | None:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import structlog
@@ -25,7 +25,7 @@ from api.resources.groups import service as groups
 from api.resources.groups.permissions import Permissions
 from api.resources.nodes.fleet import Fleet
 from api.resources.projects import service as projects
-from api.resources.sessions import networks, scheduling
+from api.resources.sessions import networks, scheduling, time_limits
 from api.resources.sessions import service as sessions
 from api.resources.sessions.mounts import storages_of
 from api.resources.sessions.scheduling import Asked, PendingReasonUpdate, Placed
@@ -36,7 +36,7 @@ from api.scheduler.planner import Planner
 from api.scheduler.snapshot import Decision, Placement, ProjectState, Running, SchedulerSettings, Snapshot, Workload
 from api.settings import Settings
 from api.tables.projects import Access, Expiry, Project
-from api.tables.sessions import Kind, State
+from api.tables.sessions import State
 from common.errors import UnavailableError
 from common.gang_networks import capacity
 from common.gpu.kinds import Enforcement
@@ -89,6 +89,7 @@ class Loop:
         self._scheduler_settings = SchedulerSettings(
             min_runtime_s=settings.min_runtime_s,
             reserve_after_s=settings.reserve_after_s,
+            strict_order_after_s=settings.strict_order_after_s,
             consolidation=settings.consolidation,
             moves_per_hour=settings.moves_per_hour,
             moves_per_session=settings.moves_per_session,
@@ -253,7 +254,7 @@ class Loop:
             held_milli=row.held_milli,
             requeued_at=micros(row.since) if row.attempt and row.state is State.PENDING else 0,
             private=row.access is Access.PRIVATE,
-            limit_s=project.interactive_limit_s if row.kind is Kind.INTERACTIVE else 0,
+            limit_s=time_limits.limit_s(row.limit_s, row.kind, project),
             moves=self._moves[row.id],
             moved_at=self._moved_at.get(row.id, 0),
         )
@@ -370,9 +371,12 @@ class Loop:
 
     def _next(self, snapshot: Snapshot) -> int:
         """Return when time alone may change the decision: somebody has run, or has waited, for long enough."""
-        least = snapshot.settings.min_runtime_s * SECOND
-        ran = [item.since + least for item in snapshot.running if not item.terminating] if least else []
-        waited = [item.waiting_since + snapshot.settings.reserve_after_s * SECOND for item in snapshot.queue]
+        named: dict[str, ProjectState | None] = {project.name: project for project in snapshot.projects}
+        least = {name: snapshot.settings.least_runtime_s(each) * SECOND for name, each in named.items()}
+        running = [item for item in snapshot.running if not item.terminating] if any(least.values()) else []
+        ran = [item.since + least.get(item.workload.project, 0) for item in running]
+        patience = snapshot.settings.reserve_after_s, snapshot.settings.strict_order_after_s
+        waited = [item.waiting_since + seconds * SECOND for item in snapshot.queue for seconds in patience]
         allowed = [moved_at + HOUR for moved_at in self._moved_at.values()]
         return min(
             (moment for moment in (*ran, *waited, *allowed) if moment > snapshot.now), default=snapshot.now + 2**60
@@ -404,6 +408,7 @@ def _project(project: Project, moment: datetime) -> ProjectState:
         quota_milli=projects.quota_at(project, moment),
         over_quota=project.over_quota,
         weight=project.over_quota_weight,
+        min_runtime_s=project.min_runtime_s,
     )
 
 
@@ -415,9 +420,14 @@ def _told(row: Asked, project: str, reader: str) -> str:
 
 
 def _ends_at(row: Asked, project: Project) -> int:
-    """Return when a session is stopped at the latest, by its time limit or its project's period; 0 if never."""
+    """Return when a session is stopped at the latest, by its time limit or its project's period; 0 if never.
+
+    The time of one that is still on its way to run begins when it does: until then it is told as if it did already.
+    """
     period = project.ends_at if project.on_expiry is Expiry.STOP else None
-    return min((micros(moment) for moment in (row.expires_at, period) if moment), default=0)
+    limit = timedelta(seconds=time_limits.limit_s(row.limit_s, row.kind, project))
+    expires_at = row.expires_at or (row.scheduled_at + limit if limit and row.scheduled_at else None)
+    return min((micros(moment) for moment in (expires_at, period) if moment), default=0)
 
 
 def _affinity(project: Project) -> tuple[str | None, str | None]:

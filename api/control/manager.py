@@ -16,11 +16,15 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from api.clock import Clock
+from api.control.alert_sender import AlertSender
+from api.control.audit_sender import AuditSender
 from api.control.audit_writer import AuditWriter
+from api.control.automatic_repair import AutomaticRepair
 from api.control.directory_check import DirectoryCheck
+from api.control.health_check import HealthCheck
 from api.control.image_check import Checker
 from api.control.loop import Loop
-from api.control.reconcilers import glance, resizes
+from api.control.reconcilers import glance, reach, resizes
 from api.control.reconcilers.failures import OUTAGES, TRIES, Failures
 from api.control.reconcilers.glance import Glance
 from api.control.reconcilers.observe import Observer
@@ -30,10 +34,12 @@ from api.control.reconcilers.timed import TimedReconciler
 from api.control.volume_keeper import VolumeKeeper
 from api.database import Begin, Database
 from api.engine.base import Engine
+from api.resources.audit import service as audit
 from api.resources.nodes.heartbeats import Heartbeats
 from api.resources.sessions import lifecycle
 from api.settings import Settings
 from api.tables.sessions import Session, State
+from common import request_id
 from common.errors import PenstockError
 
 log = structlog.get_logger()
@@ -100,8 +106,13 @@ class Manager:
         self._operator = Operator(database, engine, settings, self._timed, self._observer.look_at)
         self._checker = Checker(database, engine, self._failures)
         self._volumes = VolumeKeeper(database, engine, settings, clock, self._failures)
+        self._probe = reach.Probe(database, engine, clock)
         self._directory = DirectoryCheck(database, settings, clock)
-        self._audit = AuditWriter(database, settings)
+        self._audit = AuditWriter(database, settings, clock)
+        self._audit_sender = AuditSender(database, settings, clock)
+        self._health = HealthCheck(database, settings, clock)
+        self._alerts = AlertSender(database, settings, clock)
+        self._repairs = AutomaticRepair(database, settings, clock)
         self.loop = Loop(database, settings, self._failures)
         self._woken = asyncio.Event()
         self._busy: dict[str, asyncio.Task[None]] = {}
@@ -110,10 +121,16 @@ class Manager:
         self._changes: set[str] = set()
         self._retries: dict[UUID, _Retry] = {}
         self._parts: dict[str, float] = {}
+        self._passed = {"observe": NEVER, "lead": NEVER}
 
     def wake(self) -> None:
         """Let the leader look now instead of at its next tick."""
         self._woken.set()
+
+    @property
+    def since_pass_s(self) -> float:
+        """For how long one of the loops has not gone round; 0 before they have begun."""
+        return max(0.0, self._clock.monotonic() - min(self._passed.values()))
 
     async def run(self) -> None:
         """Run for ever."""
@@ -132,6 +149,9 @@ class Manager:
         """Write what agents have said since the last time, and begin to remove the containers that nobody wants."""
         for orphan in await self._observer.apply():
             self._remove(orphan)
+        if self._settings.audit_folder:
+            async with self._database.reading() as db:
+                self._heartbeats.audit_head = str(await audit.head(db))
 
     async def reconcile(self, begin: Begin | None = None, reading: Begin | None = None) -> bool:
         """Do everything that can be done now; returns whether anything was begun.
@@ -165,13 +185,23 @@ class Manager:
         unseen = [image_id for image_id in images if f"image/{image_id}" not in self._busy]
         for image_id in unseen:
             self._begin(f"image/{image_id}", self._checker.check(image_id))
-        if self._directory.is_due and "directory" not in self._busy:
-            self._begin("directory", self._directory.look())
+        if seen.out_of_reach and self._probe.is_due and "probe" not in self._busy:
+            self._begin("probe", self._probe.work())
+        for name, part in (("directory", self._directory), ("health", self._health), ("repairs", self._repairs)):
+            if part.is_due and name not in self._busy:
+                self._begin(name, part.look())
+        if seen.alerts and "alerts" not in self._busy:
+            self._begin("alerts", self._alerts.work())
         if volumes:
             self._begin("volumes", self._volumes.work())
-        if seen.audit and self._audit.is_on and "audit" not in self._busy:
-            self._begin("audit", self._audit.work())
+        self._begin_audit(seen)
         return bool(starts or stops or changes or unseen or volumes)
+
+    def _begin_audit(self, seen: Glance) -> None:
+        if self._audit.is_due(unwritten=seen.audit) and "audit" not in self._busy:
+            self._begin("audit", self._audit.work())
+        if seen.unsent and self._audit_sender.is_due and "syslog" not in self._busy:
+            self._begin("syslog", self._audit_sender.work())
 
     async def _look(self, reading: Begin | None) -> Glance:
         async with (reading or self._database.reading)() as db:
@@ -208,6 +238,7 @@ class Manager:
 
     async def _observe(self) -> None:
         while True:
+            self._passed["observe"] = self._clock.monotonic()
             await _wait(self._heartbeats.news, ALIVE_S)
             urgent = self._heartbeats.news.is_set()
             if urgent:
@@ -222,10 +253,12 @@ class Manager:
 
     async def _lead(self) -> None:
         while True:
+            self._passed["lead"] = self._clock.monotonic()
             try:
                 async with self._database.leadership() as leadership:
                     self._timed.begin()
                     while True:
+                        self._passed["lead"] = self._clock.monotonic()
                         if leadership.held or await leadership.renew():
                             await self.reconcile(leadership.transaction, leadership.reading)
                         await _wait(self._woken, TICK_S)
@@ -305,6 +338,7 @@ class Manager:
         task.set_name(key)
 
     async def _finish(self, key: str, work: Coroutine[Any, Any, None]) -> None:
+        request_id.begin()
         try:
             await work
         except PenstockError as error:

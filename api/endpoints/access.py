@@ -14,6 +14,7 @@ from fastapi.routing import iter_route_contexts
 from starlette.requests import HTTPConnection
 from starlette.routing import Mount
 from starlette.types import Scope
+from structlog.contextvars import bind_contextvars
 
 from api.auth import passwords
 from api.auth.identity import Identity
@@ -23,9 +24,11 @@ from api.clock import now
 from api.database import Database
 from api.resources.logins import callers
 from api.resources.logins.callers import KnownCaller
+from api.resources.nodes.heartbeats import Sender
 from api.settings import Settings
 from common.errors import ForbiddenError, PenstockError, UnauthenticatedError
-from common.protocol import PROTOCOL_HEADER, TIME_HEADER
+from common.protocol import MACHINE_HEADER, PROTOCOL_HEADER, TIME_HEADER
+from common.repair_protocol import CONTROLLER
 
 _PREFIX_OF_HOST = "__Host-"
 COOKIE = f"{_PREFIX_OF_HOST}penstock_session"
@@ -36,6 +39,8 @@ MAX_OFFSET_S = 2.0**30
 """As far off as a clock is said to be."""
 MAX_DIGITS = 6
 """Of the number of a protocol."""
+MAX_MACHINE = 128
+"""Characters of the text that tells one machine from others."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 _BEFORE_NEW_PASSWORD = (Action.ACCOUNT_READ, Action.ACCOUNT_PASSWORD, Action.ACCOUNT_LOGOUT)
@@ -44,6 +49,7 @@ _BEFORE_NEW_PASSWORD = (Action.ACCOUNT_READ, Action.ACCOUNT_PASSWORD, Action.ACC
 EndpointT = TypeVar("EndpointT", bound=Callable[..., Any])
 _public: set[Callable[..., Any]] = set()
 _for_agents: set[Callable[..., Any]] = set()
+_for_controller: set[Callable[..., Any]] = set()
 _for_the_edge: set[Callable[..., Any]] = set()
 _actions: dict[Callable[..., Any], Action] = {}
 
@@ -57,6 +63,12 @@ def public(endpoint: EndpointT) -> EndpointT:
 def for_agents(endpoint: EndpointT) -> EndpointT:
     """Let only node agents call this endpoint, by their certificates."""
     _for_agents.add(endpoint)
+    return endpoint
+
+
+def for_controller(endpoint: EndpointT) -> EndpointT:
+    """Let only the controller of the site call this endpoint, by its own certificate."""
+    _for_controller.add(endpoint)
     return endpoint
 
 
@@ -87,13 +99,13 @@ def is_public(endpoint: Callable[..., Any]) -> bool:
 
 
 def is_for_agents(endpoint: Callable[..., Any] | None) -> bool:
-    """Return whether only node agents may call an endpoint."""
-    return endpoint in _for_agents
+    """Return whether only node agents, or the controller, may call an endpoint: by a certificate of the site."""
+    return endpoint in _for_agents or endpoint in _for_controller
 
 
 def check_routes(app: FastAPI) -> None:
     """Refuse to start with a route that nobody has decided on; raises PenstockError that names them."""
-    marked = _public | _for_agents | _actions.keys()
+    marked = _public | _for_agents | _for_controller | _actions.keys()
     undecided = [
         str(context.path)
         for context in iter_route_contexts(app.routes)
@@ -113,7 +125,11 @@ async def authorize(connection: HTTPConnection) -> None:
     if endpoint in _for_agents:
         connection.state.agent = agent_of_certificate(connection)
         return
+    if endpoint in _for_controller:
+        _check_controller(connection)
+        return
     known = connection.state.known = await _identify(connection)
+    bind_contextvars(caller=known.identity.name)
     wanted = action_of(endpoint)
     if wanted is None or not known.identity.allows(wanted):
         raise known.identity.refusal(wanted) if wanted else ForbiddenError("nobody may call this")
@@ -261,15 +277,18 @@ def protocol_of_agent(connection: HTTPConnection) -> int:
     return int(told) if told.isascii() and told.isdigit() and len(told) <= MAX_DIGITS else 0
 
 
+def sender_of(connection: HTTPConnection) -> Sender:
+    """Return which machine sends a heartbeat; empty where an agent of an earlier release does not tell."""
+    address = connection.client.host if connection.client else ""
+    return Sender(connection.headers.get(MACHINE_HEADER, "")[:MAX_MACHINE], address)
+
+
 def agent_of_certificate(connection: HTTPConnection) -> str:
     """Return the name in an agent's certificate.
 
     Raises UnauthenticatedError where there is none, ForbiddenError where it is no worker of the site.
     """
-    name = getattr(connection.state, "certificate_name", "")
-    headers = connection.headers
-    if not name and _settings(connection).trusts_client_headers and headers.get("x-client-verify") == "SUCCESS":
-        name = headers.get("x-client-name", "")
+    name = _name_of_certificate(connection)
     if not name:
         raise UnauthenticatedError(
             "this is for node agents with a certificate of the site", hint="call with the node's certificate"
@@ -281,4 +300,21 @@ def agent_of_certificate(connection: HTTPConnection) -> str:
             where="certificate",
             hint="give the node the role worker in `site.yml`, and deploy the site",
         )
+    return name
+
+
+def _check_controller(connection: HTTPConnection) -> None:
+    """Let nobody pass but the controller of the site; raises UnauthenticatedError."""
+    if _name_of_certificate(connection) != CONTROLLER:
+        raise UnauthenticatedError(
+            "this is for the controller of the site", hint="call with the controller's own certificate"
+        )
+
+
+def _name_of_certificate(connection: HTTPConnection) -> str:
+    """Return the name in the certificate that the caller has shown, empty where it has shown none."""
+    name = getattr(connection.state, "certificate_name", "")
+    headers = connection.headers
+    if not name and _settings(connection).trusts_client_headers and headers.get("x-client-verify") == "SUCCESS":
+        name = headers.get("x-client-name", "")
     return str(name)

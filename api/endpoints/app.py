@@ -12,24 +12,29 @@ from fastapi import Depends, FastAPI
 from api.auth.workers import Workers
 from api.clock import Clock
 from api.control.manager import Manager
+from api.control.signs import Signs
 from api.database import Database
 from api.endpoints import (
     accounting,
     api_keys,
     apps,
     audit_log,
+    backups,
     denied_calls,
     docs,
     domains,
     errors,
     groups,
+    health,
     images,
     login_page,
     logins,
+    logs,
     metrics,
     nodes,
     presets,
     projects,
+    repairs,
     sandboxes,
     scheduler,
     security,
@@ -40,7 +45,7 @@ from api.endpoints import (
     volumes,
 )
 from api.endpoints.access import PREFIX, check_routes, is_behind_edge
-from api.endpoints.auditing import Failures, concluded
+from api.endpoints.auditing import Failures, concluded, watch_left_out
 from api.endpoints.caching import NoStore
 from api.endpoints.outages import WriteCheck
 from api.endpoints.repeats import Repeats
@@ -52,11 +57,13 @@ from api.notices import Notices
 from api.resources.apps.service import AppIndex
 from api.resources.audit import service as audit
 from api.resources.nodes.fleet import Fleet
-from api.resources.nodes.heartbeats import Heartbeats
+from api.resources.nodes.heartbeats import HELD_PART, Heartbeats
+from api.resources.nodes.service import recall_machines
 from api.resources.sessions.streams import Streams
 from api.settings import Settings
 from common import revocation
 from common.request_id import RequestIds
+from common.watchdog import Watchdog
 
 DESCRIPTION = (
     "Users, projects, nodes, images and sessions of a Penstock site. Shares are in milli-GPU: 1,000 are one GPU."
@@ -77,7 +84,11 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         manager: Manager = app.state.manager
-        beside = [app.state.notices.run(), revocation.keep_fresh(), *([manager.run()] if reconcile else [])]
+        watchdog = Watchdog(Signs(settings, manager).what_hangs, settings.notify_socket, settings.watchdog_usec)
+        beside = [app.state.notices.run(), revocation.keep_fresh(), watch_left_out(app), watchdog.run()]
+        beside += [manager.run()] if reconcile else []
+        async with app.state.database.reading() as db:
+            await recall_machines(db, app.state.heartbeats)
         running = [asyncio.create_task(work) for work in beside]
         yield
         for task in running:
@@ -102,8 +113,8 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
     set_up(app, settings, database, engine)
     errors.install(app)
     app.add_middleware(NoStore)
-    app.add_middleware(RequestIds, trusts=is_behind_edge)
     app.add_middleware(Repeats)
+    app.add_middleware(RequestIds, trusts=is_behind_edge)
     _include_routes(app)
     docs.mount_static(app)
     check_routes(app)
@@ -116,13 +127,15 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine,
     app.state.database = database
     app.state.write_check = WriteCheck(database)
     app.state.engine = engine
-    app.state.heartbeats = Heartbeats(settings.clock_offset_s)
+    app.state.heartbeats = Heartbeats(settings.clock_offset_s, HELD_PART * settings.node_lost_s)
     app.state.fleet = Fleet()
     app.state.workers = Workers(settings.agents_file)
     app.state.apps = AppIndex()
     app.state.texts = Texts()
     app.state.failed_attempts = Failures()
     app.state.audit_log = audit.log_of(settings)
+    app.state.audit_searches = asyncio.Semaphore(audit_log.AT_ONCE)
+    app.state.log_searches = asyncio.Semaphore(logs.AT_ONCE)
     app.state.groups_of_nodes = GroupsOfNodes()
     app.state.notices = Notices(database)
     app.state.streams = Streams(app.state.notices, settings.streams_per_user)
@@ -149,11 +162,15 @@ def _include_routes(app: FastAPI) -> None:
         denied_calls.router,
         scheduler.router,
         audit_log.router,
+        backups.router,
+        logs.router,
+        repairs.router,
+        health.router,
         apps.router,
         system.router,
         system.health,
     ):
         app.include_router(router, prefix=PREFIX)
-    of_agents = (nodes.agents, metrics.agents, denied_calls.agents, apps.agents)
+    of_agents = (nodes.agents, metrics.agents, denied_calls.agents, apps.agents, repairs.controller)
     for router in (system.health, *of_agents, docs.router, login_page.router):
         app.include_router(router)

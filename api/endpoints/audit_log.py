@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import Depends, Path, Query, Response
+from fastapi import Depends, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.requests import HTTPConnection
 
 from api.auth.policy import Action
+from api.control import audit_heads
+from api.control.manager import WakeAfterwards
 from api.endpoints import auditing
 from api.endpoints.access import Caller, action
 from api.endpoints.routes import Router
 from api.endpoints.transactions import DatabaseOf, Transaction
+from api.engine.base import AgentAddress, Engine
 from api.lists import texts
 from api.resources.audit import service
 from api.resources.audit.log_files import LogFiles
 from api.resources.audit.schemas import AuditEntryView, AuditFileView, AuditFindingView, AuditVerificationView
 from api.resources.audit.service import Search
+from api.resources.nodes import service as nodes
 from api.resources.schemas import Done, Moment, NameQuery
 from common.errors import UnavailableError
 
 router = Router(prefix="/audit", tags=["audit"])
 
 PAGE, MAX_PAGE = 200, 1000
+AT_ONCE = 2
+"""So many searches run at a time: they read files and take a core each."""
 FINDINGS = 1000
 """So many findings are told; of the others how many there are."""
 
-DayPath = Annotated[str, Path(pattern=r"^\d{8}$")]
+DayPath = Annotated[str, Path(pattern=r"^\d{8}(-\d{8})*$", max_length=200)]
 
 
 async def log_of(connection: HTTPConnection) -> LogFiles:
@@ -41,7 +48,15 @@ async def log_of(connection: HTTPConnection) -> LogFiles:
     return log
 
 
+async def turn_of(connection: HTTPConnection) -> AsyncIterator[None]:
+    """Wait for a turn to search, before anything of the database is held."""
+    turns: asyncio.Semaphore = connection.app.state.audit_searches
+    async with turns:
+        yield
+
+
 Log = Annotated[LogFiles, Depends(log_of)]
+Turn = Annotated[None, Depends(turn_of)]
 
 
 @router.get("", responses={200: {"headers": {"X-Next": texts.HEADERS["X-Next"]}}})
@@ -51,22 +66,24 @@ async def list_audit(
     caller: Caller,
     log: Log,
     response: Response,
+    _turn: Turn,
     _told: Transaction,
     user: Annotated[str | None, Query(pattern=r"^[!-~]{1,64}$")] = None,
     object_: Annotated[str | None, Query(alias="object", pattern=r"^[!-~]{1,256}$")] = None,
     project: NameQuery | None = None,
     act: Annotated[str | None, Query(alias="action", max_length=64, pattern=r"^[a-z_]+$")] = None,
     result: Annotated[str | None, Query(pattern=r"^(done|refused|failed)$")] = None,
+    node: NameQuery | None = None,
     since: Annotated[Moment | None, Query()] = None,
     until: Annotated[Moment | None, Query()] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = PAGE,
     after: Annotated[str | None, Query(pattern=r"^[0-9]{1,18}$")] = None,
 ) -> list[AuditEntryView]:
-    """List who did what, newest first: by a user, on an object such as `projects/vision`, by action, result and time.
+    """List who did what, newest first: by user, object such as `projects/vision`, action, result, node and time.
 
     Where there are more, `X-Next` is what to send as `after` to get those that follow. A line may be some seconds late.
     """
-    wanted = Search(user, object_, project, act, result, since, until)
+    wanted = Search(user, object_, project, act, result, node, since, until)
     entries, following = await service.search(log, wanted, caller, limit=limit, before=int(after) if after else None)
     if following:
         response.headers["X-Next"] = str(following)
@@ -75,9 +92,17 @@ async def list_audit(
 
 @router.get("/verification")
 @action(Action.AUDIT_OVERSEE)
-async def verify_audit(log: Log, db: Transaction) -> AuditVerificationView:
-    """Verify the whole log: name every line that was changed, removed, put in, moved or cut off."""
-    found = await service.verify(db, log)
+async def verify_audit(log: Log, _turn: Turn, database: DatabaseOf, request: Request) -> AuditVerificationView:
+    """Verify the whole log: name every line that was changed, removed, put in, moved or cut off.
+
+    Every node keeps how far it has seen the log go; `unheard` are those that do not say so now.
+    """
+    engine: Engine = request.app.state.engine
+    async with database.reading() as db:
+        every = await nodes.every(db)
+    seen, unheard = await audit_heads.ask(engine, [AgentAddress(one.name, one.address, one.port) for one in every])
+    async with database.reading() as db:
+        found = await service.verify(db, log, seen)
     return AuditVerificationView(
         ok=found.ok,
         lines=found.lines,
@@ -85,6 +110,7 @@ async def verify_audit(log: Log, db: Transaction) -> AuditVerificationView:
         findings=[AuditFindingView.model_validate(one) for one in found.findings[:FINDINGS]],
         more_findings=max(len(found.findings) - FINDINGS, 0),
         deleted=found.deleted,
+        unheard=unheard,
     )
 
 
@@ -105,10 +131,11 @@ async def download_audit_file(day: DayPath, log: Log, _told: Transaction) -> Res
 
 @router.delete("/files/{day}")
 @action(Action.AUDIT_DELETE)
-async def delete_audit_file(day: DayPath, log: Log, connection: HTTPConnection, database: DatabaseOf) -> Done:
-    """Delete the file of a day that is over; the log says who did so, and which lines it had."""
+async def delete_audit_file(
+    day: DayPath, log: Log, connection: HTTPConnection, database: DatabaseOf, _wake: WakeAfterwards
+) -> Done:
+    """Delete the file of a day that is over, when the log says who did so, and which lines it had."""
     sealed = await service.seal_deletion(log, day)
     async with database.transaction() as db:
-        await auditing.record(db, connection, deleted=sealed)
-    await asyncio.to_thread(log.delete, day)
+        await auditing.record(db, connection, **sealed)
     return Done()

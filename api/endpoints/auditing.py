@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import re
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
 import structlog
+from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -23,18 +27,26 @@ from api.database import Database
 from api.endpoints.access import PREFIX, SAFE_METHODS, action_of, is_for_agents
 from api.resources.audit import service
 from api.resources.logins.callers import KnownCaller
+from api.resources.schemas import is_name
 from common import request_id
 from common.errors import PenstockError
 
 log = structlog.get_logger()
 
-READS = frozenset({Action.AUDIT_READ, Action.AUDIT_OVERSEE})
+READS = frozenset({Action.AUDIT_READ, Action.AUDIT_OVERSEE, Action.LOGS_READ})
 """Actions that change nothing, and are told all the same."""
 _ATTEMPT = "penstock.attempt"
+_SECRET = re.compile(r"psk_[A-Za-z0-9_-]+")
+"""An API key, which somebody may send where its id belongs."""
+MINUTE_S = 60.0
 OF_A_MINUTE = 30
-"""So many attempts that fail are told of one user or address; of the others how many there were."""
+"""So many attempts that fail at an action are told of one user or address; of the others how many there were."""
+OBJECTS = 20
+"""So many of the objects of the others are named, the first ones: who floods the log hides nothing behind it."""
 KNOWN = 4096
-"""Of so many users and addresses at a time."""
+"""Of so many users, addresses and actions at a time."""
+LOOK_S = 5.0
+"""How often is looked whose minute is over."""
 
 
 @dataclass
@@ -44,14 +56,20 @@ class Attempt:
     connection: HTTPConnection
     endpoint: Callable[..., Any]
     user: str = ""
+    action: Action | None = None
     recorded: bool = False
     failed: bool = False
+
+    def done(self) -> dict[str, Any]:
+        """Return the line of the log where all goes well."""
+        return self.entry("done", HTTPStatus.OK)
 
     def entry(self, result: str, status: int, reason: str = "") -> dict[str, Any]:
         """Return the line of the log."""
         known: KnownCaller | None = getattr(self.connection.state, "known", None)
-        path, query = self.connection.url.path.removeprefix(PREFIX).strip("/"), self.connection.query_params
-        action = action_of(self.endpoint)
+        # not `url.path`, of which parsing has taken new lines away
+        path = _SECRET.sub("psk_…", str(self.connection.scope["path"]).removeprefix(PREFIX).strip("/"))
+        action = self.action or action_of(self.endpoint)
         return {
             "time": f"{now():%FT%T.%fZ}",
             "user": known.identity.name if known else self.user,
@@ -62,31 +80,62 @@ class Attempt:
             "action": action.name.lower() if action else self.endpoint.__name__,
             "method": self.connection.scope.get("method", "WEBSOCKET"),
             "object": path,
-            "project": query.get("project"),
+            "project": self._project(),
             "result": result,
             "status": status,
             "reason": reason,
             "request": request_id.current(),
         }
 
+    def _project(self) -> str | None:
+        """Return the project that a request names, where its endpoint asks for one: else it is what somebody likes."""
+        named = self.connection.query_params.get("project", "")
+        return named if is_name(named) and "project" in inspect.signature(self.endpoint).parameters else None
+
+
+@dataclass
+class _Minute:
+    """Attempts of one kind that failed since `began`; `last` is the last of those that are not told by themselves, and
+    `objects` are what the others were about.
+    """
+
+    began: float
+    count: int = 0
+    last: dict[str, Any] | None = None
+    objects: dict[str, None] = field(default_factory=dict)
+
 
 @dataclass
 class Failures:
-    """How many attempts of each user or address failed in the last minute: who floods the log fills no disk."""
+    """Attempts that fail, by user or address and action: who floods the log fills no disk, and is counted."""
 
-    _seen: OrderedDict[str, tuple[float, int]] = field(default_factory=OrderedDict)
+    _minutes: OrderedDict[tuple[str, str], _Minute] = field(default_factory=OrderedDict)
+    _over: list[_Minute] = field(default_factory=list)
 
-    def left_out(self, who: str) -> int | None:
-        """Take note of one more; return how many were left out before it, or None where this one is left out too."""
-        moment = time.monotonic()
-        began, count = self._seen.pop(who, (moment, 0))
-        before = 0
-        if moment - began >= 60:
-            began, before, count = moment, max(count - OF_A_MINUTE, 0), 0
-        self._seen[who] = (began, count + 1)
-        while len(self._seen) > KNOWN:
-            self._seen.popitem(last=False)
-        return before if count < OF_A_MINUTE else None
+    def is_told(self, entry: dict[str, Any]) -> bool:
+        """Take note of one more; return whether it is told by itself."""
+        # the name in an attempt to sign in is whatever its sender likes
+        who = str(entry["user"] if entry["role"] else entry["address"]), str(entry["action"])
+        minute = self._minutes.setdefault(who, _Minute(time.monotonic()))
+        if len(self._minutes) > KNOWN:
+            self._over.append(self._minutes.popitem(last=False)[1])
+        minute.count += 1
+        if minute.count <= OF_A_MINUTE:
+            return True
+        minute.last = entry
+        if len(minute.objects) < OBJECTS:
+            minute.objects[entry["object"]] = None
+        return False
+
+    def left_out(self, *, all_: bool = False) -> list[dict[str, Any]]:
+        """Return a line for each minute that is over, or for all: the last attempt, and how many more there were."""
+        due = time.monotonic() - MINUTE_S
+        while self._minutes and (all_ or next(iter(self._minutes.values())).began <= due):
+            self._over.append(self._minutes.popitem(last=False)[1])
+        over, self._over = self._over, []
+        return [
+            one.last | {"left_out": one.count - OF_A_MINUTE - 1, "objects": [*one.objects]} for one in over if one.last
+        ]
 
 
 def attempt_of(connection: HTTPConnection) -> Attempt | None:
@@ -129,15 +178,28 @@ async def concluded(connection: HTTPConnection) -> AsyncIterator[None]:
 
 
 async def begin(db: AsyncSession, connection: HTTPConnection) -> None:
-    """Let a transaction note what it changes, where the request is told."""
-    if attempt_of(connection):
-        await service.begin(db)
+    """Open the transaction that makes a request a success with the line that says so, where the request is told.
+
+    The database notes what it changes from then on.
+    """
+    if attempt := attempt_of(connection):
+        await service.begin(db, attempt.done())
+        attempt.recorded = True
+
+
+def needs(connection: HTTPConnection, wanted: Action) -> None:
+    """Tell a request by the action that its body needs, where that is another one than its endpoint's.
+
+    Call it before the transaction, which begins with the line.
+    """
+    if attempt := attempt_of(connection):
+        attempt.action = wanted
 
 
 async def record(db: AsyncSession, connection: HTTPConnection, **more: Any) -> None:
     """Tell a success in the transaction that makes it one."""
     if (attempt := attempt_of(connection)) and not attempt.recorded:
-        await service.add(db, attempt.entry("done", HTTPStatus.OK) | more, changes=True)
+        await service.add(db, attempt.done() | more, changes=True)
         attempt.recorded = True
 
 
@@ -149,14 +211,32 @@ async def _failed(attempt: Attempt, error: Exception) -> None:
     attempt.failed = True
     entry = attempt.entry("refused" if refused else "failed", status, reason)
     failures: Failures = attempt.connection.app.state.failed_attempts
-    # the name in an attempt to sign in is whatever its sender likes
-    left_out = failures.left_out(str(entry["user"] if entry["role"] else entry["address"]))
-    if left_out is None:
-        return
-    database: Database = attempt.connection.app.state.database
+    if failures.is_told(entry):
+        await _tell(attempt.connection.app, entry)
+
+
+async def watch_left_out(app: FastAPI) -> None:
+    """Tell what was left out whenever a minute ends, and at the end of it all."""
+    try:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await tell_left_out(app)
+    finally:
+        await tell_left_out(app, all_=True)
+
+
+async def tell_left_out(app: FastAPI, *, all_: bool = False) -> None:
+    """Tell how many attempts were left out in each minute that is over, or in all."""
+    failures: Failures = app.state.failed_attempts
+    for entry in failures.left_out(all_=all_):
+        await _tell(app, entry)
+
+
+async def _tell(app: FastAPI, entry: dict[str, Any]) -> None:
+    database: Database = app.state.database
     try:
         async with database.transaction() as db:
-            await service.add(db, entry | ({"left_out": left_out} if left_out else {}), changes=False)
+            await service.add(db, entry, changes=False)
     except Exception:
         log.exception("a failed attempt is not in the audit log", **{key: entry[key] for key in ("user", "action")})
 
@@ -176,6 +256,13 @@ def _reason(error: Exception) -> str:
     if isinstance(error, PenstockError):
         return "; ".join(problem.reason for problem in error.problems[:3])
     if isinstance(error, RequestValidationError):
-        fields = [".".join(str(part) for part in one["loc"][1:]) for one in error.errors()[:5]]
-        return f"not valid: {', '.join(fields)}"
+        return f"not valid: {', '.join(dict.fromkeys(_field(one) for one in error.errors()[:5]))}"
     return type(error).__name__
+
+
+def _field(error: Mapping[str, Any]) -> str:
+    """Return the field of ours that an error is in: a key below it, or one that nobody knows, is what somebody sent."""
+    where, *fields = error["loc"]
+    if error["type"] == "extra_forbidden" and len(fields) == 1:
+        return "unknown key"
+    return str(fields[0] if fields else where)

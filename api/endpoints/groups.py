@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
+from fastapi import Depends
 from sqlalchemy.ext.asyncio import AsyncSession
+from starlette.requests import HTTPConnection
 
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.control.manager import WakeAfterwards
+from api.endpoints import auditing
 from api.endpoints.access import Caller, action
 from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
@@ -41,10 +45,20 @@ async def create_group(request: GroupRequest, caller: Caller, db: Transaction, _
     return await _view(db, await service.create(db, request), caller)
 
 
+async def _change(request: GroupChange, connection: HTTPConnection) -> GroupChange:
+    auditing.needs(connection, service.needed(request))
+    return request
+
+
 @router.patch("/{name}")
 @action(Action.GROUP_ALLOW)
 async def change_group(
-    name: NamePath, request: GroupChange, caller: Caller, db: Transaction, _wake: WakeAfterwards
+    *,
+    name: NamePath,
+    request: Annotated[GroupChange, Depends(_change)],
+    caller: Caller,
+    db: Transaction,
+    _wake: WakeAfterwards,
 ) -> GroupView:
     """Change what belongs to a resource group and who may use it; sessions that run in it go on."""
     return await _view(db, await service.change(db, name, request, caller), caller)

@@ -26,7 +26,7 @@ from api.resources.api_keys import service as api_keys
 from api.resources.logins import check, service, throttle
 from api.resources.logins.callers import KnownCaller
 from api.resources.logins.schemas import CsrfView, LoginRequest, LoginView, NewPasswordRequest, SignedInView
-from api.resources.schemas import Done
+from api.resources.schemas import Done, is_user_name
 from api.resources.users import service as users
 from api.resources.users.schemas import UserView
 from api.tables.logins import Login
@@ -45,7 +45,8 @@ async def login(
     check_origin(request)
     address = request.client.host if request.client else ""
     if told := auditing.attempt_of(request):
-        told.user = body.name
+        # what is typed here may be a password
+        told.user = body.name if is_user_name(body.name) else ""
     attempt = throttle.Try(body.name, address)
     began = now()
     async with database.transaction() as db:
@@ -61,7 +62,6 @@ async def login(
         await throttle.succeed(db, attempt, now())
         agent = request.headers.get("user-agent", "")
         secret = await service.begin(db, user, settings.login_lifetime_s, address=address, agent=agent)
-        await auditing.record(db, request)
     _set_cookie(request, response, secret, settings.login_lifetime_s)
     return SignedInView(**UserView.model_validate(user).model_dump(), csrf_token=csrf_token(secret))
 

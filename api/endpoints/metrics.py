@@ -8,6 +8,7 @@ from fastapi import Query, Response
 
 from api.auth.policy import Action
 from api.endpoints.access import Agent, Caller, SettingsOf, action, check_speaks_for, for_agents
+from api.endpoints.room import RoomForMetrics
 from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
 from api.resources.metrics import service
@@ -42,7 +43,9 @@ async def session_metrics(
 
 @agents.post(METRICS_PATH, status_code=204)
 @for_agents
-async def report_metrics(message: MetricsReport, agent: Agent, db: Transaction, settings: SettingsOf) -> Response:
+async def report_metrics(
+    message: MetricsReport, agent: Agent, db: Transaction, settings: SettingsOf, _room: RoomForMetrics
+) -> Response:
     """Take an agent's samples; the certificate must be that of the node it speaks of. A sample counts once."""
     check_speaks_for(agent, message.name)
     await service.record(db, message, settings.metrics_keep_s)

@@ -10,6 +10,7 @@ from api.auth.policy import Action
 from api.clock import now
 from api.control import administration
 from api.control.manager import WakeAfterwards
+from api.endpoints import auditing
 from api.endpoints.access import (
     Agent,
     Caller,
@@ -19,6 +20,7 @@ from api.endpoints.access import (
     clock_offset_s,
     for_agents,
     protocol_of_agent,
+    sender_of,
 )
 from api.endpoints.routes import Router
 from api.endpoints.transactions import DatabaseOf, Reading, Transaction
@@ -31,7 +33,7 @@ from api.resources.nodes.heartbeats import Heartbeats
 from api.resources.nodes.schemas import ModeRequest, NodeView
 from api.resources.schemas import Done, NamePath, NameQuery
 from api.tables.nodes import NodeMode, NodeState
-from common.protocol import HEARTBEAT_PATH, Heartbeat, HeartbeatReply
+from common.protocol import AUDIT_HEAD_HEADER, HEARTBEAT_PATH, PROTOCOL, PROTOCOL_HEADER, Heartbeat, HeartbeatReply
 
 router = Router(prefix="/nodes", tags=["nodes"])
 agents = Router(tags=["agents"])
@@ -103,7 +105,10 @@ async def end_unknown_containers(name: NamePath, caller: Caller, database: Datab
     """End the containers of a node that belong to sessions which the database does not know."""
     engine: Engine = request.app.state.engine
     heartbeats: Heartbeats = request.app.state.heartbeats
-    await administration.end_unknown(database, engine, heartbeats, name, caller)
+    async with database.transaction() as db:
+        node, unknown = await administration.unknown(db, heartbeats, name, caller)
+        await auditing.record(db, request)
+    await administration.end(engine, node, unknown, caller)
     return Done()
 
 
@@ -113,10 +118,15 @@ async def end_unknown_containers(name: NamePath, caller: Caller, database: Datab
     responses={204: {"description": "Heartbeat and answer are as they were the last time"}},
 )
 @for_agents
-async def heartbeat(message: Heartbeat, agent: Agent, request: Request, settings: SettingsOf) -> HeartbeatReply:
+async def heartbeat(
+    message: Heartbeat, agent: Agent, request: Request, response: Response, settings: SettingsOf
+) -> HeartbeatReply:
     """Take an agent's heartbeat; the certificate must be that of the node it speaks of."""
     check_speaks_for(agent, message.name)
     heartbeats: Heartbeats = request.app.state.heartbeats
     at = now()
-    heartbeats.receive(message, at, clock_offset_s(request, at), protocol_of_agent(request))
+    heartbeats.receive(message, at, clock_offset_s(request, at), protocol_of_agent(request), sender_of(request))
+    response.headers[PROTOCOL_HEADER] = str(PROTOCOL)
+    if heartbeats.audit_head:
+        response.headers[AUDIT_HEAD_HEADER] = heartbeats.audit_head
     return HeartbeatReply(interval_s=settings.heartbeat_interval_s)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import Query
+from fastapi import Depends, Query
 from sqlalchemy.ext.asyncio import AsyncSession
+from starlette.requests import HTTPConnection
 
 from api.auth.policy import Action
 from api.clock import now
 from api.control.manager import WakeAfterwards
+from api.endpoints import auditing
 from api.endpoints.access import Caller, action
 from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
@@ -47,10 +49,20 @@ async def create_project(request: ProjectRequest, caller: Caller, db: Transactio
     return await _view(db, await service.create(db, request, caller))
 
 
+async def _change(request: ProjectChange, connection: HTTPConnection) -> ProjectChange:
+    auditing.needs(connection, service.needed(request))
+    return request
+
+
 @router.patch("/{name}")
 @action(Action.PROJECT_MEMBERS)
 async def change_project(
-    name: NamePath, request: ProjectChange, caller: Caller, db: Transaction, _wake: WakeAfterwards
+    *,
+    name: NamePath,
+    request: Annotated[ProjectChange, Depends(_change)],
+    caller: Caller,
+    db: Transaction,
+    _wake: WakeAfterwards,
 ) -> ProjectView:
     """Change a project; managers may change members and `session_access` only. A higher quota lets sessions run."""
     return await _view(db, await service.change(db, name, request, caller))

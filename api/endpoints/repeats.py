@@ -13,10 +13,9 @@ from api.clock import now
 from api.endpoints.access import agent_of_certificate, clock_offset_s
 from api.resources.nodes.heartbeats import Heartbeats
 from common.errors import PenstockError
-from common.protocol import HEARTBEAT_PATH
+from common.protocol import AUDIT_HEAD_HEADER, HEARTBEAT_PATH
 
 NUMBER = b'"sequence":'
-AS_BEFORE: Message = {"type": "http.response.start", "status": 204, "headers": []}
 MAX_BYTES = 1 << 20
 """Of a longer heartbeat no copy is kept."""
 
@@ -24,7 +23,7 @@ _Parts = tuple[bytes, bytes]
 
 
 class Repeats:
-    """ASGI middleware before everything else; every other request passes, and who is no agent has nothing read."""
+    """ASGI middleware before all but what names requests; other requests pass, and who is no agent has nothing read."""
 
     def __init__(self, app: ASGIApp) -> None:
         """Start with nothing remembered."""
@@ -47,7 +46,7 @@ class Repeats:
         at = now()
         offset_s = clock_offset_s(connection, at)
         if rest is None and self._taken.get(name) == parts and heartbeats.repeat(name, sequence, at, offset_s):
-            await send(AS_BEFORE)
+            await send(_as_before(heartbeats.audit_head))
             await send({"type": "http.response.body"})
             return
         statuses: list[int] = []
@@ -63,6 +62,11 @@ class Repeats:
             self._taken[name] = parts
         else:
             self._taken.pop(name, None)
+
+
+def _as_before(audit_head: str) -> Message:
+    headers = [(AUDIT_HEAD_HEADER.lower().encode(), audit_head.encode())] if audit_head else []
+    return {"type": "http.response.start", "status": 204, "headers": headers}
 
 
 async def _body(receive: Receive) -> tuple[bytes, Message | None]:

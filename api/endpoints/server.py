@@ -27,6 +27,7 @@ from common import certificates, logs
 from common.errors import InputError, UnavailableError
 from common.protocol import MAX_FRAME, STALLED_S
 from common.revocation import refuse_revoked
+from common.watchdog import ask_for_time
 
 SHUTDOWN_S = 5
 log = structlog.get_logger()
@@ -48,8 +49,9 @@ def serve(settings: Settings, engine: Engine | None = None) -> None:
 
     Raises PenstockError where the settings or the database do not allow it.
     """
-    logs.write_lines()
+    logs.write("penstock-api", journal_stream=settings.journal_stream)
     logging.basicConfig(level=logging.WARNING, format="level=%(levelname)s event=%(name)s message=%(message)s")
+    ask_for_time(settings.notify_socket, settings.watchdog_usec)
     engine = engine or _agents(settings)
     asyncio.run(_check_schema(settings))
     app = create_app(settings, Database(settings.database_url), engine)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import structlog
-from fastapi import Depends, Header, Query, Response, WebSocket, status
+from fastapi import Depends, Header, Query, Response, WebSocket, WebSocketDisconnect, status
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.requests import HTTPConnection
@@ -21,6 +21,7 @@ from api.control.manager import WakeAfterwards
 from api.database import Database
 from api.endpoints import auditing
 from api.endpoints.access import Caller, SettingsOf, action, authorize, caller_of
+from api.endpoints.room import RoomForSessions
 from api.endpoints.routes import Router
 from api.endpoints.transactions import DatabaseOf, Reading, Transaction
 from api.engine.base import Engine, TerminalSize
@@ -65,7 +66,12 @@ SubmissionContextOf = Annotated[SubmissionContext, Depends(submission_context)]
 @router.post("", status_code=201)
 @action(Action.SESSION_SUBMIT)
 async def submit_session(
-    request: SessionRequest, caller: Caller, db: Transaction, context: SubmissionContextOf, _wake: WakeAfterwards
+    request: SessionRequest,
+    caller: Caller,
+    db: Transaction,
+    context: SubmissionContextOf,
+    _room: RoomForSessions,
+    _wake: WakeAfterwards,
 ) -> SessionView:
     """Put a session into the queue."""
     return await _view(db, await submission.submit(db, request, caller, context), context.settings)
@@ -74,7 +80,12 @@ async def submit_session(
 @router.post("/batch", status_code=201)
 @action(Action.SESSION_SUBMIT)
 async def submit_sessions(
-    request: BatchRequest, caller: Caller, db: Transaction, context: SubmissionContextOf, _wake: WakeAfterwards
+    request: BatchRequest,
+    caller: Caller,
+    db: Transaction,
+    context: SubmissionContextOf,
+    _room: RoomForSessions,
+    _wake: WakeAfterwards,
 ) -> list[SessionEntryView]:
     """Put several equal sessions into the queue, all or none: `count` 3 makes NAME-1, NAME-2 and NAME-3."""
     ids = await submission.submit_batch(db, request, caller, context)
@@ -256,7 +267,8 @@ async def session_exec(
             session = await _enter(database, project, name, caller)
             agent = relay.running_on(session, container)
         async with database.transaction() as db:
-            await auditing.record(db, websocket)
+            path = f"sessions/{session.name}/exec"
+            await auditing.record(db, websocket, object=path, project=session.project.name, nodes=[agent.name])
 
         async def may_stay() -> None:
             await authorize(websocket)
@@ -273,7 +285,8 @@ async def session_exec(
     except PenstockError as error:
         await relay.say_error(websocket, error)
         code = status.WS_1008_POLICY_VIOLATION if error.http_status in NOT_ALLOWED else code
-    with suppress(RuntimeError):
+    # who has left first needs no good-bye
+    with suppress(RuntimeError, WebSocketDisconnect):
         await websocket.close(code)
 
 

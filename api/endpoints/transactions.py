@@ -26,7 +26,6 @@ async def _transaction(
     async with database.transaction() as db:
         await auditing.begin(db, connection)
         yield db
-        await auditing.record(db, connection)
 
 
 async def _reading(database: Annotated[Database, Depends(database_of)]) -> AsyncIterator[AsyncSession]:

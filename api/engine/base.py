@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from common.errors import UnavailableError
-from common.protocol import ContainerSpec, ContainerState, FolderRemoval, GpuShares, ImageState, StorageState
+from common.protocol import (
+    AuditHeads,
+    ContainerSpec,
+    ContainerState,
+    FolderRemoval,
+    GpuShares,
+    ImageState,
+    StorageState,
+)
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,9 @@ class Engine(Protocol):
     another PenstockError where it refuses.
     """
 
+    async def probe(self, agent: AgentAddress) -> None:
+        """Find out whether an agent can be called."""
+
     async def launch(self, agent: AgentAddress, spec: ContainerSpec) -> ContainerState:
         """Bring a container to run; the state may still be on its way there."""
 
@@ -76,6 +87,9 @@ class Engine(Protocol):
 
     async def remove_folder(self, agent: AgentAddress, folder: str) -> FolderRemoval:
         """Let a node remove a folder with what is in it; asked again, it tells how far that is."""
+
+    async def audit_heads(self, agent: AgentAddress) -> AuditHeads:
+        """Return how far a node has seen the audit log go."""
 
     def logs(self, agent: AgentAddress, container_id: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
         """Return the last `tail` lines of a container's log (None: all), with `follow` as it grows."""

@@ -20,11 +20,14 @@ from common import certificates, problem, request_id
 from common.errors import PenstockError, UnavailableError
 from common.messages import Message, Report
 from common.protocol import (
+    AUDIT_HEADS_PATH,
     CONTAINERS_PATH,
+    HEALTH_PATH,
     IMAGES_PATH,
     MAX_FRAME,
     STALLED_S,
     STORAGE_PATH,
+    AuditHeads,
     ContainerSpec,
     ContainerState,
     FolderRemoval,
@@ -84,6 +87,10 @@ class DirectEngine:
         # Agents are inside the site: no proxy of the environment stands between us and them.
         self._client = httpx.AsyncClient(verify=context, timeout=timeout, limits=limits, trust_env=False)
 
+    async def probe(self, agent: AgentAddress) -> None:
+        """Ask the agent how it is."""
+        await self._call(agent, "GET", HEALTH_PATH)
+
     async def launch(self, agent: AgentAddress, spec: ContainerSpec) -> ContainerState:
         """Ask the agent for the container."""
         path = f"{CONTAINERS_PATH}/{spec.id}"
@@ -116,6 +123,10 @@ class DirectEngine:
         """Ask the agent to remove a folder."""
         response = await self._call(agent, "DELETE", STORAGE_PATH, params={"folder": folder})
         return _read(agent, FolderRemoval, response)
+
+    async def audit_heads(self, agent: AgentAddress) -> AuditHeads:
+        """Ask the agent for the heads that it keeps."""
+        return _read(agent, AuditHeads, await self._call(agent, "GET", AUDIT_HEADS_PATH))
 
     async def logs(
         self, agent: AgentAddress, container_id: str, *, follow: bool, tail: int | None

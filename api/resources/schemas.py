@@ -21,6 +21,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from common import findings
+
 SPECIALS = "~!@#$%^&*<>?"
 USER_NAME_LENGTH = (3, 20)
 NAME_LENGTH = 20
@@ -106,7 +108,7 @@ def hinted(hint: str, reasons: Mapping[str, str] | None = None) -> WrapValidator
             (found,) = error.errors(include_url=False, include_input=False)
             if found["type"] not in EXPLAINED:
                 raise
-            reason = (reasons or {}).get(found["type"], found["msg"].removeprefix("Value error, "))
+            reason = (reasons or {}).get(found["type"], findings.reason(found))
             raise PydanticCustomError("hinted", "{reason}", {"reason": reason, "hint": hint}) from None
 
     return WrapValidator(explain)

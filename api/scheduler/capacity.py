@@ -57,6 +57,7 @@ class Layout:
         self.gpu_count: Ints = self.present.sum(axis=1)
         self.open = np.array([node.open for node in self.nodes], dtype=np.bool_)
         self._missing = self._of_missing_storages()
+        self.unhealthy = self._of_unhealthy()
         self.fractions = np.array([node.fractions for node in self.nodes], dtype=np.bool_)
         self.apart = np.array([node.apart for node in self.nodes], dtype=np.bool_)
         self.any_apart = bool(self.apart.any())
@@ -69,6 +70,7 @@ class Layout:
             name: np.array([name in node.groups for node in self.nodes], dtype=np.bool_) for name in self.group_names
         }
         self.ungrouped = np.array([not node.groups for node in self.nodes], dtype=np.bool_)
+        self.orphaned = self._of_orphaned()
         self.empty = Free.of(self)
         limited = self.empty.cpu[self.empty.cpu < PLENTY]
         self.most_cpu = int(limited.max(initial=1))
@@ -91,7 +93,19 @@ class Layout:
             self.open[row] = new.open
         self.nodes = nodes
         self._missing = self._of_missing_storages()
+        self.unhealthy = self._of_unhealthy()
         return True
+
+    def _of_orphaned(self) -> Ints:
+        held = np.zeros_like(self.capacity)
+        for row, node in enumerate(self.nodes):
+            for share in node.orphaned:
+                if (column := self.column(row, share.uuid, share.index)) is not None:
+                    held[row, column] += self.taken(row, column, share.milli)
+        return held
+
+    def _of_unhealthy(self) -> tuple[int, ...]:
+        return tuple(row for row, node in enumerate(self.nodes) if node.unhealthy)
 
     def takes(self, workload: Workload) -> Flags:
         """Return which nodes are open, have the storages that the workload mounts, and know all that it asks for."""
@@ -266,7 +280,7 @@ def gpu_fitting(layout: Layout, milli: Ints, usable: Flags, wanted: int) -> Ints
 
 def _changing(node: NodeSnapshot) -> dict[str, Any]:
     """Return what of a node may change without anything being counted anew."""
-    return {"open": node.open, "missing_storages": node.missing_storages}
+    return {"open": node.open, "missing_storages": node.missing_storages, "unhealthy": node.unhealthy}
 
 
 def _or_plenty(amount: int) -> int:

@@ -27,6 +27,7 @@ class ClusterState:
     def __init__(self, nodes: Sequence[NodeSnapshot]) -> None:
         self.layout = Layout(nodes)
         self.state = self.layout.empty.copy()
+        self.state.milli -= self.layout.orphaned
         self.demand = Demand(self.layout)
         self._done: list[Callable[[], None]] = []
         self._trials = 0

@@ -10,9 +10,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from api.scheduler import pending_reasons
-from api.scheduler.claims import SECOND
 from api.scheduler.draft import Draft, Places, Pool, Statement, Vain
-from api.scheduler.ledger import NO_SHARE
 from api.scheduler.snapshot import Running, Workload
 from api.scheduler.victim_search import cheapest
 from api.scheduler.victims import VictimPool
@@ -28,8 +26,13 @@ def consolidate(draft: Draft, workload: Workload, vain: Vain) -> Statement | Non
     if not may_move:
         return None
     settings = draft.settings
-    until = draft.now - settings.min_runtime_s * SECOND if settings.min_runtime_s else NO_SHARE
-    pool = VictimPool(everyone=True, movable=settings.moves_per_session, until=until, taken=draft.terminating)
+    pool = VictimPool(
+        everyone=True,
+        movable=settings.moves_per_session,
+        until=draft.until,
+        until_of=draft.until_of,
+        taken=draft.terminating,
+    )
     for _ in range(ATTEMPTS):
         victims = cheapest(draft.later, draft.residents, workload, pool)
         if not victims or len(victims) > may_move:

@@ -19,7 +19,7 @@ from api.scheduler import pending_reasons
 from api.scheduler.claims import SECOND, Claim, Standing
 from api.scheduler.cluster import ClusterState
 from api.scheduler.feasibility import Feasibility
-from api.scheduler.ledger import Holdings, Ledger
+from api.scheduler.ledger import NO_SHARE, Holdings, Ledger
 from api.scheduler.pending_reasons import PendingWorkload
 from api.scheduler.residents import Residents
 from api.scheduler.signature import Frontier
@@ -89,6 +89,9 @@ class Draft:
         self.ledger = Ledger.of(state.projects, state.holdings, now)
         self.claims = self.ledger.claims
         self.terminating = dict(state.terminating)
+        self.until = self._started_before(settings.least_runtime_s(None))
+        own = [each for each in state.projects.values() if each.min_runtime_s is not None]
+        self.until_of = {each.name: self._started_before(settings.least_runtime_s(each)) for each in own}
         self.too_much: dict[str, Workload] = {}
         self.waiting: list[PendingWorkload] = []
         self.moved_lately = 0
@@ -115,7 +118,11 @@ class Draft:
 
     def waited_long(self, workload: Workload) -> bool:
         """Return whether places may be reserved for it."""
-        return self.now - workload.waiting_since >= self.settings.reserve_after_s * SECOND
+        return self._waited(workload, self.settings.reserve_after_s)
+
+    def waited_too_long(self, workload: Workload) -> bool:
+        """Return whether its project's quota is kept for it, however long what runs may stay."""
+        return self._waited(workload, self.settings.strict_order_after_s)
 
     def keep(self, claim: Claim) -> None:
         """Keep for a workload what a claim says."""
@@ -196,6 +203,12 @@ class Draft:
         reserved = {claim.workload.id: claim.places for claim in kept}
         nominated = tuple(claim.workload.id for claim in kept if claim.standing is Standing.NOMINATED)
         return Decision(self._placed, tuple(self._reclaims), explained, tuple(lines), reserved, nominated)
+
+    def _started_before(self, seconds: int) -> int:
+        return self.now - seconds * SECOND if seconds else NO_SHARE
+
+    def _waited(self, workload: Workload, seconds: int) -> bool:
+        return self.now - workload.waiting_since >= seconds * SECOND
 
     def _place(self, workload: Workload, places: Places) -> None:
         self._placed[workload.id] = places

@@ -65,15 +65,26 @@ def largest_piece(layout: Layout, free: Free, workload: Workload) -> str:
 def _none_open(layout: Layout, workload: Workload) -> str:
     """Return why no node takes the workload now."""
     if not layout.open.any():
-        return "no node is ready"
+        return f"no node is ready{unhealthy(layout, workload)}"
     ready = layout.open & allowed(layout, workload)
     if not ready.any():
-        return "no node that it may use is ready"
+        return f"no node that it may use is ready{unhealthy(layout, workload)}"
     ready &= layout.has_storages(workload)
     if not ready.any():
         several = "s" if len(workload.storages) > 1 else ""
         return f"no node that it may use has the storage{several} {', '.join(workload.storages)} that it mounts"
     return _too_old(layout, ready)
+
+
+def unhealthy(layout: Layout, workload: Workload) -> str:
+    """Return which nodes that the workload may use take nothing because they are unhealthy, as the end of a phrase."""
+    if not layout.unhealthy:
+        return ""
+    nodes = allowed(layout, workload)
+    rows = [row for row in layout.unhealthy if nodes[row]]
+    told = [f"{layout.nodes[row].name} is unhealthy ({layout.nodes[row].unhealthy})" for row in rows[:NAMED]]
+    more = [f"and {len(rows) - NAMED} more"] if len(rows) > NAMED else []
+    return "".join(f", {part}" for part in told + more)
 
 
 def _too_old(layout: Layout, nodes: Flags) -> str:
@@ -218,7 +229,8 @@ def _no_amount(layout: Layout, workload: Workload, nodes: Flags) -> str:
     if most_memory < workload.memory_mib:
         lacks.append(f"{workload.memory_mib} MiB of memory and the largest has {most_memory} MiB")
     if lacks:
-        return f"one container asks for {'; and for '.join(lacks)} of the nodes that have its GPUs; ask for less"
+        where = " of the nodes that have its GPUs" if workload.gpu_milli else ""
+        return f"one container asks for {', and for '.join(lacks)}{where}; ask for less"
     return "no node has all that one container asks for at once (GPUs, CPU, memory); ask for less of one of them"
 
 

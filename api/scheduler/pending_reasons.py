@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from api.scheduler.claims import Claim, Standing
 from api.scheduler.cluster import ClusterState
-from api.scheduler.explanations import gpus, held_by
+from api.scheduler.explanations import gpus, held_by, unhealthy
 from api.scheduler.ledger import Ledger
 from api.scheduler.signature import Frontier, Signature, signature_of
 from api.scheduler.snapshot import Cause, PendingReason, Placement, Running, Workload
@@ -98,7 +98,7 @@ class _FreePlaces:
 
     def missing(self, workload: Workload) -> str:
         """Return what is not free."""
-        piece = self.piece(workload)
+        piece = f"{self.piece(workload)}{unhealthy(self._cluster.layout, workload)}"
         if workload.replicas > 1:
             return f"{workload.replicas} times {_amount(workload)} are not free together; {piece}"
         return f"no node has {_amount(workload)} free; {piece}"

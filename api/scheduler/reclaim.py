@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from api.scheduler import pending_reasons
-from api.scheduler.claims import SECOND
 from api.scheduler.draft import Draft, Pool, Statement, Vain
-from api.scheduler.ledger import NO_SHARE
 from api.scheduler.signature import signature_of
 from api.scheduler.snapshot import Workload
 from api.scheduler.victim_search import cheapest
@@ -51,12 +49,11 @@ def pools(draft: Draft, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, 
     ledger, project = draft.ledger, workload.project
     if not ledger.may_be_fixed(workload):
         return
-    until = draft.now - draft.settings.min_runtime_s * SECOND if draft.settings.min_runtime_s else NO_SHARE
     due, quota, in_quota = ledger.due(workload), ledger.project(project).quota_milli, ledger.in_quota(workload)
     guaranteed = in_quota and workload.total_milli > 0
     without_gpus = draft.residents.without_gpus() if guaranteed else {}
     guests = project if any(name != project for name in without_gpus) else None
-    pool = partial(VictimPool, until=until, taken=draft.terminating)
+    pool = partial(VictimPool, until=draft.until, until_of=draft.until_of, taken=draft.terminating)
     if workload.total_milli and not due and (in_quota or ledger.within_fair_share(workload)):
         # all others have the same guests as a project that has none itself
         line = "fair" if not in_quota else f"quota of {project}" if project in without_gpus else "quota"

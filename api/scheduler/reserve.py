@@ -56,13 +56,15 @@ class Reserve:
 def quota_alone(draft: Draft, workload: Workload) -> Claim | None:
     """Propose to keep the project's quota until enough of its work has ended, and no more of it than is lacking then.
 
-    None where too much of it cannot be reclaimed and may stay for long.
+    None where too much of it cannot be reclaimed and may stay for long, unless the workload has waited too long itself.
     """
     ledger, project = draft.ledger, draft.ledger.project(workload.project)
     running = [each for each in draft.residents.of(project.name) if each.workload.id not in draft.terminating]
     fixed = [each for each in running if not each.workload.preemptible]
     stays = sum(each.workload.total_milli for each in fixed if not each.ends_at)
-    if stays + workload.total_milli > project.quota_milli:
+    if workload.total_milli > project.quota_milli:
+        return None
+    if stays + workload.total_milli > project.quota_milli and not draft.waited_too_long(workload):
         return None
     free_at, leaving = _leaving(running, ledger.after(workload) - project.quota_milli)
     claim = Claim(workload, Standing.DEFERRED, (), free_at, leaving=leaving)

@@ -125,7 +125,7 @@ class Residents:
         return Candidates(held[rows], there[rows], tuple(everywhere.values()), on)
 
     def _in_pool(self, pool: VictimPool) -> Flags:
-        _, project, milli, priority, since, preemptible, ends_at, moves = self._columns[:, : len(self._running)]
+        _, project, milli, priority, _, preemptible, ends_at, moves = self._columns[:, : len(self._running)]
         has: Flags = project != NOBODY
         if not pool.everyone:
             limits = np.full(len(self._projects) + 1, -1, dtype=np.int64)
@@ -138,14 +138,23 @@ class Residents:
             if pool.own in self._projects:
                 own = project == self._projects[pool.own]
                 concerned = np.where(own, (priority < pool.below) & (milli > pool.spared), concerned)
-            has &= (preemptible > 0) & concerned & (since <= pool.until)
+            has &= (preemptible > 0) & concerned & self._ran_long_enough(pool)
         elif pool.movable is not None:
-            has &= (preemptible > 0) & (since <= pool.until) & (moves < pool.movable)
+            has &= (preemptible > 0) & self._ran_long_enough(pool) & (moves < pool.movable)
         elif pool.soon_only:
             has &= (preemptible > 0) | (ends_at > 0)
         for id_ in pool.taken:
             has[self._entries.get(id_, [])] = False
         return has
+
+    def _ran_long_enough(self, pool: VictimPool) -> Flags:
+        project, since = self._columns[1, : len(self._running)], self._columns[4, : len(self._running)]
+        own = {self._projects[name]: until for name, until in pool.until_of.items() if name in self._projects}
+        if not own:
+            return np.asarray(since <= pool.until)
+        latest = np.full(len(self._projects) + 1, pool.until, dtype=np.int64)
+        latest[list(own)] = list(own.values())
+        return np.asarray(since <= latest[project])
 
     def _count_without_gpus(self, running: Running, sign: int) -> None:
         project = running.workload.project

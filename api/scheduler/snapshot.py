@@ -43,6 +43,8 @@ class NodeSnapshot:
     `fractions` says whether its GPUs can be shared; its slices can be given out in any case. `switch` names its leaf
     switch, empty where that is not known. Where it is `apart`, no container may have GPUs of two islands,
     and several of one session cannot meet.
+    One that is not open because it is `unhealthy` says which checks fail. What its `orphaned` containers hold of GPUs
+    is nobody's to give.
     A node in no group is open to everybody. It is not open to what mounts one of its `missing_storages`. Its agent
     speaks a `protocol`, and takes what needs no later one.
     """
@@ -58,16 +60,22 @@ class NodeSnapshot:
     apart: bool = False
     missing_storages: tuple[str, ...] = ()
     protocol: int = 0
+    unhealthy: str = ""
+    orphaned: tuple[GpuShare, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectState:
-    """A project. Without `over_quota` its quota is a hard cap. `weight` is its part of what is spare; 0: its quota."""
+    """A project. Without `over_quota` its quota is a hard cap. `weight` is its part of what is spare; 0: its quota.
+
+    Its work is not reclaimed before it ran `min_runtime_s`; None: as the site says.
+    """
 
     name: str
     quota_milli: int
     over_quota: bool = True
     weight: int = 0
+    min_runtime_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,17 +163,25 @@ class Running:
 class SchedulerSettings:
     """What the administrator may set; seconds.
 
-    A preemptible workload is not reclaimed before it ran `min_runtime_s`. A workload that waits longer than
-    `reserve_after_s` for room that its project is entitled to gets places reserved, and only what does not delay it is
-    placed before it. With `consolidation`, running work is moved where that lets somebody start who is entitled to room
-    and waits otherwise: no more than `moves_per_hour` in an hour, and each no more than `moves_per_session` times.
+    A preemptible workload is not reclaimed before it ran `min_runtime_s`, where its project says nothing else. One that
+    waits longer than `reserve_after_s` for room that its project is entitled to gets places reserved, and only what
+    does not delay it is placed before it. For one that waits longer than `strict_order_after_s` its project's quota is
+    kept also behind work that may stay for a time that nobody knows. With `consolidation`, running work is moved where
+    that lets somebody start who is entitled to room and waits otherwise: no more than `moves_per_hour` in an hour, and
+    each no more than `moves_per_session` times.
     """
 
     min_runtime_s: int = 0
     reserve_after_s: int = 60
+    strict_order_after_s: int = 3600
     consolidation: bool = False
     moves_per_hour: int = 10
     moves_per_session: int = 1
+
+    def least_runtime_s(self, project: ProjectState | None) -> int:
+        """Return how long work of a project runs before it is reclaimed."""
+        own = project.min_runtime_s if project else None
+        return self.min_runtime_s if own is None else own
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,9 @@ class VictimPool:
     that line; without, none may. Of `own`, workloads of a priority below `below` may be taken whatever it holds, unless
     they need no more than `spared`, and `due` milli-GPU of them have to be. Where there are `guests_of` a project, work
     without a GPU of all others may be taken as well: it is a guest beside GPUs. `until` is the latest start of one that
-    ran long enough; `taken` terminate already. With `everyone`, whoever runs counts, to tell which places become free
-    soonest; with `soon_only` only who can be reclaimed or whose end is known, with `movable` only who can be reclaimed,
-    ran long enough, and was moved less often than that.
+    ran long enough, `until_of` that of projects which say so themselves; `taken` terminate already. With `everyone`,
+    whoever runs counts, to tell which places become free soonest; with `soon_only` only who can be reclaimed or whose
+    end is known, with `movable` only who can be reclaimed, ran long enough, and was moved less often than that.
     """
 
     surplus: Mapping[str, int] = field(default_factory=dict)
@@ -45,6 +45,7 @@ class VictimPool:
     due: int = 0
     guests_of: str | None = None
     until: int = 0
+    until_of: Mapping[str, int] = field(default_factory=dict)
     taken: Collection[str] = frozenset()
     everyone: bool = False
     soon_only: bool = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Identity, String
+from sqlalchemy import BigInteger, Identity, String, Text, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -17,7 +17,18 @@ from api.tables.base import Base
 
 AUDITED: dict[str, tuple[str, ...]] = {
     "api_keys": ("name", "prefix", "scope", "expires_at", "user_id"),
+    "backup_orders": ("action", "backup", "user_name"),
     "domains": ("name", "description", "quota_milli", "policy"),
+    "health_checks": (
+        "node_name",
+        "name",
+        "thing",
+        "state",
+        "acknowledged_until",
+        "acknowledged_by",
+        "comment",
+        "cleared_at",
+    ),
     "resource_group_nodes": ("group_id", "node_id"),
     "resource_group_projects": ("group_id", "project_id"),
     "resource_group_users": ("group_id", "user_id"),
@@ -30,8 +41,9 @@ AUDITED: dict[str, tuple[str, ...]] = {
     "projects": (
         *("name", "description", "domain", "quota_milli", "over_quota", "over_quota_weight", "starts_at", "ends_at"),
         *("on_expiry", "training_group", "interactive_group", "interactive_limit_s", "interactive_extension_s"),
-        "session_access",
+        *("session_access", "min_runtime_s"),
     ),
+    "repair_runs": ("name", "node", "dry_run", "agreed", "user_name"),
     "resource_groups": ("name", "description", "purpose", "domain", "gpu_model", "switch", "region", "open"),
     "sandbox_images": ("sandbox_id", "image_id"),
     "sandbox_projects": ("sandbox_id", "project_id"),
@@ -53,7 +65,18 @@ AUDITED: dict[str, tuple[str, ...]] = {
 LEFT_OUT: dict[str, frozenset[str]] = {
     "secret": frozenset({"password_hash", "fingerprint", "environment", "command", "args"}),
     "known by another column": frozenset(
-        {"id", "user_id", "revision", "changed_in", "heard", "named_folders", "directory_id", "protocol"}
+        {
+            "id",
+            "user_id",
+            "node_id",
+            "revision",
+            "changed_in",
+            "heard",
+            "named_folders",
+            "directory_id",
+            "protocol",
+            "limit_s",
+        }
     ),
     "observed, not chosen": frozenset(
         {
@@ -61,7 +84,8 @@ LEFT_OUT: dict[str, frozenset[str]] = {
             *("held_milli", "before_milli", "network", "denied", "reason", "cause", "position", "final_state"),
             *("attempt", "scheduled_at", "started_at", "extended_s", "warned_at", "finished_at", "exit_code"),
             *("folder", "used_mib", "measured_at", "created_by", "created_by_cli", "sandbox_rules"),
-            *("interrupted", "interrupted_at"),
+            *("interrupted", "interrupted_at", "record", "machine"),
+            *("check_id", "source", "evidence", "hint", "repair", "occurred_at"),
         }
     ),
     "of the request, and large": frozenset({"mounts", "gpu_models", "within", "within_required"}),
@@ -80,7 +104,7 @@ class AuditEvent(Base):
     number: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
     id: Mapped[str] = mapped_column(String(32), unique=True)
     at: Mapped[datetime] = mapped_column(default=now)
-    transaction: Mapped[int | None] = mapped_column(BigInteger, index=True)
+    transaction: Mapped[int | None] = mapped_column(BigInteger)
     entry: Mapped[dict[str, Any]] = mapped_column(JSONB)
 
 
@@ -101,7 +125,10 @@ class AuditChange(Base):
 
 
 class AuditHead(Base):
-    """How far the files of the log go, kept apart from them: the last line's number and code. There is one row."""
+    """How far the files of the log go, kept apart from them: the last line's number and code. There is one row.
+
+    `fault` is what the leader found last that is not as it was written, and `fault_at` when.
+    """
 
     __tablename__ = "audit_head"
 
@@ -109,3 +136,19 @@ class AuditHead(Base):
     seq: Mapped[int] = mapped_column(BigInteger)
     mac: Mapped[str] = mapped_column(String(64))
     at: Mapped[datetime] = mapped_column(default=now)
+    fault: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
+    fault_at: Mapped[datetime | None]
+
+
+class AuditSent(Base):
+    """How far a syslog server has the log, kept where one is to have it. There is one row.
+
+    While it does not take what follows, `reason` says why, since `behind_since`.
+    """
+
+    __tablename__ = "audit_sent"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    seq: Mapped[int] = mapped_column(BigInteger)
+    reason: Mapped[str] = mapped_column(Text, server_default=text("''"))
+    behind_since: Mapped[datetime | None]

@@ -7,6 +7,7 @@ from enum import StrEnum
 from uuid import UUID, uuid4
 
 from sqlalchemy import JSON, BigInteger, Enum, ForeignKey, String, Text, UniqueConstraint, text
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from api.clock import now
@@ -35,11 +36,13 @@ class Node(Base):
 
     `message` says what is wrong with it, where something is. At `drain_until` what still runs on a draining node is
     ended. `started_at` is when its agent started. With `unknown_containers` it takes nothing new, for these hold GPUs
-    that no session of ours is known to hold. `enforcement` is how its GPU shares are held, `enforcement_pending` which
+    that no session of ours is known to hold; `orphaned_milli` is what orphaned containers, these among them, hold of
+    each GPU, which is given to nobody. `enforcement` is how its GPU shares are held, `enforcement_pending` which
     kind follows and what that waits for. `heard` counts its heartbeats: whether it lives is told by no clock. With
     a `clock_offset_s` its own clock is so far ahead of the API's, beyond the bounds, and it takes nothing new.
     `missing_storages` says by the names of storages why it lacks them: what mounts one of them is not placed on it.
-    `protocol` is what its agent speaks.
+    `protocol` is what its agent speaks, `machine` which start of which machine it reports from. With failing
+    checks that matter it is `unhealthy`, and takes nothing new.
     `revision` counts, by triggers, the changes that matter to the scheduler: its own and those of its GPUs.
     """
 
@@ -61,6 +64,7 @@ class Node(Base):
     drain_until: Mapped[datetime | None]
     message: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
     unknown_containers: Mapped[int] = mapped_column(default=0, server_default="0")
+    orphaned_milli: Mapped[dict[str, int]] = mapped_column(JSONB, default=dict, server_default=text("'{}'::jsonb"))
     agent_version: Mapped[str] = mapped_column(Text, default="")
     engine_version: Mapped[str] = mapped_column(Text, default="")
     os: Mapped[str] = mapped_column(Text, default="")
@@ -81,6 +85,8 @@ class Node(Base):
     heard: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     clock_offset_s: Mapped[int] = mapped_column(default=0, server_default="0")
     protocol: Mapped[int] = mapped_column(default=0, server_default="0")
+    machine: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
+    unhealthy: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
     revision: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     created_at: Mapped[datetime] = mapped_column(default=now)
     gpus: Mapped[list[Gpu]] = relationship(

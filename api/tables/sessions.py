@@ -173,6 +173,7 @@ class Session(Base):
     starts_at: Mapped[datetime | None]
     scheduled_at: Mapped[datetime | None]
     started_at: Mapped[datetime | None]
+    limit_s: Mapped[int] = mapped_column(default=0, server_default="0")
     expires_at: Mapped[datetime | None]
     extended_s: Mapped[int] = mapped_column(default=0, server_default="0")
     warned_at: Mapped[datetime | None]

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,20 +27,24 @@ from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 
+from appliance.agent.boot import boot
 from appliance.agent.container_runtime import ContainerRuntime, RunningTerminal
+from appliance.agent.health import build as health
+from appliance.agent.reports.audit_heads import AuditHeadKeeper
 from appliance.agent.reports.heartbeat import HeartbeatReporter
 from appliance.agent.settings import Settings
-from appliance.agent.supervision import Background, keep_on
-from appliance.agent.watchdog import Watchdog
+from appliance.agent.supervision import Background, Work, keep_on
 from common import revocation
 from common.errors import ForbiddenError, InputError, PenstockError
 from common.protocol import (
+    AUDIT_HEADS_PATH,
     CONTAINERS_PATH,
     HEALTH_PATH,
     IMAGES_PATH,
     NODE_INFO_PATH,
     STDOUT,
     STORAGE_PATH,
+    AuditHeads,
     ContainerSpec,
     ContainerState,
     ExecControl,
@@ -52,6 +57,7 @@ from common.protocol import (
 )
 from common.refusals import install, refuse
 from common.request_id import RequestIds
+from common.watchdog import Watchdog
 
 CONTAINER_PATH = CONTAINERS_PATH + "/{identity}"
 MAX_GRACE_S = 600
@@ -61,6 +67,7 @@ _command = TypeAdapter(Annotated[list[str], Query(min_length=1)])
 def make(settings: Settings, runtime: ContainerRuntime) -> FastAPI:
     """Return the application of one agent."""
     supervisor = runtime.containers
+    audit_heads = AuditHeadKeeper(settings.state_folder)
 
     def allowed(connection: HTTPConnection) -> None:
         peer = connection.state.peer
@@ -76,7 +83,7 @@ def make(settings: Settings, runtime: ContainerRuntime) -> FastAPI:
 
     app = FastAPI(
         title="Penstock agent",
-        lifespan=_lifespan(settings, runtime),
+        lifespan=_lifespan(settings, runtime, audit_heads),
         dependencies=[Depends(allowed)],
         docs_url=None,
         redoc_url=None,
@@ -94,6 +101,10 @@ def make(settings: Settings, runtime: ContainerRuntime) -> FastAPI:
     @app.get(NODE_INFO_PATH)
     async def show_node_info() -> NodeInfo:
         return runtime.node_info()
+
+    @app.get(AUDIT_HEADS_PATH)
+    async def show_audit_heads() -> AuditHeads:
+        return audit_heads.heads()
 
     @app.put(IMAGES_PATH)
     async def ask_for_image(request: ImageRequest) -> ImageState:
@@ -163,21 +174,36 @@ class _Route(APIRoute):
         super().__init__(*args, **{**kwargs, "response_model_exclude_defaults": True})
 
 
-def _lifespan(settings: Settings, runtime: ContainerRuntime) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+def _lifespan(
+    settings: Settings, runtime: ContainerRuntime, audit_heads: AuditHeadKeeper
+) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     """Return what runs beside the application, from its start to its end."""
     supervisor = runtime.containers
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         tasks = Background()
-        watchdog = Watchdog(runtime.is_stuck, settings.notify_socket, settings.watchdog_usec)
+        monitor = health.build(settings, runtime.node_info)
+        heartbeats = HeartbeatReporter(
+            settings, runtime.node_info, supervisor, monitor.reports, audit_heads.note, machine=boot()
+        )
+
+        async def what_hangs() -> str:
+            return "the timetable of GPUs" if runtime.is_stuck() else "heartbeats" if heartbeats.is_stuck() else ""
+
+        watchdog = Watchdog(what_hangs, settings.notify_socket, settings.watchdog_usec)
         # first: Docker may take longer to tell its containers than systemd waits for a sign of life
         tasks.begin(keep_on("watchdog", watchdog.run))
         # a container that was created before this agent ended is started by the next line
         runtime.begin()
         await supervisor.rebuild()
-        heartbeats = HeartbeatReporter(settings, runtime.node_info, supervisor)
-        works = {"containers": supervisor.watch, "heartbeats": heartbeats.run, "revocations": revocation.keep_fresh}
+        works: dict[str, Work] = {
+            "audit heads": audit_heads.run,
+            "containers": supervisor.watch,
+            "health": partial(monitor.run, settings.health_interval_s, supervisor.changed.set),
+            "heartbeats": heartbeats.run,
+            "revocations": revocation.keep_fresh,
+        }
         for name, work in {**works, **runtime.tasks}.items():
             tasks.begin(keep_on(name, work))
         yield

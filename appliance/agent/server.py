@@ -14,10 +14,10 @@ from appliance.agent.kubernetes import build as kubernetes
 from appliance.agent.listener import Listener, Strangers
 from appliance.agent.settings import Settings
 from appliance.agent.tls import common_name, server_context
-from appliance.agent.watchdog import ask_for_time
 from common import logs
 from common.errors import UnavailableError
 from common.protocol import MAX_FRAME, STALLED_S
+from common.watchdog import ask_for_time
 
 _SHUTDOWN_S = 2
 
@@ -64,7 +64,7 @@ class MutualTlsServer(uvicorn.Server):
 
 def serve(settings: Settings) -> None:
     """Serve until a signal ends it; raises PenstockError where the node cannot be an agent."""
-    logs.write_lines()
+    logs.write("penstock-agent", journal_stream=settings.journal_stream, node=settings.name)
     ask_for_time(settings.notify_socket, settings.watchdog_usec)
     strangers = Strangers()
     runtime = (kubernetes if settings.kubernetes_api else docker).build(settings, strangers)

@@ -14,15 +14,18 @@ from common.errors import InputError, Problem
 from common.gpu.kinds import Enforcement
 from common.gpu.share import MAX_GPUS
 from common.settings import environment
+from common.settings.disk import DiskSettings
+from common.settings.health import HealthSettings
 from common.settings.images import ImageSettings
 from common.settings.kubernetes import KubernetesSettings
+from common.settings.logs import ContainerLogSettings
 from common.settings.node_agent import GpuSettings, LocationSettings, NodeAgentSettings, SimulatedGpuSettings
 from common.settings.options import FOLDERS, WORDS, Port
 from common.settings.sessions import SessionSettings
 
 PREFIX = "PENSTOCK_AGENT_"
 FILE = "/etc/penstock/agent.env"
-_OF_SYSTEMD = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
+_OF_SYSTEMD = ("JOURNAL_STREAM", "NOTIFY_SOCKET", "WATCHDOG_USEC", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 _HINTS = {
     "kubernetes_ca": "write the PEM file of the cluster's authority there",
     "kubernetes_token": "write the token of the agent's service account there",
@@ -34,16 +37,20 @@ class Settings(
     GpuSettings,
     SimulatedGpuSettings,
     LocationSettings,
+    ContainerLogSettings,
+    DiskSettings,
     KubernetesSettings,
     ImageSettings,
     SessionSettings,
+    HealthSettings,
     environment.ServiceSettings,
 ):
     """Settings of one agent: what a site chooses, and what follows from the node and from where things are installed.
 
-    `notify_socket` and `watchdog_usec` are named as systemd names them: where it takes signs of life, and after how
-    many microseconds without one it ends the agent (0: never). So are `listen_fds`, the number of descriptors that it
-    has kept for the process `listen_pid`, and `listen_fdnames`, their names with colons between them.
+    `journal_stream`, `notify_socket` and `watchdog_usec` are named as systemd names them: what of our output is its
+    journal's, where it takes signs of life, and after how many microseconds without one it ends the agent (0: never).
+    So are `listen_fds`, the number of descriptors that it has kept for the process `listen_pid`, and `listen_fdnames`,
+    their names with colons between them.
 
     `crl` is the file with the list of certificates that the site's authority has revoked; none means that none counts.
     `allowed` lists the common names of the client certificates that may call the agent, `edge_names` those that may
@@ -53,8 +60,10 @@ class Settings(
     cluster: it trusts the authority `kubernetes_ca`, shows the token in the file `kubernetes_token`, and mounts only
     what is in a claim.
 
+    A healthy node has `expected_gpus`, whose names have the words `expected_gpu_model` in them, and its `units` run.
+
     `nodes_file` has the addresses of all nodes, which no range of `egress` opens, and the names by which sessions know
-    them and their services.
+    them and their services. `state_folder` has on the disk what the next agent has to know.
 
     `gpu_folder` is on a tmpfs and has a folder for each container with GPUs, `gpu_library` is the preload library, and
     `mps_folder` has the pipes of the multi-process service. Containers tell at `sandbox_socket` what their sandboxes
@@ -80,8 +89,13 @@ class Settings(
     storage_ids: dict[str, str] = Field(default={})
     package_index: str = Field(default="", pattern=r"^(https://\S+)?$")
     nodes_file: Path | None = None
+    expected_gpus: int | None = Field(default=None, ge=0)
+    expected_gpu_model: str = ""
+    units: Annotated[tuple[str, ...], WORDS] = ()
     simulated_gpus: int = Field(default=0, ge=0, le=MAX_GPUS)
+    state_folder: Path = Path("/var/lib/penstock/agent")
     docker_socket: Path = Path("/var/run/docker.sock")
+    journal_stream: str = ""
     notify_socket: str = ""
     watchdog_usec: int = Field(default=0, ge=0)
     listen_pid: int = Field(default=0, ge=0)

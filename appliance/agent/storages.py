@@ -2,6 +2,7 @@
 
 Where a storage is not mounted, its root is an empty folder of the node's own disk, and whatever is written there is
 lost to everybody else. So a storage has a file at its root with the storage's id, and what has no such file is not it.
+Nor does one count as there that can only be read: sessions make folders in it.
 A storage that hangs holds up one thread, and who asks for it is answered in time.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -51,12 +53,16 @@ class Storage:
             raise self._missing(f"cannot be read: {error.strerror}") from error
         try:
             found = _id_in(descriptor)
+            read_only = bool(found) and _is_read_only(descriptor)
         except OSError as error:
             os.close(descriptor)
             raise self._missing(f"cannot be read: {error.strerror}") from error
         if not found or found != self.id:
             os.close(descriptor)
             raise self._missing("is another one than the site's" if found else "is not mounted")
+        if read_only:
+            os.close(descriptor)
+            raise self._missing("is read-only")
         return descriptor
 
     def reason(self) -> str:
@@ -160,6 +166,15 @@ class Storages:
 
 
 NO_STORAGES = Storages({}, {})
+
+
+def _is_read_only(root: int) -> bool:
+    """Return whether nobody can write in an open folder, by its marker; root alone may be kept from that one."""
+    try:
+        os.close(os.open(MARKER, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=root))
+    except OSError as error:
+        return error.errno == errno.EROFS
+    return False
 
 
 def _id_in(root: int) -> str:

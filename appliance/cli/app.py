@@ -20,7 +20,7 @@ COMMANDS = {
     "submit": ("appliance.cli.submit:submit", "Submit a session."),
     "list": ("appliance.cli.session:list_sessions", "List sessions."),
     "get": ("appliance.cli.session:get", "Show one session."),
-    "logs": ("appliance.cli.session:logs", "Show or follow a session's log."),
+    "logs": ("appliance.cli.logs:logs", "Show a session's log, or those of the site's services."),
     "bash": ("appliance.cli.enter:bash", "Open a shell in a session."),
     "exec": ("appliance.cli.enter:execute", "Run a command in a session."),
     "cp": ("appliance.cli.enter:cp", "Copy files and folders into a session, or out of it."),
@@ -45,10 +45,14 @@ COMMANDS = {
     "domain": ("appliance.cli.domain:app", "Domains: users and projects with administrators of their own."),
     "accounting": ("appliance.cli.accounting:accounting", "Who held how much, and for how long."),
     "audit": ("appliance.cli.audit:app", "The audit log: who did what, and whether it is as it was written."),
+    "doctor": ("appliance.cli.doctor:doctor", "Say what is not well at the site, and what to do about it."),
+    "health": ("appliance.cli.health:app", "Checks of nodes and of the site: history, acknowledge, clear."),
     "scheduler": ("appliance.cli.scheduler:app", "The scheduler's cycles, for a look afterwards."),
     "completion": ("appliance.cli.completion:completion", "Print what makes a shell complete our commands."),
     "reservoir": ("appliance.cli.reservoir:app", "Bundles: lock, build, verify, import, publish."),
     "site": ("appliance.cli.site:app", "The site: check, deploy, verify, report."),
+    "repair": ("appliance.cli.repair:app", "Repairs of known issues: list, show, run, history."),
+    "backup": ("appliance.cli.backup:app", "Backups of the site: now, list, verify, restore, drill."),
     "lab": ("appliance.cli.lab:app", "Rehearse a site in containers: up, down, status."),
 }
 

@@ -18,7 +18,12 @@ app = group("The audit log (administrators, auditors): who did what. Search, ver
 
 HEAD = ("TIME", "USER", "FROM", "ACTION", "OBJECT", "RESULT", "WHAT")
 
-DayArgument = Annotated[str, typer.Argument(metavar="YYYYMMDD", help="A day in UTC: the name of the file.")]
+LONGEST = 60
+"""So many characters of an object are shown."""
+
+DayArgument = Annotated[
+    str, typer.Argument(metavar="YYYYMMDD", help="A file by its day in UTC, as `penstock audit files` names it.")
+]
 
 
 @app.command("list")
@@ -31,6 +36,9 @@ def list_audit(
     project: Annotated[str | None, typer.Option("--project", help="What was done in a project.")] = None,
     action: Annotated[str | None, typer.Option("--action", help="Such as login or project_change.")] = None,
     result: Annotated[str | None, typer.Option("--result", help="done, refused or failed.")] = None,
+    node: Annotated[
+        str | None, typer.Option("--node", help="What touched a node, or a session that ran there.")
+    ] = None,
     since: Annotated[str | None, typer.Option("--since", metavar="DATE|AGE", help="From then, or 2h ago, on.")] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="DATE", help="Only before the end of then.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="So many at most.")] = 100,
@@ -45,6 +53,7 @@ def list_audit(
         project=project,
         action=action,
         result=result,
+        node=node,
         since=parse.past(since, "--since") if since else None,
         until=parse.moment(until, "--until", ends=True) if until else None,
         most=limit,
@@ -78,7 +87,7 @@ def files(*, form: FormatOption = Format.TABLE) -> None:
 @app.command("copy")
 def copy(day: DayArgument) -> None:
     """Write the file of a day to standard output as it is: lines of JSON, each with its code."""
-    for part in config.load().client.audit.file(day):
+    for part in config.load().client.audit.file(_file(day)):
         sys.stdout.buffer.write(part)
     sys.stdout.buffer.flush()
 
@@ -86,8 +95,13 @@ def copy(day: DayArgument) -> None:
 @app.command("delete")
 def delete(day: DayArgument) -> None:
     """Delete the file of a day that is over. The log says who did so, and which lines it had."""
-    config.load().client.audit.delete(day)
-    print(f"Deleted {day}.log.")
+    config.load().client.audit.delete(_file(day))
+    print(f"{day}.log goes as soon as the log says so.")
+
+
+def _file(name: str) -> str:
+    """Return the name of a file, which has several days where a clock was wrong; raises InputError."""
+    return "-".join(map(parse.day, name.split("-")))
 
 
 def _row(entry: AuditEntry) -> tuple[str, ...]:
@@ -99,10 +113,15 @@ def _row(entry: AuditEntry) -> tuple[str, ...]:
         entry["user"] or "-",
         entry["address"],
         entry["action"],
-        entry["object"],
+        _short(entry["object"]),
         result,
         f"{told}{more}",
     )
+
+
+def _short(name: str) -> str:
+    """Return a name cut, so that a long one makes no other row long; programs get it whole."""
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
 
 
 def _told(change: AuditChange) -> str:
@@ -122,5 +141,10 @@ def _print_verdict(verdict: AuditVerification) -> None:
         place = f"{finding['day']}.log:{finding['line']}: " if finding["day"] else ""
         print(f"{place}{finding['what']}")
     for one in verdict["deleted"]:
-        print(f"{one['day']}.log was deleted by an administrator: lines {one['first']} to {one['last']}")
+        who = output.plain(one.get("user") or "the clock")
+        through = f" to {one['through']}.log" if "through" in one else ""
+        gone = f"were deleted by {who}" if through else f"was deleted by {who}"
+        print(f"{one['day']}.log{through} {gone}: lines {one['first']} to {one['last']}")
     print(f"{verdict['lines']} lines are as they were written; the last one is line {verdict['last']}.")
+    if unheard := verdict.get("unheard"):
+        print(f"How far the log went is not known from {', '.join(map(output.plain, unheard))}: no answer from there.")

@@ -70,7 +70,7 @@ def _place(name: str, project: str | None, container: int) -> Place:
     remembered = config.load()
     client = remembered.client
     session = client.sessions.get(name, project=remembered.project_or(project))
-    session_id = until_started(client, session, tell=True)["id"]
+    session_id = until_started(client, session)["id"]
     return Place(client, session_id, session["project"], container)
 
 

@@ -108,6 +108,8 @@ def _table(nodes: list[Node]) -> None:
     for node in nodes:
         if node["message"]:
             print(f"{node['name']}: {node['message']}")
+        if node["unhealthy"]:
+            print(f"{node['name']}: unhealthy, takes nothing new: {node['unhealthy']}; see `penstock doctor`")
         for reason in node["missing_storages"].values():
             print(f"{node['name']}: {reason}")
 
@@ -160,6 +162,7 @@ def _fields(node: Node) -> None:
             ("NVLink", "yes" if node["nvlink"] else ""),
             ("Sessions", str(node["sessions"])),
             ("Unknown containers", str(node["unknown_containers"] or "")),
+            ("Orphaned GPUs", _orphaned(node)),
             ("Clock", f"{node['clock_offset_s']:+d} s" if node["clock_offset_s"] else ""),
         )
     )
@@ -175,6 +178,13 @@ def _fields(node: Node) -> None:
         head = ("GPU", "UUID", "MODEL", "MEMORY", "ENFORCEMENT", "IN USE", "SLICE")
         sliced = any(gpu["parent"] for gpu in node["gpus"])
         output.print_table(head if sliced else head[:-1], rows if sliced else [row[:-1] for row in rows])
+
+
+def _orphaned(node: Node) -> str:
+    """Return what orphaned containers hold, by GPU."""
+    indices = {gpu["uuid"]: gpu["index"] for gpu in node["gpus"]}
+    held = ((indices.get(uuid, uuid), milli) for uuid, milli in node["orphaned_milli"].items())
+    return ", ".join(f"{format_gpus(milli)} of GPU {gpu}" for gpu, milli in held)
 
 
 def _status(node: Node) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -10,8 +12,18 @@ import typer
 from appliance.cli import config
 from appliance.client import Client
 from common.errors import PenstockError
+from common.places import from_dotted
 
 HELP = {"help_option_names": ["-h", "--help"]}
+OPTIONS = {
+    "gpu_milli": "-g",
+    "cpu_milli": "--cpu",
+    "memory_mib": "--memory",
+    "shm_mib": "--shm",
+    "disk_mib": "--disk",
+    "name": "NAME",
+}
+"""Options of what sessions and presets ask for, by the field of the request."""
 COMPLETE_S = 1.0
 """How long a shell's completion waits for the API, in seconds."""
 
@@ -26,6 +38,22 @@ def group(summary: str) -> typer.Typer:
 def given(**values: Any) -> dict[str, Any]:
     """Return the options that were given."""
     return {name: value for name, value in values.items() if value is not None}
+
+
+@contextmanager
+def told_by_options(**options: str) -> Iterator[None]:
+    """Call the fields of a request by the options that say them, in what the API refuses."""
+    named = OPTIONS | options
+    try:
+        yield
+    except PenstockError as error:
+        told = [replace(one, where=named.get(_field(one.where), one.where)) for one in error.problems]
+        raise type(error).of(told) from error
+
+
+def _field(where: str) -> str:
+    """Return the field of a request that a place lies in."""
+    return str(next(iter(from_dotted(where)), ""))
 
 
 def complete_sessions(ctx: typer.Context) -> Sequence[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
 import unicodedata
@@ -20,8 +19,10 @@ T = TypeVar("T")
 
 GAP = "  "
 NARROWEST = 8
-# what a terminal obeys in place of showing it, and what turns the order of words around
-_CONTROLS = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]")
+_HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+"""Categories of what a terminal obeys in place of showing it, of what turns words around, and of what nobody sees."""
+_JOINS = "\u200c\u200d"
+"""Between letters of Persian and Hindi, and in emoji, these are part of the word."""
 _STEPS = ((86400, "d"), (3600, "h"), (60, "m"))
 
 
@@ -48,9 +49,19 @@ def with_it(revoked: Revoked) -> str:
     return f", and with it keys that it had made: {revoked['with_it']}" if revoked["with_it"] else ""
 
 
-def plain(text: str) -> str:
-    """Return what others have written as a terminal can only show it."""
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+def plain(text: str, kept: str = "") -> str:
+    """Return what others have written as a terminal can only show it, with the signs that are `kept`."""
+    if text.isascii() and text.isprintable():
+        return text
+    before = ["", *text]
+    return "".join(
+        char if char in kept or _seen(char, last) else char.encode("unicode_escape").decode()
+        for last, char in zip(before, text, strict=False)
+    )
+
+
+def _seen(char: str, last: str) -> bool:
+    return unicodedata.category(char) not in _HIDDEN or (char in _JOINS and not last.isascii())
 
 
 def print_json(value: Any) -> None:

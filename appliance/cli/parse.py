@@ -61,7 +61,20 @@ def past(text: str, field: str, *, now: datetime | None = None) -> str:
     """Return a moment as ISO 8601: a date, a date with a time, or `2h` for two hours ago; raises InputError."""
     if text[:1].isdigit() and text[-1:].lower() in SECONDS:
         return ((now or datetime.now(UTC)) - timedelta(seconds=duration(text, field))).isoformat()
-    return moment(text, field)
+    try:
+        return moment(text, field)
+    except InputError:
+        hint = "write 2027-12-31, 2027-12-31T18:00, or 2h for two hours ago"
+        raise InputError(f"{text!r} is no date and no age", where=field, hint=hint) from None
+
+
+def day(text: str) -> str:
+    """Return a day written `20271231` as it is; raises InputError."""
+    try:
+        datetime.strptime(text, "%Y%m%d")  # noqa: DTZ007 - a day, and no moment
+    except ValueError:
+        raise InputError(f"{text!r} is no day", where="YYYYMMDD", hint="write it like 20271231") from None
+    return text
 
 
 def image(text: str) -> tuple[str, str]:

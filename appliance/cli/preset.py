@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli import config, output, parse
-from appliance.cli.options import complete_presets, given, group
+from appliance.cli.options import complete_presets, given, group, told_by_options
 from appliance.cli.output import Format, FormatOption
 from appliance.client.views import Preset
 from appliance.client.words import Enforcement
@@ -55,7 +55,9 @@ def create(
     """Create a preset (administrators)."""
     more = given(enforcement=enforcement, description=description)
     sizes = _sizes(cpu, memory, shm, gpus) | more
-    output.show(config.load().client.presets.create(name=name, **sizes), form, _fields)
+    with told_by_options():
+        preset = config.load().client.presets.create(name=name, **sizes)
+    output.show(preset, form, _fields)
 
 
 @app.command("update")
@@ -73,7 +75,9 @@ def update(
     """Change a preset (administrators); sessions that were submitted with it stay as they are."""
     more = given(enforcement=enforcement, description=description)
     sizes = _sizes(cpu, memory, shm, gpus) | more
-    output.show(config.load().client.presets.update(name, **sizes), form, _fields)
+    with told_by_options():
+        preset = config.load().client.presets.update(name, **sizes)
+    output.show(preset, form, _fields)
 
 
 @app.command("delete")

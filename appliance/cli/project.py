@@ -19,6 +19,7 @@ app = group("Projects: list, show, create, update, delete, set the current one."
 
 NEVER = "never"
 NONE = "none"
+SITE = "site"
 
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the project.", autocompletion=complete_projects)
@@ -70,6 +71,10 @@ LimitOption = Annotated[
 ExtensionOption = Annotated[
     str | None, typer.Option("--interactive-extension", metavar="2h", help="What owners may add to it in total.")
 ]
+MinRuntimeOption = Annotated[
+    str | None,
+    typer.Option("--min-runtime", metavar="TIME|site", help="Its sessions are not reclaimed before; site: as all."),
+]
 AccessOption = Annotated[
     Access | None,
     typer.Option("--session-access", help="Who sees its new sessions: its members, or of these the owner alone."),
@@ -115,6 +120,7 @@ def create(
     interactive_group: InteractiveOption = None,
     interactive_limit: LimitOption = None,
     interactive_extension: ExtensionOption = None,
+    min_runtime: MinRuntimeOption = None,
     session_access: AccessOption = None,
     domain: Annotated[str | None, typer.Option("--domain", metavar="NAME", help="The domain it belongs to.")] = None,
     description: DescriptionOption = None,
@@ -134,6 +140,7 @@ def create(
         interactive_group=interactive_group,
         interactive_limit=interactive_limit,
         interactive_extension=interactive_extension,
+        min_runtime=min_runtime,
         session_access=session_access,
         description=description,
     )
@@ -160,6 +167,7 @@ def update(
     interactive_group: InteractiveOption = None,
     interactive_limit: LimitOption = None,
     interactive_extension: ExtensionOption = None,
+    min_runtime: MinRuntimeOption = None,
     session_access: AccessOption = None,
     description: DescriptionOption = None,
     form: FormatOption = Format.TABLE,
@@ -184,6 +192,7 @@ def update(
         interactive_group=interactive_group,
         interactive_limit=interactive_limit,
         interactive_extension=interactive_extension,
+        min_runtime=min_runtime,
         session_access=session_access,
         description=description,
     ) | given(
@@ -229,6 +238,7 @@ def _changes(
     interactive_group: str | None,
     interactive_limit: str | None,
     interactive_extension: str | None,
+    min_runtime: str | None,
     session_access: Access | None,
     description: str | None,
 ) -> dict[str, Any]:
@@ -249,6 +259,8 @@ def _changes(
         ends_at = None if until == NEVER else parse.moment(until, "--until", ends=True)
         starts_at = parse.moment(from_, "--from") if from_ else None
         changes["period"] = {"ends_at": ends_at, **given(starts_at=starts_at)}
+    if min_runtime is not None:
+        changes["min_runtime_s"] = None if min_runtime == SITE else parse.duration(min_runtime, "--min-runtime")
     for key, name in (("training_group", training_group), ("interactive_group", interactive_group)):
         if name is not None:
             changes[key] = None if name == NONE else name
@@ -310,10 +322,16 @@ def _fields(project: Project) -> None:
             ("Interactive on", project["interactive_group"] or ""),
             ("Interactive limit", output.duration(limit) if limit else ""),
             ("Extension", f"{output.duration(extension)} in total" if limit and extension else ""),
+            ("Minimum run time", _min_runtime(project)),
             ("Session access", project["session_access"]),
             ("Created", output.moment(project["created_at"])),
         )
     )
+
+
+def _min_runtime(project: Project) -> str:
+    least = project["min_runtime_s"]
+    return "" if least is None else output.duration(least) if least else "none"
 
 
 def _over_quota(project: Project) -> str:

@@ -1,13 +1,18 @@
-"""A command in a session as this program uses it: its output is read as a file, its input written as one."""
+"""A command in a session as this program uses it: its output is read as a file, its input written as one.
+
+All of its TLS happens in one thread: OpenSSL lets no two use a connection at once, and a thread that waits in a read is
+not woken by another that closes.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import ClientConnection, connect
 
 from appliance.client.place import Place, error_of, lost
 from common.protocol import STDERR, STDOUT
@@ -19,8 +24,9 @@ _LAST = 4096
 class RemoteCommand:
     """A command that runs; `errors` is the end of what it has said of them."""
 
-    def __init__(self, connection: ClientConnection) -> None:
-        """Use a connection of its own."""
+    def __init__(self, portal: BlockingPortal, connection: ClientConnection) -> None:
+        """Use a connection of its own, which lives in the portal's thread."""
+        self._portal = portal
         self._connection = connection
         self._output = STDOUT
         self._unread = b""
@@ -39,7 +45,7 @@ class RemoteCommand:
     def write(self, data: bytes) -> int:
         """Give it input; BrokenPipeError where it takes no more."""
         try:
-            self._connection.send(data)
+            self._portal.call(self._connection.send, data)
         except ConnectionClosed as error:
             raise BrokenPipeError from error
         return len(data)
@@ -51,7 +57,7 @@ class RemoteCommand:
     def write_control(self, control: dict[str, str]) -> None:
         """Send a control frame; one that has ended takes none."""
         try:
-            self._connection.send(json.dumps(control))
+            self._portal.call(self._connection.send, json.dumps(control))
         except ConnectionClosed:
             return
 
@@ -66,7 +72,7 @@ class RemoteCommand:
         """Take frames until there is output; returns False where it has ended."""
         while self._code is None:
             try:
-                frame = self._connection.recv()
+                frame = self._portal.call(self._connection.recv)
             except ConnectionClosed as error:
                 raise lost() from error
             if isinstance(frame, str):
@@ -84,17 +90,17 @@ class RemoteCommand:
             raise error_of(control)
         if control["type"] == "exit":
             self._code = int(control["code"])
-        else:
+        if control["type"] == "stream":
             self._output = control["code"]
 
 
 @contextmanager
 def running(place: Place, command: Sequence[str]) -> Iterator[RemoteCommand]:
     """Run a command; it is hung up at the end where it still runs. Raises PenstockError."""
-    with place.reached():
+    with place.reached(), start_blocking_portal() as portal, ExitStack() as opened:
+        connection = portal.wrap_async_context_manager(connect(place.address(command), **place.options()))
         try:
-            connection = connect(place.address(command), **place.options())
+            connected = opened.enter_context(connection)
         except OSError as error:
             raise place.client.unreachable(error) from error
-        with connection:
-            yield RemoteCommand(connection)
+        yield RemoteCommand(portal, connected)

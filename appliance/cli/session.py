@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import time
 from typing import Annotated
 
 import typer
 
 from appliance.cli import config, output, parse, share
-from appliance.cli.options import ProjectOption, complete_sessions
+from appliance.cli.options import ProjectOption, complete_sessions, told_by_options
 from appliance.cli.output import Format, FormatOption
 from appliance.cli.share import FgpuOption, GpusOption
-from appliance.cli.waiting import until_started
+from appliance.cli.waiting import until_all_started
 from appliance.client.views import Container, GpuShare, Mount, Session, SessionEntry
 from appliance.client.words import Access
-from common.errors import ConflictError, NotFoundError, PenstockError, UnavailableError
+from common.errors import ConflictError, NotFoundError, PenstockError
 from common.gpu.units import MILLI, format_gpus
 
 WAIT_STEP_S = 0.5
@@ -50,26 +49,6 @@ def get(name: NameArgument, *, project: ProjectOption = None, form: FormatOption
     output.show(remembered.client.sessions.get(name, project=remembered.project_or(project)), form, _fields)
 
 
-def logs(
-    name: NameArgument,
-    *,
-    project: ProjectOption = None,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the session ends.")] = False,
-    tail: Annotated[int | None, typer.Option("--tail", metavar="N", min=0, help="Only the last N lines.")] = None,
-) -> None:
-    """Show a session's log; it can be read after the session has ended."""
-    remembered = config.load()
-    sessions, chosen = remembered.client.sessions, remembered.project_or(project)
-    try:
-        for chunk in sessions.log(name, project=chosen, follow=follow, tail=tail):
-            sys.stdout.buffer.write(chunk)
-            sys.stdout.buffer.flush()
-    except UnavailableError:
-        # a log that has begun can only be cut: who may not see the session any more hears it here
-        sessions.get(name, project=chosen)
-        raise
-
-
 def restart(
     name: NameArgument,
     *,
@@ -81,7 +60,7 @@ def restart(
     remembered = config.load()
     session: SessionEntry = remembered.client.sessions.restart(name, project=remembered.project_or(project))
     if wait:
-        session = until_started(remembered.client, session)
+        (session,) = until_all_started(remembered.client, [session])
     output.show(session, form, lambda _: print(f"{name}: {status(session)}"))
 
 
@@ -138,7 +117,8 @@ def resize(
     remembered = config.load()
     sessions, chosen = remembered.client.sessions, remembered.project_or(project)
     wanted = share.milli(remembered.client, gpus, fgpu, "write `-g 0.5`, or `--fgpu 1` to count in fGPU")
-    session = sessions.update(name, project=chosen, gpu_milli=wanted)
+    with told_by_options():
+        session = sessions.update(name, project=chosen, gpu_milli=wanted)
     while wait and session["resize_milli"] is not None:
         time.sleep(WAIT_STEP_S)
         session = sessions.get(name, project=chosen)
@@ -315,8 +295,10 @@ def _gang(session: Session) -> str:
 
 
 def _limit(session: Session) -> str:
+    if not session["expires_at"]:
+        return f"{output.duration(session['limit_s'])} from its start" if session["limit_s"] else ""
     extended = f", extended by {output.duration(session['extended_s'])}" if session["extended_s"] else ""
-    return output.moment(session["expires_at"]) + extended if session["expires_at"] else ""
+    return output.moment(session["expires_at"]) + extended
 
 
 def _container(container: Container) -> tuple[str, ...]:

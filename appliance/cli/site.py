@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from appliance.cli.files import read_site
+from appliance.cli.files import read_site, read_text
 from appliance.cli.options import group
 from appliance.cli.output import Format, FormatOption, print_json, print_table
 from appliance.site.model import Site
-from common.errors import PartialError
 
 if TYPE_CHECKING:
     from appliance.site.deployment import Deployment
@@ -50,6 +49,7 @@ def deploy(
     """
     from appliance.cli.progress import screen
     from appliance.site import deployment
+    from appliance.site.rollout import require_all
 
     site = read_site(file)
     chosen = None if limit is None else limit.split(",")
@@ -57,15 +57,15 @@ def deploy(
         with screen() as listener:
             unfit = deployment.rehearse(site, bundle, listener, limit=chosen)
         print(f"{site.name}: bundle and nodes are fit{_without(unfit)}; nothing was changed")
-        _require_all(unfit)
+        require_all(unfit)
         return
     with screen() as listener:
-        done = deployment.deploy(site, bundle, listener, limit=chosen)
+        done = deployment.deploy(site, bundle, listener, file=read_text(file), limit=chosen)
     if output is Format.JSON:
         print_json(done.json() | {"console": site.console_url, "api": site.api_url})
     else:
         _print_deployment(site, done)
-    _require_all(done.left_out)
+    require_all(done.left_out)
 
 
 def _print_deployment(site: Site, done: Deployment) -> None:
@@ -74,6 +74,8 @@ def _print_deployment(site: Site, done: Deployment) -> None:
     print_table(("PHASE", "SECONDS"), [(phase, f"{seconds:7.1f}") for phase, seconds in done.phases.items()])
     print(f"\n{site.name} is deployed in {done.seconds:.1f} s, changed={done.changes}{_without(done.left_out)}")
     print(f"console  {site.console_url}\nAPI      {site.api_url}\nCA       {deployment.STATE / 'pki' / 'ca.crt'}")
+    if done.backup:
+        print(f"backup   {done.backup}, taken before the database was migrated to {done.schema}")
     for node, paths in done.kept.items():
         print(f"kept     {node}: {', '.join(paths)}, below {deployment.KEPT_FOLDER}")
     for name in done.left:
@@ -86,12 +88,6 @@ def _print_deployment(site: Site, done: Deployment) -> None:
 
 def _without(left_out: Problems) -> str:
     return f", without {', '.join(left_out)}" if left_out else ""
-
-
-def _require_all(left_out: Problems) -> None:
-    """Raise PartialError that names who was left out, and why."""
-    if left_out:
-        raise PartialError.of([problem for problems in left_out.values() for problem in problems])
 
 
 @app.command()

@@ -11,7 +11,7 @@ from functools import partial
 from appliance.client import Client
 from appliance.client.views import Node, Session
 from appliance.site.model import NodeRole, Site
-from appliance.site.verdict import Check, CheckState
+from common.checks import Check, CheckState
 from common.errors import PenstockError
 from common.gpu.units import format_gpus
 

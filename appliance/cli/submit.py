@@ -11,11 +11,18 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli import config, output, parse, share
-from appliance.cli.options import ProjectOption, complete_groups, complete_images, complete_presets, given
+from appliance.cli.options import (
+    ProjectOption,
+    complete_groups,
+    complete_images,
+    complete_presets,
+    given,
+    told_by_options,
+)
 from appliance.cli.output import Format, FormatOption
 from appliance.cli.session import status
 from appliance.cli.share import FgpuOption, GpusOption
-from appliance.cli.waiting import until_started
+from appliance.cli.waiting import until_all_started
 from appliance.client import Client
 from appliance.client.requests import PvcRequest, VolumeRequest
 from appliance.client.views import SessionEntry
@@ -23,6 +30,22 @@ from appliance.client.words import Access, Enforcement, Kind
 from common.errors import InputError, Problem
 from common.gpu.units import format_gpus
 from common.topology import TopologyLevel
+
+FIELDS = {
+    "image": "-i",
+    "environment": "-e",
+    "ports": "--port",
+    "pvcs": "--pvc",
+    "volumes": "-v",
+    "gpu_models": "--gpu-model",
+    "starts_at": "--start-at",
+    "limit_s": "--time",
+    **{
+        field: f"--{field}"
+        for field in ("preset", "command", "args", "count", "replicas", "group", "priority", "access")
+    },
+}
+"""Options of `submit` alone, by the field of the request."""
 
 
 class ServiceType(StrEnum):
@@ -110,6 +133,10 @@ def submit(
     start_at: Annotated[
         str | None, typer.Option("--start-at", metavar="TIME", help="Not before: 2027-01-31T22:00, or +2h.")
     ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option("--time", metavar="4h", help="It is stopped when it has run so long, and may start sooner."),
+    ] = None,
     access: Annotated[
         Access | None,
         typer.Option("--access", help="Who sees it: your project, or of its members you alone."),
@@ -151,13 +178,15 @@ def submit(
         preemptible=preemptible,
         access=access,
         starts_at=None if start_at is None else _start(start_at),
+        limit_s=None if time is None else parse.duration(time, "--time"),
     )
     if cpu is not None and preset is None:
         options.setdefault("gpu_milli", 0)
     wanted = {"name": name, "project": remembered.project_or(project), "image": image, "created_by_cli": True}
-    submitted = _submit(client, {**wanted, **options}, count)
+    with told_by_options(**FIELDS):
+        submitted = _submit(client, {**wanted, **options}, count)
     if wait:
-        submitted = [until_started(client, session) for session in submitted]
+        submitted = until_all_started(client, submitted)
     output.show(submitted if count else submitted[0], form, lambda _: _tell(submitted))
 
 

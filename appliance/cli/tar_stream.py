@@ -12,7 +12,10 @@ from common.errors import IntegrityError
 
 BLOCK = tarfile.BLOCKSIZE
 MAX_HEADER = 1 << 20
+"""Bytes of all that headers tell of one member."""
 CHUNK = 1 << 18
+TOLD = ("path", "linkpath", "size", "mtime")
+"""What is taken of extended headers."""
 
 Read = Callable[[int], bytes]
 """Returns so many bytes, fewer where they end."""
@@ -21,22 +24,25 @@ Read = Callable[[int], bytes]
 def members(read: Read) -> Iterator[tuple[tarfile.TarInfo, Iterator[bytes]]]:
     """Yield what an archive has, with the content; what is not read of that is passed over. Raises IntegrityError."""
     told: dict[str, str] = {}
+    left = MAX_HEADER
     while (block := read(BLOCK)) and any(block):
         info = _header(block)
         if info.type in (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE):
-            told |= _records(_short(read, info))
+            told |= _records(_short(read, info, left))
         elif info.type == tarfile.XGLTYPE:
-            _short(read, info)
+            _short(read, info, left)
         elif info.type in (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK):
             key = "path" if info.type == tarfile.GNUTYPE_LONGNAME else "linkpath"
-            told[key] = _text(_short(read, info).rstrip(b"\0"))
+            told[key] = _text(_short(read, info, left).rstrip(b"\0"))
         else:
             _complete(info, told)
-            told = {}
+            told, left = {}, MAX_HEADER
             content = _content(read, info.size if info.isreg() else 0)
             yield info, content
             for _ in content:
                 pass
+            continue
+        left -= info.size
     # tar fills its last block up, and would not end well if nobody took that
     while read(CHUNK):
         pass
@@ -62,9 +68,9 @@ def _complete(info: tarfile.TarInfo, told: dict[str, str]) -> None:
         raise _broken("a header says what cannot be")
 
 
-def _short(read: Read, info: tarfile.TarInfo) -> bytes:
-    """Return the content of a header that tells of the next member."""
-    if info.size > MAX_HEADER:
+def _short(read: Read, info: tarfile.TarInfo, left: int) -> bytes:
+    """Return the content of a header that tells of the next member, of which only so many bytes are `left`."""
+    if info.size > left:
         raise _broken(f"a header of {info.size} bytes")
     return b"".join(_content(read, info.size))
 
@@ -89,7 +95,8 @@ def _records(data: bytes) -> dict[str, str]:
             raise _broken("an extended header that cannot be read")
         record, data = data[len(length) + 1 : int(length) - 1], data[int(length) :]
         key, _, value = record.partition(b"=")
-        found[_text(key)] = _text(value)
+        if _text(key) in TOLD:
+            found[_text(key)] = _text(value)
     return found
 
 

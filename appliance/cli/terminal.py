@@ -66,7 +66,8 @@ async def _show_output(connection: ClientConnection) -> int:
                 return int(control["code"])
             if control["type"] == "error":
                 raise error_of(control)
-            output = control["code"]
+            if control["type"] == "stream":
+                output = control["code"]
     raise lost()
 
 

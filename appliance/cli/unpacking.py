@@ -7,6 +7,7 @@ made where they stay inside: relative, and up only as far as the folders that ar
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 import tarfile
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+from appliance.cli.output import plain
 from common.errors import InputError, IntegrityError, Problem
 
 MAX_NAMED = 20
@@ -31,6 +33,7 @@ class Unpacker:
         self._first = [] if first == "." else [first]
         self._called = called
         self._left_out: list[str] = []
+        self._taken = False
         self._folders: list[tuple[list[str], tarfile.TarInfo]] = []
 
     def __enter__(self) -> Unpacker:
@@ -52,6 +55,7 @@ class Unpacker:
     def take(self, info: tarfile.TarInfo, content: Iterator[bytes]) -> None:
         """Write a member; raises IntegrityError for a name that leads out."""
         parts = self._parts(info.name)
+        self._taken = True
         try:
             self._write(parts, info, content)
         except OSError as error:
@@ -62,13 +66,10 @@ class Unpacker:
             ) from error
 
     def check(self) -> None:
-        """Raise InputError that names what was left out, where anything was."""
-        if self._left_out:
-            named = [Problem(name, "was left out", "") for name in self._left_out[:MAX_NAMED]]
-            if more := len(self._left_out) - MAX_NAMED:
-                named += [Problem("", f"and {more} more", "")] if more > 0 else []
-            hint = "links out of what is copied, devices and pipes are not"
-            raise InputError.of([*named[:-1], Problem(named[-1].where, named[-1].reason, hint)])
+        """Raise InputError that names what was left out, where anything was; IntegrityError where nothing came."""
+        if not self._taken:
+            raise IntegrityError("the session sent nothing", where="tar", hint="try again")
+        refuse_left_out(self._left_out, "links that could lead out of what is copied, devices and pipes are not")
 
     def _parts(self, name: str) -> list[str]:
         """Return the steps from the folder to a member."""
@@ -93,14 +94,15 @@ class Unpacker:
                 self._make_folder(parent, name)
                 self._folders.append((list(parts), info))
                 return
+            if info.isreg():
+                self._write_file(parent, name, info, content)
+                return
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=parent)
             if info.issym():
                 os.symlink(info.linkname, name, dir_fd=parent)
-            elif info.islnk():
-                self._link(self._parts(info.linkname), parent, name)
-            else:
-                self._write_file(parent, name, info, content)
+            elif not self._link(self._parts(info.linkname), parent, name):
+                self._left_out.append("/".join(parts))
         finally:
             os.close(parent)
 
@@ -131,28 +133,55 @@ class Unpacker:
         if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
             raise NotADirectoryError(20, "something else is there already")
 
-    def _link(self, source: Sequence[str], parent: int, name: str) -> None:
+    def _link(self, source: Sequence[str], parent: int, name: str) -> bool:
+        """Link a file that is there under one more name; what is a link itself would lead elsewhere from there."""
         *folders, last = source
         there = self._open(folders)
         try:
+            if not stat.S_ISREG(os.stat(last, dir_fd=there, follow_symlinks=False).st_mode):
+                return False
             os.link(last, name, src_dir_fd=there, dst_dir_fd=parent, follow_symlinks=False)
+            return True
         finally:
             os.close(there)
 
     @staticmethod
     def _write_file(parent: int, name: str, info: tarfile.TarInfo, content: Iterator[bytes]) -> None:
-        file = os.open(name, _FILE, 0o600, dir_fd=parent)
-        with os.fdopen(file, "wb") as writing:
-            for chunk in content:
-                writing.write(chunk)
-            writing.flush()
-            os.fchmod(file, info.mode & 0o777)
-            os.utime(file, (info.mtime, info.mtime))
+        """Write a file, which has its name when it is whole."""
+        part = f".{secrets.token_hex(8)}.part"
+        file = os.open(part, _FILE, 0o600, dir_fd=parent)
+        try:
+            with os.fdopen(file, "wb") as writing:
+                for chunk in content:
+                    writing.write(chunk)
+                writing.flush()
+                os.fchmod(file, info.mode & 0o777)
+                _set_time(file, info.mtime)
+            os.rename(part, name, src_dir_fd=parent, dst_dir_fd=parent)
+        except BaseException:
+            os.unlink(part, dir_fd=parent)
+            raise
 
     def _finish_folder(self, parts: Sequence[str], info: tarfile.TarInfo) -> None:
         folder = self._open(parts)
         try:
             os.fchmod(folder, info.mode & 0o777)
-            os.utime(folder, (info.mtime, info.mtime))
+            _set_time(folder, info.mtime)
         finally:
             os.close(folder)
+
+
+def _set_time(file: int, mtime: float) -> None:
+    """Set a time that this machine can have; what claims another one keeps the time when it came."""
+    with suppress(OSError, OverflowError, ValueError):
+        os.utime(file, (mtime, mtime))
+
+
+def refuse_left_out(names: Sequence[str], hint: str) -> None:
+    """Raise InputError that names what was left out of a copy, where anything was."""
+    if not names:
+        return
+    named = [Problem(plain(name), "was left out", "") for name in names[:MAX_NAMED]]
+    if len(names) > MAX_NAMED:
+        named.append(Problem("", f"and {len(names) - MAX_NAMED} more", ""))
+    raise InputError.of([*named[:-1], Problem(named[-1].where, named[-1].reason, hint)])

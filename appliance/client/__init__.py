@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from appliance.client.account import Account, ApiKeys
 from appliance.client.audit import Audit
+from appliance.client.backups import Backups
+from appliance.client.health import Health
 from appliance.client.images import Images
+from appliance.client.logs import Logs
 from appliance.client.nodes import Nodes
 from appliance.client.oversight import Accounting, Domains, Policies
 from appliance.client.people import Users
 from appliance.client.projects import Groups, Projects, Volumes
+from appliance.client.repairs import Repairs
 from appliance.client.scheduler import Scheduler
 from appliance.client.sessions import Presets, Sandboxes, Sessions
 from appliance.client.system import System
@@ -46,5 +50,9 @@ class Client(Transport):
         self.presets = Presets(self)
         self.sandboxes = Sandboxes(self)
         self.scheduler = Scheduler(self)
+        self.logs = Logs(self)
         self.audit = Audit(self)
+        self.backups = Backups(self)
+        self.repairs = Repairs(self)
+        self.health = Health(self)
         self.system = System(self)

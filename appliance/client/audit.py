@@ -21,12 +21,13 @@ class Audit(Resource):
         project: str | None = None,
         action: str | None = None,
         result: str | None = None,
+        node: str | None = None,
         since: str | None = None,
         until: str | None = None,
         most: int = 1000,
     ) -> builtins.list[AuditEntry]:
         """Return `most` lines at most, newest first: of a user, on an object such as `projects/vision`, by action."""
-        query = {"user": user, "object": object_, "project": project, "action": action, "result": result}
+        query = {"user": user, "object": object_, "project": project, "action": action, "result": result, "node": node}
         pages = self._api.pages(AuditEntry, "/audit", query=query | {"since": since, "until": until})
         return builtins.list(islice(chain.from_iterable(pages), most))
 

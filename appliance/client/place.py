@@ -37,7 +37,7 @@ class Place:
             "compression": None,
             "proxy": None,
             "max_size": None,
-            "open_timeout": CONNECT_S,
+            "open_timeout": min(CONNECT_S, self.client.answer_s),
             # what nobody reads holds up the answers to pings, too
             "ping_timeout": STALLED_S,
         }
@@ -58,7 +58,9 @@ class Place:
 def error_of(control: Mapping[str, Any]) -> PenstockError:
     """Return the error that a control frame tells."""
     kind = kind_of(control["status"]) if control.get("status") else PenstockError
-    return kind(control["reason"])
+    # the text of an error, which is taken apart so that it reads the same here
+    reason, _, hint = control["reason"].partition(" Hint: ")
+    return kind(reason.removesuffix("."), hint=hint)
 
 
 def lost() -> UnavailableError:

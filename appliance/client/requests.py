@@ -7,6 +7,7 @@ from typing import NotRequired, TypedDict
 from appliance.client.views import SandboxRule
 from appliance.client.words import (
     Access,
+    BackupAction,
     Enforcement,
     Expiry,
     KeyScope,
@@ -16,6 +17,13 @@ from appliance.client.words import (
     UserRole,
     UserSource,
 )
+
+
+class AcknowledgementRequest(TypedDict):
+    """Until when nobody is told of a check, and why."""
+
+    until: str
+    comment: NotRequired[str]
 
 
 class ApiKeyRequest(TypedDict):
@@ -28,6 +36,13 @@ class ApiKeyRequest(TypedDict):
     name: str
     days: NotRequired[int | None]
     scope: NotRequired[KeyScope]
+
+
+class BackupOrderRequest(TypedDict):
+    """What to do: take one now, verify one or rehearse a restore of it; without a `backup` of the newest good one."""
+
+    action: BackupAction
+    backup: NotRequired[str | None]
 
 
 class BatchRequest(TypedDict):
@@ -54,6 +69,7 @@ class BatchRequest(TypedDict):
     priority: NotRequired[int | None]
     preemptible: NotRequired[bool | None]
     starts_at: NotRequired[str | None]
+    limit_s: NotRequired[int | None]
     local_image: NotRequired[bool]
     command: NotRequired[list[str] | None]
     args: NotRequired[list[str]]
@@ -248,7 +264,8 @@ class ProjectChange(TypedDict):
     """What to change of a project; what is left out stays. `managers` and `members` replace their lists.
 
     `add_members` and the like change one list by those names, whatever else is in it. null takes a resource group
-    away. `session_access` is for sessions that are submitted from then on.
+    away, and lets `min_runtime_s` be what the site says. `session_access` is for sessions that are submitted
+    from then on.
     """
 
     quota_milli: NotRequired[int | None]
@@ -267,6 +284,7 @@ class ProjectChange(TypedDict):
     interactive_group: NotRequired[str | None]
     interactive_limit_s: NotRequired[int | None]
     interactive_extension_s: NotRequired[int | None]
+    min_runtime_s: NotRequired[int | None]
     session_access: NotRequired[Access | None]
 
 
@@ -275,8 +293,9 @@ class ProjectRequest(TypedDict):
 
     `over_quota_weight` is its part of what is spare, 0 its quota. `training_group` and `interactive_group` are
     resource groups that its sessions keep to. `interactive_limit_s` ends interactive sessions after so many
-    seconds (0: never), `interactive_extension_s` is how much an owner may add in total. Sessions that are
-    submitted without an access of their own have its `session_access`.
+    seconds (0: never), `interactive_extension_s` is how much an owner may add in total. No session is reclaimed
+    before it ran `min_runtime_s` (null: as the site says). Sessions that are submitted without an access of
+    their own have its `session_access`.
     """
 
     name: str
@@ -292,6 +311,7 @@ class ProjectRequest(TypedDict):
     interactive_group: NotRequired[str | None]
     interactive_limit_s: NotRequired[int]
     interactive_extension_s: NotRequired[int]
+    min_runtime_s: NotRequired[int | None]
     session_access: NotRequired[Access]
     domain: NotRequired[str | None]
 
@@ -302,6 +322,14 @@ class PvcRequest(TypedDict):
     name: str
     target: str
     read_only: NotRequired[bool]
+
+
+class RepairRequest(TypedDict):
+    """How to run a repair: on the one node `limit` or on all, as a dry run, and whether it may end sessions."""
+
+    limit: NotRequired[str | None]
+    dry_run: NotRequired[bool]
+    agreed: NotRequired[bool]
 
 
 class SandboxChange(TypedDict):
@@ -354,7 +382,8 @@ class SessionRequest(TypedDict):
     resource group that it keeps to. `within` is the part of the network that the containers share where they
     can, with `within_required` in any case. A higher `priority` goes first within the project. A `preemptible`
     session may use what other projects leave idle, and is put back into the queue when they ask for it. It
-    waits at least until `starts_at`. `command` None means the image's own, and `args` follow it. Each of
+    waits at least until `starts_at`, and is stopped when it has run for `limit_s`: what is known to end may
+    start before what others wait for. `command` None means the image's own, and `args` follow it. Each of
     `ports` gets an address at the site's edge. `image` is one that the project may use, or with `local_image` a
     reference that is on the node already. The command line says so by `created_by_cli`. `access` says who sees
     it: its `project`, or as `private` its owner alone of the project's members; where it is left out the
@@ -382,6 +411,7 @@ class SessionRequest(TypedDict):
     priority: NotRequired[int | None]
     preemptible: NotRequired[bool | None]
     starts_at: NotRequired[str | None]
+    limit_s: NotRequired[int | None]
     local_image: NotRequired[bool]
     command: NotRequired[list[str] | None]
     args: NotRequired[list[str]]

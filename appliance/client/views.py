@@ -6,7 +6,10 @@ from typing import Any, TypedDict
 
 from appliance.client.words import (
     Access,
+    BackupAction,
+    BackupOrderState,
     By,
+    CheckState,
     ContainerStatus,
     Enforcement,
     Expiry,
@@ -14,6 +17,7 @@ from appliance.client.words import (
     Kind,
     NodeMode,
     NodeState,
+    RunState,
     State,
     Status,
     TopologyLevel,
@@ -94,8 +98,10 @@ class AuditChange(TypedDict):
 class AuditEntry(TypedDict):
     """A line of the audit log: who did what, from where, on what, with what result.
 
-    `credential` is the key or login used, `domains` are those that it concerns, `left_out` counts the attempts like
-    this one that are not told. `previous` and `mac` are the codes of the line before and of this one.
+    `credential` is the key or login used, `domains` are those that it concerns, `nodes` those that it touched,
+    where its session runs, too. `left_out` counts the attempts like this one that are not told, and `objects`
+    are what these were about, as far as they are named. `previous` and `mac` are the codes of the line before
+    and of this one.
     """
 
     seq: int
@@ -114,9 +120,11 @@ class AuditEntry(TypedDict):
     reason: str
     request: str
     domains: list[str]
+    nodes: list[str]
     changes: list[AuditChange]
     more_changes: bool
     left_out: int
+    objects: list[str]
     deleted: dict[str, Any] | None
     previous: str
     mac: str
@@ -138,7 +146,10 @@ class AuditFinding(TypedDict):
 
 
 class AuditVerification(TypedDict):
-    """What the whole log comes to: how many lines are as they were written, the last number, and what is wrong."""
+    """What the whole log comes to: how many lines are as they were written, the last number, and what is wrong.
+
+    It was held against what the nodes have seen of it, but for those that are `unheard`.
+    """
 
     ok: bool
     lines: int
@@ -146,6 +157,75 @@ class AuditVerification(TypedDict):
     findings: list[AuditFinding]
     more_findings: int
     deleted: list[dict[str, Any]]
+    unheard: list[str]
+
+
+class BackupOrder(TypedDict):
+    """An order and what has become of it; `seconds` are those of the way back."""
+
+    id: str
+    action: BackupAction
+    backup: str | None
+    by: str
+    state: BackupOrderState
+    reason: str
+    ordered_at: str
+    finished_at: str | None
+    seconds: float
+
+
+class Backup(TypedDict):
+    """A backup of the site; `problem` says why it is not good, `ahead` that a clock was when it was taken.
+
+    It was `verified` when its dump was last loaded and counted. `copied` is the folder of its copy.
+    """
+
+    name: str
+    time: str
+    good: bool
+    problem: str
+    rows: int
+    size: int
+    sealed: bool
+    copied: str
+    verified: str
+    ahead: bool
+
+
+class CheckChange(TypedDict):
+    """A check that came to another state; `before` is null for one that was new."""
+
+    number: int
+    at: str
+    node: str
+    check: str
+    thing: str
+    before: CheckState | None
+    after: CheckState
+    evidence: str
+
+
+class Check(TypedDict):
+    """A check of a `node`, or of the site where it names none; `thing` is what of it the check is about.
+
+    `hint` says what to do where it is not well, `repair` which repair is for it. `closes` says that the node takes
+    nothing new because of it. Until `acknowledged_until` nobody is told of it.
+    """
+
+    id: str
+    node: str
+    check: str
+    thing: str
+    name: str
+    state: CheckState
+    evidence: str
+    hint: str
+    repair: str
+    since: str
+    closes: bool
+    acknowledged_until: str | None
+    acknowledged_by: str
+    comment: str
 
 
 class Container(TypedDict):
@@ -301,6 +381,24 @@ class Image(TypedDict):
     created_at: str
 
 
+class LogEntry(TypedDict):
+    """A line that a service of a node wrote, and what it is about; where that is several things, they are all told.
+
+    `node` has sent it, by its certificate. `host` is the name that the line itself gives, where that is another
+    one.
+    """
+
+    time: str
+    node: str
+    host: str
+    unit: str
+    level: str
+    message: str
+    request: str
+    session: str
+    user: str
+
+
 class Login(TypedDict):
     """A browser in which the caller is signed in; `current` marks this one, `used_at` is right to the minute."""
 
@@ -373,10 +471,12 @@ class Node(TypedDict):
     `fractions` says whether its GPUs may be shared (fGPU), `enforcement` how the shares are held: the weakest kind
     among its GPUs. `enforcement_pending` says which kind follows and what it waits for. `gpu_milli` is what its
     GPUs are together, `used_milli` what sessions hold of them. `unknown_containers` are of sessions that the
-    database does not know: they are left alone, and the node takes nothing new. Nor does one whose clock is
-    wrong: `clock_offset_s` is how far it is ahead of the API's then, and 0 as long as that is within bounds.
-    `missing_storages` says by the names of storages why it lacks them: it takes nothing that mounts one of
-    these.
+    database does not know: they are left alone, and the node takes nothing new. `orphaned_milli` is what these,
+    and others that no session has there, hold of each GPU by its UUID: it is given to nobody until they are
+    gone. Nor takes anything new one whose clock is wrong: `clock_offset_s` is how far it is ahead of the API's
+    then, and 0 as long as that is within bounds. `missing_storages` says by the names of storages why it lacks
+    them: it takes nothing that mounts one of these. `unhealthy` names the failing checks for which it takes
+    nothing new.
     """
 
     id: str
@@ -391,6 +491,7 @@ class Node(TypedDict):
     drain_until: str | None
     message: str
     unknown_containers: int
+    orphaned_milli: dict[str, int]
     clock_offset_s: int
     groups: list[str]
     agent_version: str
@@ -403,6 +504,7 @@ class Node(TypedDict):
     fractions: bool
     nvlink: bool
     missing_storages: dict[str, str]
+    unhealthy: str
     cpu_milli: int
     memory_mib: int
     gpu_milli: int
@@ -468,6 +570,7 @@ class Project(TypedDict):
     interactive_group: str | None
     interactive_limit_s: int
     interactive_extension_s: int
+    min_runtime_s: int | None
     session_access: Access
     warnings: list[str]
     created_at: str
@@ -491,11 +594,62 @@ class QueueEntry(TypedDict):
     starts_at: str | None
 
 
+class RepairRunDetail(TypedDict):
+    """A run with its steps so far."""
+
+    id: str
+    repair: str
+    by: str
+    limit: str | None
+    dry_run: bool
+    agreed: bool
+    state: RunState
+    reason: str
+    ordered_at: str
+    finished_at: str | None
+    tried: list[str]
+    sick: list[str]
+    steps: list[Step]
+
+
+class RepairRun(TypedDict):
+    """A run without its steps; `sick` are the nodes that had the symptom, `tried` those on which rungs were climbed."""
+
+    id: str
+    repair: str
+    by: str
+    limit: str | None
+    dry_run: bool
+    agreed: bool
+    state: RunState
+    reason: str
+    ordered_at: str
+    finished_at: str | None
+    tried: list[str]
+    sick: list[str]
+
+
+class Repair(TypedDict):
+    """A repair: the words by which its issue is known, what is looked at, and its rungs in order."""
+
+    id: str
+    symptoms: list[str]
+    looks_for: str
+    rungs: list[Rung]
+
+
 class Revoked(TypedDict):
     """Answer to the end of a key: how many keys went with it, that were made with it or with one of these."""
 
     done: bool
     with_it: int
+
+
+class Rung(TypedDict):
+    """A rung of a ladder, and what it does."""
+
+    rung: str
+    does: str
 
 
 class SandboxRule(TypedDict):
@@ -535,8 +689,9 @@ class SessionEntry(TypedDict):
 
     `reason` says why it waits, or why it failed; for programs there is `cause` while it waits, and `position`, its
     place in the queue from 1. `node` and `gpus` are those of its first container. `attempt` counts how often it
-    was put back into the queue. `expires_at` is when its time limit ends it, which its owner has put off by
-    `extended_s` so far. `urls` are those of `services`, `url` is the first of them.
+    was put back into the queue. It is stopped when it has run for `limit_s` (0: it asked for no limit), or as
+    its project says: `expires_at` is when its time limit ends it, which its owner has put off by `extended_s`
+    so far. `urls` are those of `services`, `url` is the first of them.
 
     Its shares are held by `enforcement` or a stronger kind. `held_milli` is what it takes of GPUs with all
     containers together, 0 before it has its places; a MIG device counts whole. While its share is being
@@ -581,6 +736,7 @@ class SessionEntry(TypedDict):
     starts_at: str | None
     scheduled_at: str | None
     started_at: str | None
+    limit_s: int
     expires_at: str | None
     extended_s: int
     finished_at: str | None
@@ -635,6 +791,7 @@ class Session(TypedDict):
     starts_at: str | None
     scheduled_at: str | None
     started_at: str | None
+    limit_s: int
     expires_at: str | None
     extended_s: int
     finished_at: str | None
@@ -680,6 +837,18 @@ class SignedIn(TypedDict):
     disabled: bool
     must_change_password: bool
     created_at: str
+
+
+class Step(TypedDict):
+    """A look at a node, or a rung and the look after it; `tasks` say what was done."""
+
+    node: str
+    at: str
+    rung: str
+    ok: bool
+    evidence: str
+    seconds: float
+    tasks: list[str]
 
 
 class User(TypedDict):

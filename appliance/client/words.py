@@ -10,8 +10,17 @@ Access = Literal["project", "private"]
 AfterProject = Literal["keep", "delete", "hand-over"]
 """What becomes of a project's volumes when it is deleted: kept without a project, deleted, handed over."""
 
+BackupAction = Literal["now", "verify", "drill"]
+"""What is done: take one now, check one, or rehearse a restore of one. What replaces anything is not ordered."""
+
+BackupOrderState = Literal["ordered", "running", "done", "failed"]
+"""What has become of an order."""
+
 By = Literal["user", "project", "domain"]
 """What a report adds up by."""
+
+CheckState = Literal["ok", "warn", "fail", "unknown"]
+"""What a check came to. `unknown` means that it could not be looked at, which is not good either."""
 
 ContainerStatus = Literal["pulling", "creating", "running", "exited", "failed"]
 """Where a container stands, as its agent sees it."""
@@ -37,6 +46,14 @@ NodeMode = Literal["active", "maintenance", "draining"]
 
 NodeState = Literal["ready", "unready", "lost"]
 """Whether a node's agent reports; a `lost` one has not for a while, an `unready` one says why it starts nothing."""
+
+RunState = Literal["ordered", "running", "healthy", "repaired", "rehearsed", "stopped", "refused", "interrupted"]
+"""What has become of a run.
+
+It is `healthy` where no node had the symptom, `repaired` where none has it any more, `rehearsed` after a dry run
+that found it, `stopped` where a ladder did not help, `refused` where a rule forbade it before anything was done,
+and `interrupted` where it ended without a word.
+"""
 
 State = Literal["PENDING", "SCHEDULED", "PREPARING", "RUNNING", "TERMINATING", "TERMINATED", "FAILED"]
 """Where a session stands."""

@@ -49,6 +49,25 @@ class DeviceShare:
 
 
 @dataclass(frozen=True)
+class GpuHealth:
+    """The health of one GPU; what it cannot tell is None. `silent` says why it does not answer, and then no more is.
+
+    `bus` is where the kernel finds it. `remapping` says what its memory needs: nothing, a reset, or another GPU.
+    `links` are the NVLinks that are up, of `all_links`.
+    """
+
+    silent: str = ""
+    bus: str = ""
+    temperature_c: int | None = None
+    uncorrected: int | None = None
+    needs_reset: bool = False
+    needs_replacement: bool = False
+    slowed: tuple[str, ...] = ()
+    links: int = 0
+    all_links: int = 0
+
+
+@dataclass(frozen=True)
 class Needs:
     """What a container needs beside its image: `devices` are device nodes, `nvidia` the ids of devices that NVIDIA's
     container runtime hands out, and `environment` stands above that of the user.

@@ -7,7 +7,7 @@ from typing import Any
 
 from appliance.site.model import Node, NodeRole, Site
 from appliance.site.seen import NotGatheredError, Seen
-from appliance.site.verdict import Check, CheckState
+from common.checks import Check, CheckState
 
 Registered = Mapping[str, Any]
 

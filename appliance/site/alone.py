@@ -18,7 +18,12 @@ from common.errors import ConflictError, UnavailableError
 
 LOCK = "lock"
 HINT = "wait until it has ended; of a deploy that was killed, Ansible ends its present task first"
-UNDER_LOCK = 'test "$PPID" = "$1" || exit; echo "pid $$, $2" > "$3"; shift 3; exec "$@"'
+UNDER_LOCK = """\
+test "$PPID" = "$1" || exit
+echo "pid $$, $2, \\`kill -- -$$\\` ends it at once" > "$3"
+shift 3
+exec "$@"
+"""
 """Starts a program unless the deploy that wanted it is gone, for then another one may have begun."""
 
 
@@ -36,7 +41,10 @@ class Alone:
         self._path.write_text(f"pid {os.getpid()}, {self._since}\n", encoding="utf-8")
 
     def command(self, log: Path) -> list[str]:
-        """Return what stands in front of a command so that it holds the lock, too, and says where its log is."""
+        """Return what stands in front of a command so that it holds the lock, too.
+
+        The file says then where its log is, and how to end the group of processes that the command leads.
+        """
         said = f"{self._since}, its log is {log}"
         under = ["sh", "-c", UNDER_LOCK, "sh", str(os.getpid()), said, str(self._path)]
         return ["flock", "--shared", "--nonblock", "--no-fork", str(self._path), *under]
@@ -58,6 +66,18 @@ def alone(state: Path) -> Iterator[Alone]:
         yield Alone(state / LOCK)
 
 
+def is_held(state: Path) -> bool:
+    """Return whether somebody holds the state folder, who may restart anything of the site just now."""
+    try:
+        with (state / LOCK).open("a+", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
 def _take(lock: TextIOWrapper, path: Path) -> None:
     try:
         for kind in (fcntl.LOCK_EX, fcntl.LOCK_SH):
@@ -66,5 +86,7 @@ def _take(lock: TextIOWrapper, path: Path) -> None:
         lock.seek(0)
         who = lock.read().strip()
         raise ConflictError(
-            "another deploy of this site is still running" + (f" ({who})" if who else ""), where=str(path), hint=HINT
+            "a deploy or a backup of this site is still running" + (f" ({who})" if who else ""),
+            where=str(path),
+            hint=HINT,
         ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,15 @@ def left(site: Site, state: Path) -> list[str]:
     return sorted((_former_workers(state) | certified) - stay)
 
 
-def close(site: Site, state: Path, listen: playbook.Listener, *, check: bool = False) -> list[str]:
+def close(site: Site, state: Path, run: Callable[..., playbook.Result], *, check: bool = False) -> list[str]:
     """Close nodes that report and have left, and return their names; raises ConflictError while something runs there.
 
-    A `check` closes none. Where nobody has left, nobody is asked.
+    `run` runs a playbook on an inventory. A `check` closes none. Where nobody has left, nobody is asked.
     """
     if not left(site, state):
         return []
     hosts = inventory.build(site, version="", state=str(state))
-    result = playbook.run("departure", hosts, state=state, listen=listen, publish=[NODES], check=check)
+    result = run("departure", hosts, publish=[NODES], check=check)
     result.require_success()
     nodes = result.published.get(site.master.name, {}).get(NODES, [])
     problems = [_problem(node, check=check) for node in nodes if node["sessions"]]

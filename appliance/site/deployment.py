@@ -6,11 +6,12 @@ Every step keeps what is right already, so that a second deploy changes nothing 
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -18,12 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from appliance.site import departure, inventory, pki, playbook, preflight, settings, waves
-from appliance.site.alone import alone
-from appliance.site.model import NodeRole, Site
+from appliance.site.alone import Alone, alone
+from appliance.site.backup.make import Backups
+from appliance.site.backup.migration import migrates, newest_step
+from appliance.site.backup.secrets import Places
+from appliance.site.model import NodeRole, Site, load
 from appliance.site.rollout import KEPT, Problems, Rollout
 from common import files
-from common.errors import ConflictError, InputError, NotFoundError, Problem
+from common.errors import ConflictError, InputError, NotFoundError, Problem, UnavailableError
 from common.progress import Progress
+from common.yaml_document import parse
 from reservoir.bundle import bundles
 from reservoir.bundle.verification import verify
 from reservoir.contents.artifact import PythonArtifact
@@ -37,6 +42,7 @@ ROOT = Path(inventory.RESERVOIR_ROOT)
 PASSWORD_FILE = "admin-password"  # noqa: S105 - the name of a file
 INDEX_PASSWORD_FILE = "index-password"  # noqa: S105 - the name of a file
 AUDIT_KEY_FILE = "audit-key"
+WAL_KEY_FILE = "wal-key"
 READABLE = "abcdefghjkmnpqrstuvwxyz23456789"
 """Letters and digits that cannot be taken for each other."""
 
@@ -48,10 +54,12 @@ RECORDS_KEPT = 50
 class Deployment:
     """What came of a deploy.
 
-    `phases` are seconds by phase, `nodes` counts tasks by node, `changed` says what else was changed on the
-    controller, `kept` names the files of others by node of which a copy was kept, `admin_password` is set only when
-    this deploy made it. `reached` are the nodes that it installed, and `left_out` says why others were not; it is `ok`
-    where it came to its end with the others. `workers` are those of the site, `left` nodes that it refuses from now on.
+    `phases` are seconds by phase, `nodes` counts tasks by node, `tasks` names those that changed it, `changed` says
+    what else was changed on the controller, `kept` names the files of others by node of which a copy was kept,
+    `admin_password` is set only when this deploy made it. `reached` are the nodes that it installed, and `left_out`
+    says why others were not; it is `ok` where it came to its end with the others. `workers` are those of the site,
+    `left` nodes that it refuses from now on. `schema` is the step that it brings the database to, `backup` the one that
+    it took before.
     """
 
     site: str
@@ -60,12 +68,15 @@ class Deployment:
     started: str
     phases: dict[str, float] = field(default_factory=dict)
     nodes: dict[str, playbook.Counts] = field(default_factory=dict)
+    tasks: dict[str, list[str]] = field(default_factory=dict)
     changed: list[str] = field(default_factory=list)
     reached: list[str] = field(default_factory=list)
     left_out: Problems = field(default_factory=dict)
     kept: dict[str, list[str]] = field(default_factory=dict)
     workers: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
+    schema: str = ""
+    backup: str = ""
     ok: bool = False
     admin_password: str | None = None
 
@@ -85,6 +96,8 @@ class Deployment:
             self.phases[phase] = round(self.phases.get(phase, 0.0) + seconds, 2)
         for node, counts in result.nodes.items():
             self.nodes[node] = self.nodes.get(node, playbook.Counts()) + counts
+        for node, changes in result.changes.items():
+            self.tasks.setdefault(node, []).extend(changes)
         self.kept |= {node: said[KEPT] for node, said in result.published.items() if said.get(KEPT)}
 
     def json(self) -> dict[str, Any]:
@@ -112,11 +125,14 @@ def deploy(
     bundle: Path,
     listener: DeployListener,
     *,
+    file: str,
     limit: Sequence[str] | None = None,
     state: Path = STATE,
     root: Path = ROOT,
 ) -> Deployment:
     """Install a site from a bundle; nodes are changed only after bundle and nodes were found good.
+
+    `file` is the text of the site file, which is kept for backups and goes into them.
 
     Of the workers it goes to those in `limit`, if there is one, and leaves out which are down or fail.
     """
@@ -133,16 +149,19 @@ def deploy(
         try:
             _require_releases(site, listed)
             # before anything changes, and before their certificates are revoked
-            done.left = departure.close(site, state, listener.event)
+            done.left = departure.close(site, state, run)
             with clock("bundle"):
                 _publish(bundle, root, listener.progress, done)
             with clock("identity"):
                 _identify(site, state, done)
-            hosts = inventory.build(site, version=_own_version(listed), state=str(state), root=str(root))
+                files.write(state / inventory.SITE_FILE, file, 0o600)
+            done.schema = newest_step(Store(root).blobs / _own(listed).sha256)
+            hosts = inventory.build(site, version=_own(listed).version, state=str(state), root=str(root))
             rollout = Rollout(plan, hosts, run, done.add, done.left_out, done.reached)
             with clock("preflight"):
                 asked = preflight.with_questions(hosts, site, listed, settings.ansible_root() / "roles")
                 rollout.preflight(asked, partial(preflight.unfit, site, listed))
+            _back_up(Backups(site, listener.event, places=Places(state, root)), done, held, clock)
             rollout.install()
             done.ok = True
         finally:
@@ -165,13 +184,13 @@ def rehearse(
     """
     plan = waves.plan(site, limit)
     require_controller(site)
-    departure.close(site, state, listener.event, check=True)
+    run = partial(playbook.run, state=state, listen=listener.event)
+    departure.close(site, state, run, check=True)
     listener.phase("bundle")
     listed = verify(bundle, expected_key(Store(root)), listener.progress).bundle
     _require_releases(site, listed)
     listener.phase("preflight")
-    hosts = inventory.build(site, version=_own_version(listed), state=str(state), root=str(root))
-    run = partial(playbook.run, state=state, listen=listener.event)
+    hosts = inventory.build(site, version=_own(listed).version, state=str(state), root=str(root))
     rollout = Rollout(plan, hosts, run)
     asked = preflight.with_questions(hosts, site, listed, settings.ansible_root() / "roles")
     rollout.preflight(asked, partial(preflight.unfit, site, listed))
@@ -269,6 +288,27 @@ def _identify(site: Site, state: Path, done: Deployment) -> None:
     if not (state / AUDIT_KEY_FILE).is_file():
         files.write(state / AUDIT_KEY_FILE, secrets.token_hex(32) + "\n", 0o600)
         done.changed.append("key of the audit log made")
+    if site.backup.wal_to and not (state / WAL_KEY_FILE).is_file():
+        files.write(state / WAL_KEY_FILE, secrets.token_hex(32) + "\n", 0o600)
+        done.changed.append("key of the archive of the database's log made")
+
+
+def is_controller(state: Path = STATE) -> bool:
+    """Return whether this is the controller of a site, and the caller may read its state."""
+    return os.access(state / inventory.SITE_FILE, os.R_OK)
+
+
+def deployed_site(state: Path = STATE) -> Site:
+    """Return the site as the last deploy knew it; raises UnavailableError where this machine has deployed none."""
+    file = state / inventory.SITE_FILE
+    try:
+        return load(parse(file.read_text(encoding="utf-8"), str(file)))
+    except OSError as error:
+        raise UnavailableError(
+            f"no site was deployed from this machine: {error.strerror}",
+            where=str(file),
+            hint="run it as root on the reservoir node, after `penstock site deploy`",
+        ) from error
 
 
 def new_password() -> str:
@@ -279,11 +319,18 @@ def new_password() -> str:
             return text
 
 
-def _own_version(bundle: Bundle) -> str:
-    """Return the version of Penstock that the nodes install."""
+def _back_up(backups: Backups, done: Deployment, held: Alone, clock: _Clock) -> None:
+    """Take a verified backup before the database is migrated."""
+    if migrates(done.schema, records(backups.places.state)):
+        with clock("backup"), suppress(NotFoundError):  # a master that is new has no database
+            done.backup = backups.take(held).name
+
+
+def _own(bundle: Bundle) -> PythonArtifact:
+    """Return the Penstock that the nodes install."""
     for artifact in bundle.of_kind(PythonArtifact):
         if artifact.name == "penstock":
-            return artifact.version
+            return artifact
     raise NotFoundError(
         "the bundle holds no penstock", where=bundles.LIST, hint="deploy from a bundle of the product's own manifest"
     )

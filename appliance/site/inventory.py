@@ -11,29 +11,39 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from appliance.site.groups import (
+    EVERY_NODE,
+    FABRIC,
+    GROUPS,
+    HEALTH,
+    MONITORING,
+    STORAGE_CLIENT,
+    STORAGE_MARKER,
+    WAL_ARCHIVE,
+)
 from appliance.site.model import NFS_PORT, ExternalStorage, NfsStorage, Node, NodeRole, Site, worker_path
 from common import egress
 from common.egress import Destination
 from common.gpu.share import Granularity
 from common.protocol import HEALTH_PATH
+from common.repair_protocol import CONTROLLER
+from common.settings.health import CheckSettings, HealthKeeping, HealthSettings
 from common.settings.kubernetes import KubernetesSettings
+from common.settings.logs import ContainerLogSettings
 from common.settings.node_agent import GpuSettings, LocationSettings, SimulatedGpuSettings
+from common.settings.repair import AutomaticRepairSettings
 
 STATE = "/var/lib/penstock/site"
 """Where the controller keeps the site's certificates and passwords."""
 
+SITE_FILE = "site.yml"
+"""The site file of the last deploy, beside them, which backups are taken by."""
+
 RESERVOIR_ROOT = "/var/lib/penstock/reservoir"
 
-EVERY_NODE = ("preflight", "kept_files", "pki", "package_source", "time", "restarts", "evidence")
-GROUPS: dict[NodeRole, tuple[str, ...]] = {
-    NodeRole.RESERVOIR: ("reservoir", "package_index"),
-    NodeRole.MASTER: ("departure", "database", "control_api", "agent_edge", "edge"),
-    NodeRole.WORKER: ("container_engine", "node_agent"),
-    NodeRole.STORAGE: ("storage_server",),
-}
-"""The roles that make a node what its type says; `storage_client` and `fabric` depend on more than the type."""
-
 POSTGRESQL_PORT = 5432
+GATHERED_LOGS = "/var/log/journal/remote"
+"""Where the master has the journals of all nodes."""
 
 ALIASES = {NodeRole.MASTER: "penstock", NodeRole.RESERVOIR: "reservoir"}
 """Names under which the services of a role are reached, beside the name of the node itself."""
@@ -63,6 +73,11 @@ def build(site: Site, *, version: str, state: str = STATE, root: str = RESERVOIR
     }
 
 
+def without_agent(site: Site) -> list[Node]:
+    """Return the nodes that nobody but the controller looks at."""
+    return [node for node in site.nodes if NodeRole.WORKER not in node.roles]
+
+
 def closed_ways(site: Site) -> list[str]:
     """Return what nodes serve, as ADDRESS:PORT, and no session of the site may reach."""
     served = [
@@ -88,12 +103,15 @@ def _members(site: Site) -> dict[str, list[str]]:
     everyone = [node.name for node in site.nodes]
     members = dict.fromkeys(EVERY_NODE, everyone)
     for role, groups in GROUPS.items():
-        members |= {group: [node.name for node in site.with_role(role)] for group in groups}
-    members["storage_client"] = [node.name for node in site.nodes if _mounts(site, node) or _external(site, node)]
-    members["storage_marker"] = [
-        node.name for node in site.nodes if node.name in members["storage_client"] or _exported(site, node)
+        members |= {group: [node.name for node in site.with_role(NodeRole(role))] for group in groups}
+    members[STORAGE_CLIENT] = [node.name for node in site.nodes if _mounts(site, node) or _external(site, node)]
+    members[STORAGE_MARKER] = [
+        node.name for node in site.nodes if node.name in members[STORAGE_CLIENT] or _exported(site, node)
     ]
-    members["fabric"] = [node.name for node in site.nodes if node.ib_address is not None]
+    members[HEALTH] = [node.name for node in without_agent(site)]
+    members[MONITORING] = [site.master.name] if site.monitoring.enabled else []
+    members[WAL_ARCHIVE] = [site.master.name] if site.backup.wal_to else []
+    members[FABRIC] = [node.name for node in site.nodes if node.ib_address is not None]
     return members
 
 
@@ -116,11 +134,19 @@ def _site(site: Site, version: str, state: str, root: str) -> Variables:
         "site_master": site.master.name,
         "site_ports": site.ports.model_dump(),
         "site_agents": [node.name for node in site.with_role(NodeRole.WORKER)],
+        "site_controllers": [CONTROLLER],
+        "site_takes_orders": site.repair.controller,
         "site_edge": site.edge.model_dump(),
         "site_gpu_plugins": site.gpu.plugins,
         "site_control_api": _control_api(site),
+        "site_backup_hour": site.backup.hour,
+        "site_wal": site.backup.model_dump(include={"wal_to", "wal_days", "wal_timeout_s"}),
         "site_package_index": site.package_index.model_dump(),
+        "site_disk": site.disk.model_dump(),
         "site_time": site.time.model_dump(),
+        "site_monitoring": site.monitoring.model_dump(),
+        "site_alerts": site.alerts.model_dump(mode="json"),
+        "site_logs": site.logs.model_dump(),
     }
 
 
@@ -160,12 +186,19 @@ def _calls(site: Site, node: Node) -> dict[str, str]:
 
 def _control_api(site: Site) -> Variables:
     """Return the settings of the control API: what the site says, and what follows from it."""
-    settings = _said(site.gpu, *Granularity.model_fields) | _said(site.control_api)
+    settings = _said(site.gpu, *Granularity.model_fields) | _said(site.control_api) | _said(site.disk)
+    settings |= _said(site.health, *CheckSettings.model_fields, *HealthKeeping.model_fields) | _said(site.alerts)
+    settings |= _said(site.repair, *AutomaticRepairSettings.model_fields)
+    settings |= _said(site.audit)
     settings |= {
         "host_paths": list(site.session_host_paths),
         "apps_url": site.apps_url,
         "registries": site.registries,
     }
+    if site.repair.controller:
+        settings["controller"] = True
+    if site.logs.gather:
+        settings["logs_folder"] = GATHERED_LOGS
     if site.session_pvc_root:
         settings |= {"pvc_root": site.session_pvc_root, "pvc_storage": site.session_pvc_storage}
     if storages := {storage.name: path for storage in site.storage if (path := worker_path(storage))}:
@@ -175,8 +208,14 @@ def _control_api(site: Site) -> Variables:
 
 def _node_agent(site: Site, node: Node) -> Variables:
     """Return the settings of a worker's agent: what the site says of all workers, what it says of this one."""
-    settings = _said(site.node_agent) | _said(site.gpu, *GpuSettings.model_fields)
+    settings = (
+        _said(site.node_agent)
+        | _said(site.disk)
+        | _said(site.logs, *ContainerLogSettings.model_fields)
+        | _said(site.gpu, *GpuSettings.model_fields)
+    )
     settings |= _said(node, *LocationSettings.model_fields, "enforcement")
+    settings |= _said(site.health, *HealthSettings.model_fields)
     settings |= {
         "name": node.name,
         "address": str(node.address),
@@ -187,6 +226,8 @@ def _node_agent(site: Site, node: Node) -> Variables:
         "package_index": f"https://{NodeRole.RESERVOIR}:{site.ports.reservoir}/pypi/simple/",
     }
     folders = [site.session_pvc_root, *site.session_host_paths]
+    if node.gpus and not node.simulated_gpus:
+        settings |= {"expected_gpus": node.gpus.count, "expected_gpu_model": node.gpus.model or ""}
     if node.simulated_gpus:
         settings |= {"simulated_gpus": node.simulated_gpus.count}
         settings |= _said(node.simulated_gpus, *SimulatedGpuSettings.model_fields)

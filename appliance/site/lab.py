@@ -156,7 +156,7 @@ def install(site: Site, site_text: str, tell: Tell) -> int:
     Returns the code of a deploy that came to its end: 0, or that of a deploy without all workers.
     """
     node = container(site, site.reservoir)
-    lab_node.write(node, SITE_FILE, site_text)
+    lab_node.write(node, SITE_FILE, site_text, mode="0600")
     tell(f"node {site.reservoir.name}: installs penstock from {MEDIA}")
     process.attach(["docker", "exec", node, "sh", f"{MEDIA}/install.sh"])
     tell(f"node {site.reservoir.name}: deploys the site")
@@ -362,6 +362,8 @@ def _create(site: Site, node: Node, image: str, bundle: Path | None) -> None:
         # Docker drops questions about outside names instead of refusing them; programs should not wait long for that.
         *("--dns-opt", "timeout:1", "--dns-opt", "attempts:1"),
         *(word for label in labels.items() for word in ("--label", "=".join(label))),
+        # a reboot ends the container with a code of its own, and is to start it again
+        *("--restart", "on-failure"),
         *("--cap-add", "ALL", "--cap-drop", "SYS_RESOURCE", "--cap-drop", "SYS_TIME"),
         *("--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined"),
         *("--tmpfs", "/run:exec", "--tmpfs", "/tmp:exec"),  # noqa: S108 - paths inside the node

@@ -13,18 +13,26 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from appliance.site import groups
+from appliance.site.audit import Audit
 from appliance.site.gpu import ExpectedGpus, SharedGpus, order_findings
+from appliance.site.health import Alerts, Health
 from appliance.site.kubernetes import KubernetesCluster, cluster_findings
 from common import egress
 from common.errors import InputError
 from common.gpu.share import MAX_GPUS
 from common.places import Path
+from common.settings.backup import BackupSettings
 from common.settings.control_api import ControlApiSettings
+from common.settings.disk import DiskSettings
 from common.settings.edge import EdgeSettings
 from common.settings.images import ImageSettings
+from common.settings.logs import JOURNAL_OF_NODE_MIB, LogSettings
+from common.settings.monitoring import MonitoringSettings
 from common.settings.node_agent import LocationSettings, NodeAgentSettings, Order, SimulatedGpuSettings
 from common.settings.options import PlainPath, Port, keys_without
 from common.settings.package_index import PackageIndexSettings
+from common.settings.repair import RepairSettings
 from common.settings.sessions import SessionSettings
 from common.strict import StrictModel
 from common.yaml_document import YamlDocument, check
@@ -169,6 +177,12 @@ class Time(StrictModel):
     zone: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$")] = "Etc/UTC"
 
 
+class Disk(DiskSettings):
+    """When what can wait has to, for the disk of its node is nearly full."""
+
+    model_config = keys_without("disk_")
+
+
 class DeploySettings(StrictModel):
     """How a deploy goes over the workers: how many at a time, and how many percent of them it may leave out."""
 
@@ -181,7 +195,8 @@ class Site(StrictModel):
 
     `session_host_paths` are folders of the workers that sessions may mount beside their PVCs. `control_api`,
     `node_agent`, `edge` and `package_index` are settings of these services, `images` of the first two, `sessions` of
-    the agents; what is not said there is left to them.
+    the agents, `health` of API and agents, `alerts` and `audit` of the API; what is not said there is left to them.
+    `backup` says when the site is backed up, and what is kept.
     """
 
     name: Name
@@ -198,8 +213,16 @@ class Site(StrictModel):
     edge: EdgeSettings = EdgeSettings()
     sessions: SessionSettings = SessionSettings()
     package_index: PackageIndexSettings = PackageIndexSettings()
+    backup: BackupSettings = BackupSettings()
+    health: Health = Health()
+    alerts: Alerts = Alerts()
+    audit: Audit = Audit()
     time: Time = Time()
+    logs: LogSettings = LogSettings()
+    monitoring: MonitoringSettings = MonitoringSettings()
+    disk: Disk = Disk()
     deploy: DeploySettings = DeploySettings()
+    repair: RepairSettings = RepairSettings()
 
     def with_role(self, role: NodeRole) -> list[Node]:
         """Return the nodes that have `role`, in the order of the file."""
@@ -291,6 +314,7 @@ def load(document: YamlDocument) -> Site:
         _host_paths,
         _egress,
         _workers,
+        _journals,
     )
     problems = [document.problem(path, reason, hint) for rule in rules for path, reason, hint in rule(site)]
     if problems:
@@ -333,6 +357,8 @@ def _names(site: Site) -> Iterator[Finding]:
         if node.name in SERVICE_NAMES and SERVICE_NAMES[node.name] not in node.roles:
             reason = f"the name {node.name} leads to a service on another node"
             yield ("nodes", index, "name"), reason, "choose another name"
+        elif node.name in groups.NAMES:
+            yield ("nodes", index, "name"), f"{node.name} is a group of nodes for Ansible", "choose another name"
 
 
 def _roles(site: Site) -> Iterator[Finding]:
@@ -363,6 +389,16 @@ def _ports(site: Site) -> Iterator[Finding]:
         if holder == "ssh" or (holder and not alone):
             reason = f"port {node.agent_port} is also used by {holder}"
             yield ("nodes", index, "agent_port"), reason, "choose another port"
+
+
+def _journals(site: Site) -> Iterator[Finding]:
+    needed = JOURNAL_OF_NODE_MIB * len(site.nodes)
+    if site.logs.gather and site.logs.gathered_mib < needed:
+        yield (
+            ("logs", "gathered_mib"),
+            f"is too little for the journals of {len(site.nodes)} nodes",
+            f"write {needed} or more",
+        )
 
 
 def _servers(site: Site) -> Iterator[Finding]:

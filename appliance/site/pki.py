@@ -1,7 +1,7 @@
 """The site's own certificate authority: one CA, and one certificate a node for both ends of every TLS connection.
 
 Everything lives in one folder of the controller: `ca.crt`, `ca.key`, the list `ca.crl` of certificates that no longer
-count, and `nodes/<name>/node.crt` with `node.key`.
+count, `nodes/<name>/node.crt` with `node.key`, and `controller/` with the pair of the controller's service.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from appliance.site.inventory import aliases
 from appliance.site.model import Site
 from common import files
 from common.errors import NotFoundError, UnavailableError
+from common.repair_protocol import CONTROLLER
 
 CA_DAYS = 3650
 NODE_DAYS = 825
@@ -29,6 +30,7 @@ RENEW_DAYS = 30
 LOOPBACK = IPv4Address("127.0.0.1")
 CLOCK_SLACK = timedelta(days=1)
 LIST = "ca.crl"
+CONTROLLER_FOLDER = "controller"
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ def issue(site: Site, directory: Path, *, now: datetime | None = None) -> bool:
     changed |= _revoke_absent(directory, {node.name for node in site.nodes}, ca, moment)
     for subject in certificate_names(site):
         changed |= _node(directory / "nodes" / subject.name, subject, ca, moment)
-    return changed
+    controller = directory / CONTROLLER_FOLDER
+    return changed | _node(controller, CertificateName(CONTROLLER, (CONTROLLER,), ()), ca, moment)
 
 
 def revoke(directory: Path, name: str, *, now: datetime | None = None) -> None:

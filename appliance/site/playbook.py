@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -34,6 +37,18 @@ HINT_MARK = " Hint: "
 LIMIT = "this_run"
 """The group of the nodes that a run goes to; no node can have that name."""
 
+OUTLIVED = """\
+"$@" 2>&1 | {
+    cat && exit
+    grep --max-count=1 --extended-regexp '(TASK|HANDLER|PLAY|PLAY RECAP) [[*]'
+    kill -TERM 0
+} 2>/dev/null
+"""
+"""Reads what Ansible says when the terminal that ansible-runner gave it is gone, as that of a command that was killed.
+
+Without a reader Ansible waits for ever for the results of its tasks. It ends its present task, and no other one begins.
+"""
+
 
 class Outcome(StrEnum):
     """What became of a task on a node."""
@@ -48,13 +63,17 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Event:
-    """One step of a playbook on one node. `phase` is the name of the play; `reason` says why it failed."""
+    """One step of a playbook on one node.
+
+    `phase` is the name of the play, `reason` says why it failed, `published` has the values that it handed out.
+    """
 
     phase: str
     node: str
     task: str
     outcome: Outcome
     reason: str = ""
+    published: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass
@@ -76,15 +95,16 @@ class Counts:
 class Result:
     """What came of a playbook.
 
-    `nodes` counts tasks by node, `phases` are seconds by the name of the play, `failures` are the events that broke
-    it, `published` holds the values that tasks handed out under the names asked for, by node, `log` is the file with
-    Ansible's own words, `said` its end.
+    `nodes` counts tasks by node, `changes` names those that changed it, `phases` are seconds by the name of the play,
+    `failures` are the events that broke it, `published` holds the values that tasks handed out under the names asked
+    for, by node, `log` is the file with Ansible's own words, `said` its end.
     """
 
     playbook: str
     log: Path
     code: int = 0
     nodes: dict[str, Counts] = field(default_factory=dict)
+    changes: dict[str, list[str]] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
     failures: list[Event] = field(default_factory=list)
     published: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -113,6 +133,21 @@ class Result:
 Listener = Callable[[Event], None]
 
 
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Give back what ansible-runner puts in place of the handlers of signals: with that a process would never end."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+@_signals_kept()
 def run(
     playbook: str,
     inventory: Mapping[str, Any],
@@ -164,8 +199,8 @@ def run(
         event_handler=collector.take,
         quiet=True,
     )
-    if held:
-        runner.config.command = [*held.command(log), *runner.config.command]
+    outlived = ["bash", "-o", "pipefail", "-c", OUTLIVED, "bash"]
+    runner.config.command = [*(held.command(log) if held else ()), *outlived, *runner.config.command]
     runner.run()
     if held:
         held.tell()
@@ -220,11 +255,15 @@ class _Collector:
         result = data.get("res") or {}
         node, task = data.get("host", ""), data.get("task", "")
         broken = outcome in (Outcome.FAILED, Outcome.UNREACHABLE)
-        event = Event(self._phase, node, task, outcome, self._explain(_reason(result), node) if broken else "")
+        published = {name: result[name] for name in self._publish & result.keys()}
+        reason = self._explain(_reason(result), node) if broken else ""
+        event = Event(self._phase, node, task, outcome, reason, published)
         if broken:
             self._result.failures.append(event)
-        for name in self._publish & result.keys():
-            self._result.published.setdefault(node, {})[name] = result[name]
+        if outcome is Outcome.CHANGED:
+            self._result.changes.setdefault(node, []).append(task)
+        if published:
+            self._result.published.setdefault(node, {}).update(published)
         self._listen(event)
 
     def _count(self, data: dict[str, Any]) -> None:
@@ -283,7 +322,7 @@ def _problem(event: Event, log: Path) -> Problem:
 def _run_folder(state: Path, playbook: str) -> Path:
     """Return a new folder for one run, and forget the oldest runs."""
     runs = state / "runs"
-    folder = runs / f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}-{playbook}"
+    folder = runs / f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}-{playbook.replace('/', '-')}"
     try:
         folder.mkdir(mode=0o700, parents=True)
     except OSError as error:

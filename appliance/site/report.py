@@ -8,7 +8,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from appliance.site.model import Site
-from appliance.site.verdict import CheckState, Verdict
+from appliance.site.verdict import Verdict
+from common.checks import CheckState
 from common.errors import UnavailableError
 
 DEPLOYS_SHOWN = 5

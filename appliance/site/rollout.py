@@ -12,7 +12,7 @@ from typing import Any
 
 from appliance.site import playbook, preflight
 from appliance.site.waves import Plan
-from common.errors import InputError, PenstockError, Problem, ProcessError
+from common.errors import InputError, PartialError, PenstockError, Problem, ProcessError
 
 KEPT = "penstock_kept"
 STOPPED = "the deploy stopped before it was done with this node"
@@ -91,3 +91,9 @@ class Rollout:
 
     def _reasons(self) -> list[Problem]:
         return [problem for problems in self.left_out.values() for problem in problems]
+
+
+def require_all(left_out: Problems) -> None:
+    """Raise PartialError that names who was left out, and why."""
+    if left_out:
+        raise PartialError.of([problem for problems in left_out.values() for problem in problems])

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from appliance.site.verdict import Check, CheckState
+from common.checks import Check, CheckState
 
 Evidence = Mapping[str, Any]
+
+TOO_LATE = "did not answer within"
+BUSY = "the machine that was asked is overloaded or hangs: look at its `uptime`, then verify again"
 
 
 class NotGatheredError(LookupError):
@@ -43,4 +46,5 @@ def guarded(identity: str, name: str, checks: Iterator[Check]) -> Iterator[Check
     try:
         yield from checks
     except NotGatheredError as missing:
-        yield Check(identity, name, CheckState.UNKNOWN, str(missing))
+        hint = BUSY if TOO_LATE in str(missing) else ""
+        yield Check(identity, name, CheckState.UNKNOWN, str(missing), hint)

@@ -8,12 +8,13 @@ from typing import Any
 
 from appliance.site.model import Node, Site
 from appliance.site.seen import Seen
-from appliance.site.verdict import Check, CheckState
+from common.checks import Check, CheckState
 
 DAY_S = 86_400
 WARN_DAYS, FAIL_DAYS = 30, 7
 """From when a certificate is soon to end; a deploy renews those that have no more than the first."""
 RENEW = "run `penstock site deploy`, which renews it"
+WAYS = "look at `iptables-save` and `journalctl -u penstock-agent` on the node; the agent makes its rules at its start"
 FETCHES = {
     "release": "packages can be fetched",
     "index": "Python packages can be fetched",
@@ -56,7 +57,7 @@ def session_ways(site: Site, ways: Mapping[str, Any] | None) -> Iterator[Check]:
     """Judge what a container reached; what the node itself does not reach either says nothing."""
     if ways is None or ways["detail"]:
         said = ways["detail"] if ways else "nothing was tried"
-        yield Check.of("session.ways", "sessions are kept apart", ok=False, evidence=str(said))
+        yield Check.of("session.ways", "sessions are kept apart", ok=False, evidence=str(said), hint=WAYS)
         return
     tried, services = ways["tried"], site.session_services
     missing = [f"{way}: {tried[way]['container']}" for way in services if tried[way]["container"]]
@@ -64,6 +65,7 @@ def session_ways(site: Site, ways: Mapping[str, Any] | None) -> Iterator[Check]:
         *("session.services", "sessions reach the site's services"),
         ok=not missing,
         evidence=", ".join(missing) or f"reached {', '.join(services)}",
+        hint=WAYS,
     )
     closed = {way: told for way, told in tried.items() if way not in services}
     reached = [way for way, told in closed.items() if not told["container"]]
@@ -71,7 +73,8 @@ def session_ways(site: Site, ways: Mapping[str, Any] | None) -> Iterator[Check]:
     said = f"a container reached {', '.join(reached)}" if reached else f"none of {', '.join(answering)} was reached"
     if not answering:
         said = "nothing answers to this node itself, so nothing is proven"
-    yield Check.of("session.ways", "sessions reach nothing else", ok=bool(answering) and not reached, evidence=said)
+    kept = bool(answering) and not reached
+    yield Check.of("session.ways", "sessions reach nothing else", ok=kept, evidence=said, hint=WAYS)
 
 
 def _end(identity: str, name: str, until: int | None, now: datetime) -> Check:
@@ -87,7 +90,10 @@ def _lasting(until: int | None, now: datetime) -> tuple[CheckState, str]:
     if days > WARN_DAYS:
         return CheckState.OK, f"until {day}"
     state = CheckState.FAIL if days <= FAIL_DAYS else CheckState.WARN
-    return state, f"ended on {day}" if days < 0 else f"ends in {days:.0f} days, on {day}"
+    if days < 0:
+        return state, f"ended on {day}"
+    left = {0: "within a day", 1: "in 1 day"}.get(round(days), f"in {days:.0f} days")
+    return state, f"ends {left}, on {day}"
 
 
 def _service(site: Site, service: str) -> str:

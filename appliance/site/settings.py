@@ -23,9 +23,19 @@ def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(environ.get("XDG_STATE_HOME") or _home(environ) / ".local" / "state") / "penstock"
 
 
+def caller(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the name of the user at the keyboard, who may have become root."""
+    return environ.get("SUDO_USER") or environ.get("USER") or "root"
+
+
 def search_path(environ: Mapping[str, str] = os.environ) -> str:
     """Return the search path for programs, with those of this Python's own environment first."""
     return os.pathsep.join((str(Path(sys.executable).parent), environ.get("PATH") or os.defpath))
+
+
+def sign_address(environ: Mapping[str, str] = os.environ) -> str:
+    """Return where systemd takes signs of life of this process; empty where it asks for none."""
+    return environ.get("NOTIFY_SOCKET", "") if environ.get("WATCHDOG_USEC") else ""
 
 
 def ansible_root() -> Path:

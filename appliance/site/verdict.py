@@ -4,54 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
 from typing import Any
 
+from common.checks import Check, CheckState
 
-class CheckState(StrEnum):
-    """What a check came to. `unknown` means that it could not be looked at, which is not good either."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-    UNKNOWN = "unknown"
-
-
-GOOD = (CheckState.OK, CheckState.WARN)
-"""States that a site may be handed over with."""
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that was looked at.
-
-    `id` is what programs know it by, `name` what it claims, `subject` what it is about: a node, or a thing of one.
-    `evidence` is what was seen, `hint` what to do about it, `since` the first moment at which a verdict had this state.
-    """
-
-    id: str
-    name: str
-    state: CheckState
-    evidence: str
-    hint: str = ""
-    subject: str = ""
-    since: str = ""
-
-    @classmethod
-    def of(cls, identity: str, name: str, *, ok: bool, evidence: str, hint: str = "", subject: str = "") -> Check:
-        """Return a check that holds or fails; the hint is for one that fails."""
-        state = CheckState.OK if ok else CheckState.FAIL
-        return cls(identity, name, state, evidence, "" if ok else hint, subject)
-
-    @property
-    def ok(self) -> bool:
-        """Say whether it is as it should be, or near enough."""
-        return self.state in GOOD
-
-    @property
-    def key(self) -> str:
-        """What tells it from the others of its node."""
-        return f"{self.id} {self.subject}"
+WORSE = (CheckState.OK, CheckState.WARN, CheckState.UNKNOWN, CheckState.FAIL)
+"""The states of a check, each worse for who is to take over the site than the one before."""
 
 
 @dataclass
@@ -88,7 +46,7 @@ class Verdict:
     @property
     def state(self) -> CheckState:
         """The worst state of any check."""
-        return max((check.state for check in self.checks), key=list(CheckState).index, default=CheckState.OK)
+        return max((check.state for check in self.checks), key=WORSE.index, default=CheckState.OK)
 
     @property
     def checks(self) -> Iterator[Check]:
@@ -106,15 +64,23 @@ class Verdict:
 
     def date(self, before: Mapping[str, Any]) -> None:
         """Say of each check since when it is as it is, by the plain data of the verdict before this one."""
-        known = {
-            (name, f"{check['id']} {check['subject']}", check["state"]): check["since"]
-            for name, node in before.get("nodes", {}).items()
-            for check in node["checks"]
-        }
+        known = _moments(before)
         for name, node in self.nodes.items():
             node.checks = [
                 replace(check, since=known.get((name, check.key, check.state), self.time)) for check in node.checks
             ]
+
+
+def _moments(verdict: Mapping[str, Any]) -> dict[tuple[str, str, str], str]:
+    """Return since when each check is as a verdict's plain data say; nothing where another release wrote them."""
+    try:
+        return {
+            (name, f"{check['id']} {check['subject']}", check["state"]): check["since"]
+            for name, node in verdict.get("nodes", {}).items()
+            for check in node["checks"]
+        }
+    except (KeyError, TypeError, AttributeError):
+        return {}
 
 
 def _subject(node: str, thing: str) -> str:

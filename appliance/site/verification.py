@@ -6,22 +6,27 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import cmp_to_key
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from appliance.site import inventory, pki, playbook
+from appliance.site import inventory, machine_checks, pki, playbook
 from appliance.site.agent_checks import agent, gpus, listed, strangers
+from appliance.site.backup import health
+from appliance.site.backup.make import FOLDER
 from appliance.site.deployment import ROOT, STATE, behind, records, require_controller
 from appliance.site.model import NFS_PORT, Node, NodeRole, Site
 from appliance.site.seen import Evidence, NotGatheredError, Seen, guarded
 from appliance.site.service_checks import calls, certificate, session_ways
-from appliance.site.verdict import Check, NodeVerdict, Verdict
+from appliance.site.verdict import NodeVerdict, Verdict
 from common import files
+from common.checks import Check
 from common.errors import UnavailableError
 from reservoir.contents.artifact import DebianArtifact, PythonArtifact
 from reservoir.intake.store import Store
 from reservoir.publication.publish import record_of
+from reservoir.scan import versions
 
 EVIDENCE = "penstock_evidence"
 PARTS = {"penstock_calls": "calls", "penstock_running": "running", "penstock_session_ways": "ways"}
@@ -30,11 +35,10 @@ PARTS = {"penstock_calls": "calls", "penstock_running": "running", "penstock_ses
 LAST = "verdict.json"
 """The last verdict, in the folder of the controller's state."""
 
-OFFSET_S = 1.0
-"""How far a node's clock may be from the site's, in seconds."""
-
 INSTALLATIONS = {"penstock-agent.service": "agent", "penstock-api.service": "api", "penstock-index.service": "index"}
 """Which installation of Penstock on a node a unit runs."""
+
+BY_DPKG = cmp_to_key(versions.debian)
 
 Published = Mapping[str, Mapping[str, Collection[str]]]
 """The versions of each package that the site serves, by release; those of Python packages under `PYTHON`."""
@@ -47,7 +51,13 @@ Trial = Callable[[Site], Iterable[tuple[str, Check]]]
 
 
 def verify(
-    site: Site, *, listen: playbook.Listener, trial: Trial | None = None, state: Path = STATE, root: Path = ROOT
+    site: Site,
+    *,
+    listen: playbook.Listener,
+    trial: Trial | None = None,
+    state: Path = STATE,
+    root: Path = ROOT,
+    folder: Path = FOLDER,
 ) -> Verdict:
     """Ask every node and judge; changes nothing but what the controller remembers of the last verdict."""
     require_controller(site)
@@ -75,6 +85,7 @@ def verify(
         revoked=digest,
         missed=behind(site, records(state)),
     )
+    verdict.add(site.reservoir.name, health.judged(site, folder, datetime.now(UTC)))
     for node, check in trial(site) if trial else ():
         verdict.add(node, [check])
     _remember(verdict, state)
@@ -158,21 +169,23 @@ def _checks(
 ) -> Iterator[tuple[str, str, Iterator[Check]]]:
     """Yield the judgements of a node: what is known of each where it cannot be made, and the checks that it makes."""
     yield "answers", "answers", _answers(seen)
-    yield "service", "services run", _services(seen)
+    yield "service", "services run", machine_checks.services(seen)
+    yield "service.enabled", "services start with the machine", machine_checks.enabled(node, seen)
     yield "service.current", "services run what is installed", _current(node, seen, master)
     yield "versions", "versions are those of the publication", _versions(node, seen, served)
     yield "ports", "service ports are open", _ports(site, node, seen)
     yield "network", "network is closed", _network(seen)
     yield "source.packages", "packages come from the reservoir alone", _package_sources(site, node, seen)
     yield "source.python", "Python packages come from the reservoir alone", _pip_sources(site, seen)
-    yield "time", "clock follows the site", _time(seen)
+    yield "time", "clock follows the site", machine_checks.time(site, node, seen)
     yield "api", "control API answers this node", _health("api", "control API answers this node", seen, "api")
     if NodeRole.MASTER in node.roles:
         yield "database", "database answers", _health("database", "database answers", seen, "database")
-        yield "nodes", "control API lists its nodes", _health("nodes", "control API lists its nodes", seen, "nodes")
+        yield "audit", "audit log is written", _audit(node, seen)
+        yield "nodes", "control API lists its nodes", _nodes(node, seen)
         yield "strangers", "agents are those of the site's workers", strangers(site, master)
     if NodeRole.WORKER in node.roles:
-        yield "docker", "container engine answers", _docker(seen)
+        yield "docker", "container engine answers", _docker(node, seen)
         yield "gpu_library", "library of GPU shares is the reservoir's and loads", _library(seen)
         yield "agent", "agent is registered and ready", agent(node, master)
         yield "gpus", "GPUs are those of the site file", gpus(node, seen, master)
@@ -186,12 +199,6 @@ def _checks(
 
 def _answers(seen: Seen) -> Iterator[Check]:
     yield Check.of("answers", "answers", ok=True, evidence=f"{seen['os']}, Linux {seen['kernel']}")
-
-
-def _services(seen: Seen) -> Iterator[Check]:
-    for unit, state in sorted(seen["services"].items()):
-        hint = f"look at `journalctl -u {unit}`"
-        yield Check.of("service", f"{unit} runs", ok=state == "active", evidence=state, hint=hint, subject=unit)
 
 
 def _current(node: Node, seen: Seen, master: Seen) -> Iterator[Check]:
@@ -229,7 +236,7 @@ def _versions(node: Node, seen: Seen, served: Published) -> Iterator[Check]:
     if not served:
         return
     debian = served.get(node.release, {})
-    wanted = {name: sorted(debian[name]) for name in seen["packages"] if name in debian}
+    wanted = {name: sorted(debian[name], key=BY_DPKG) for name in seen["packages"] if name in debian}
     other = {name: versions for name, versions in wanted.items() if seen["packages"][name] not in versions}
     problems = [
         f"{name} {seen['packages'][name]}, and {_words(published)} is published" for name, published in other.items()
@@ -262,7 +269,8 @@ def _ports(site: Site, node: Node, seen: Seen) -> Iterator[Check]:
     expected = {port for role in node.roles for port in wanted[role] if port is not None}
     closed = sorted(expected - set(seen["ports"]))
     said = f"nothing listens on {_words(closed)}" if closed else f"listens on {_words(seen['ports'])}"
-    yield Check.of("ports", "service ports are open", ok=not closed, evidence=said)
+    hint = f"look at `systemctl --failed` and `ss -ltnp` on {node.name}"
+    yield Check.of("ports", "service ports are open", ok=not closed, evidence=said, hint=hint)
 
 
 def _network(seen: Seen) -> Iterator[Check]:
@@ -293,27 +301,18 @@ def _pip_sources(site: Site, seen: Seen) -> Iterator[Check]:
         *("source.python", "Python packages come from the reservoir alone"),
         ok=bool(found["index-url"]) and not foreign,
         evidence=said if found["index-url"] or foreign else "pip has no index of the site",
-        hint="take foreign indexes out of pip's files of settings, or run `penstock site deploy`",
+        hint=(
+            "run `penstock site deploy`, which writes /etc/pip.conf; take foreign indexes out of all other files that"
+            " `pip config debug` names for root"
+        ),
     )
 
 
-def _time(seen: Seen) -> Iterator[Check]:
-    time = seen["time"]
-    if time is None:
-        yield Check.of("time", "clock follows the site", ok=False, evidence="chrony does not answer")
-        return
-    reference = "its own clock" if time["local"] else time["reference"]
-    said = f"{time['offset_s'] * 1000:+.3f} ms to {reference}"
-    if not time["synchronised"]:
-        said += ", not synchronised"
-    near = time["synchronised"] and abs(time["offset_s"]) < OFFSET_S
-    yield Check.of("time", "clock follows the site", ok=near, evidence=said)
-
-
-def _docker(seen: Seen) -> Iterator[Check]:
+def _docker(node: Node, seen: Seen) -> Iterator[Check]:
     docker = seen["docker"]
     said = f"Docker {docker['version']}, {docker['driver']}" if docker else "Docker does not answer"
-    yield Check.of("docker", "container engine answers", ok=docker is not None, evidence=said)
+    hint = f"look at `journalctl -u docker` on {node.name}"
+    yield Check.of("docker", "container engine answers", ok=docker is not None, evidence=said, hint=hint)
 
 
 def _library(seen: Seen) -> Iterator[Check]:
@@ -364,11 +363,21 @@ def _health(identity: str, name: str, seen: Seen, part: str) -> Iterator[Check]:
     yield _answered(identity, name, seen[part])
 
 
-def _answered(identity: str, name: str, answer: Mapping[str, Any] | None, subject: str = "") -> Check:
+def _audit(node: Node, seen: Seen) -> Iterator[Check]:
+    found, hint = seen["audit"], f"look at the folder's owner and disk on {node.name}, and run `penstock audit verify`"
+    yield Check.of("audit", "audit log is written", ok=found["ok"], evidence=found["detail"], hint=hint)
+
+
+def _nodes(node: Node, seen: Seen) -> Iterator[Check]:
+    hint = f"look at `journalctl -u penstock-api` and `uptime` on {node.name}: it may be overloaded, or hang"
+    yield _answered("nodes", "control API lists its nodes", seen["nodes"], hint=hint)
+
+
+def _answered(identity: str, name: str, answer: Mapping[str, Any] | None, subject: str = "", hint: str = "") -> Check:
     if answer is None:
         return Check.of(identity, name, ok=False, evidence="it was not asked", subject=subject)
     said = "it answers" if answer["ok"] else str(answer["detail"])
-    return Check.of(identity, name, ok=answer["ok"], evidence=said, subject=subject)
+    return Check.of(identity, name, ok=answer["ok"], evidence=said, hint=hint, subject=subject)
 
 
 def _facts(gathered: Evidence) -> dict[str, Any]:

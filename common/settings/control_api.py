@@ -51,7 +51,7 @@ class ControlApiSettings(StrictModel):
         description="the same for one that is reclaimed and will start again: time for a checkpoint",
     )
     warn_before_s: float = Field(
-        default=5 * MINUTE, ge=0, description="so long before its time limit an interactive session is warned"
+        default=5 * MINUTE, ge=0, description="so long before its time limit a session is warned"
     )
     metrics_keep_s: float = Field(default=7 * DAY, gt=0, description="how long it is kept what sessions used")
     denied_call_keep_s: float = Field(default=30 * DAY, gt=0, description="how long it is kept what sandboxes denied")
@@ -68,6 +68,13 @@ class ControlApiSettings(StrictModel):
         ge=0,
         le=YEAR,
         description="a session that waits longer, and is within its quota, gets room kept for it",
+    )
+    strict_order_after_s: int = Field(
+        default=HOUR,
+        ge=0,
+        le=YEAR,
+        description="work that cannot be reclaimed does not pass an older session of its project that waits longer and "
+        "would fit in the quota",
     )
     consolidation: bool = Field(
         default=False,

@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from common import findings
 from common.errors import InputError, Problem
 
 SettingsT = TypeVar("SettingsT", bound="ServiceSettings")
@@ -80,4 +81,4 @@ def _problem(detail: ErrorDetails, prefix: str, file: str) -> Problem:
         return Problem(where, "the variable is not set", f"set it in {file}")
     if detail["type"] == "extra_forbidden":
         return Problem(where, "unknown setting", f"remove it, or correct its spelling; a node has it from {file}")
-    return Problem(where, detail["msg"].removeprefix("Value error, "), f"correct it; a node has it from {file}")
+    return Problem(where, findings.reason(detail), f"correct it; a node has it from {file}")

@@ -25,6 +25,7 @@ PUBLIC_KEY = "penstock.pub"
 KEYS = "keys.json"
 INSTALLER = ("install.sh", "bootstrap.py")
 BLOBS = Path("blobs/sha256")
+MEDIUM = "give the folder of a medium; what the reservoir keeps of a bundle that it took is none"
 HINT = "do not use this bundle; get it again from its maker"
 # what file systems and desktops put on a disc by themselves; nothing below is ever read
 OF_THE_DISC = re.compile(r"lost\+found|System Volume Information|\.Trash-\d+")
@@ -87,9 +88,13 @@ def read_signed(folder: Path, key: Ed25519PublicKey | None) -> Signed:
         raise NotFoundError("there is no bundle", where=str(path), hint="give the folder of a bundle") from error
     try:
         signature = ed25519.carried(folder / SIGNATURE)
-        travelling = ed25519.carried(folder / PUBLIC_KEY)
     except FileNotFoundError as error:
         raise IntegrityError("the bundle is not signed", where=str(error.filename), hint=HINT) from error
+    try:
+        travelling = ed25519.carried(folder / PUBLIC_KEY)
+    except FileNotFoundError as error:
+        reason = "its maker's public key is missing"
+        raise IntegrityError(reason, where=str(error.filename), hint=MEDIUM) from error
     try:
         signer = ed25519.read_public(travelling, str(folder / PUBLIC_KEY))
     except InputError as error:

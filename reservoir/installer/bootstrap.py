@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import base64
 import binascii
+import csv
 import fcntl
 import hashlib
 import json
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 EXTRAS = "reservoir,site"
 OLDEST_PYTHON = (3, 11)
+# in what was installed, which bundle it came from, and the digest of the lists of its files
+INSTALLED = "bundle.sha256"
 MAKER = "get it again from its maker"
 # bytes; a list of a million files is shorter
 LONGEST = 1 << 30
@@ -182,11 +185,12 @@ class Bundle:
                 folder / "penstock.pub", "the signature does not belong to the key, nor to one that replaced it", hint
             )
         content, self.listed = signed(folder, "bundle.json", self.key)
+        self.identity = hashlib.sha256(content).hexdigest()
         self.sizes = {artifact["sha256"]: artifact["size"] for artifact in self.listed["artifacts"]}
         self.carried, self.medium = set(self.sizes), ""
         if (folder / "volume.json").exists():
             _, medium = signed(folder, "volume.json", self.key)
-            if medium["bundle"] != hashlib.sha256(content).hexdigest():
+            if medium["bundle"] != self.identity:
                 refuse(folder / "volume.json", "belongs to another bundle", MAKER)
             self.carried = set(medium["files"][medium["number"] - 1])
             self.sizes.update((piece["sha256"], piece["size"]) for cut in medium["cut"].values() for piece in cut)
@@ -267,27 +271,48 @@ def install(bundle: Bundle, site: Path, folder: Path) -> int:
             refuse(bundle.folder, f"neither the bundle nor the site has {name}", hint)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     # pip runs from its own wheel, which a zip file on the path allows
-    environment = {
-        "PATH": "/usr/bin:/bin",
-        "PYTHONPATH": str(wheels["pip"]),
-        "HOME": str(wheelhouse),
-        "LC_ALL": "C.UTF-8",
-    }
-    options = [
-        "--no-index",
-        "--no-cache-dir",
-        "--disable-pip-version-check",
-        "--quiet",
-        "--find-links",
-        str(wheelhouse),
-    ]
+    path, home = "/usr/bin:/bin", str(wheelhouse)
+    environment = {"PATH": path, "PYTHONPATH": str(wheels["pip"]), "HOME": home, "LC_ALL": "C.UTF-8"}
+    options = ["--no-index", "--no-cache-dir", "--disable-pip-version-check", "--quiet", "--find-links", home]
     version = next(a["version"] for a in bundle.listed["artifacts"] if (a["kind"], a["name"]) == ("python", "penstock"))
     wanted = [f"penstock[{EXTRAS}]=={version}", "pip"]
     command = [str(folder / "bin" / "python"), "-m", "pip", "--isolated", "install", *options, *wanted]
     if subprocess.run(command, check=not lacking, env=environment).returncode:
         refuse(bundle.folder, f"neither the bundle nor the site has all of {', '.join(lacking)}", hint)
     shutil.rmtree(wheelhouse)
+    (folder / INSTALLED).write_text(f"{bundle.identity} {listed(folder)}")
     return len(wheels)
+
+
+def records(folder: Path) -> list[Path]:
+    """Return the lists of files that the packages installed in a virtual environment brought along."""
+    return sorted(folder.glob("lib/python3*/site-packages/*.dist-info/RECORD"))
+
+
+def listed(folder: Path) -> str:
+    """Return the digest of all these lists: none is missing, and none says something else, where it is the same."""
+    return hashlib.sha256(b"".join(record.read_bytes() for record in records(folder))).hexdigest()
+
+
+def stands(prefix: Path, bundle: Bundle) -> bool:
+    """Return whether this Python installed this bundle, and every file is as it was."""
+    try:
+        return (
+            (prefix / INSTALLED).read_text() == f"{bundle.identity} {listed(prefix)}"
+            and (prefix / "bin" / "python").resolve() == Path(sys.executable).resolve()
+            and all(as_it_was(record) for record in records(prefix))
+        )
+    except OSError:
+        return False
+
+
+def as_it_was(record: Path) -> bool:
+    """Return whether the files of an installed package have the hashes that its record has, where it has them."""
+    for name, noted, _ in csv.reader(record.read_text().splitlines()):
+        digest = hashlib.sha256((record.parent.parent / name).read_bytes()).digest() if noted else b""
+        if noted and noted != f"sha256={base64.urlsafe_b64encode(digest).decode().rstrip('=')}":
+            return False
+    return True
 
 
 def switch(prefix: Path, folder: Path) -> None:
@@ -339,6 +364,13 @@ def run(options: argparse.Namespace) -> None:
     with (options.state / "lock").open("a+") as lock:
         take(lock)
         present = options.prefix.resolve()
+        if stands(present, bundle):
+            if known:
+                # a first installation had nothing yet to know its maker by
+                (present / "bundle.pub").write_bytes(bundle.pem)
+            link(options.command, options.prefix / "bin" / "penstock")
+            print(f"installed already: {options.command}")
+            return
         for left in options.prefix.parent.glob(f".{options.prefix.name}-*"):
             if left.resolve() != present:
                 shutil.rmtree(left)

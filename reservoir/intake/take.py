@@ -9,6 +9,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from common import files
+from common.disk_limit import DiskLimit
 from common.errors import ConflictError, IntegrityError, PenstockError, UnavailableError
 from common.progress import Progress, silent
 from reservoir import settings
@@ -86,6 +87,7 @@ def take_held(
             return Imported(found.identity, changed=changed, media=_media(found))
         if not allow_rollback:
             _refuse_older(found.bundle, present, folder)
+        DiskLimit([store.root], settings.disk_stop_percent()).refuse_where_full("an import")
         arrival = Arrival(store, found)
         if key is None:
             arrival.require_same_maker()

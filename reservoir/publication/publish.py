@@ -18,7 +18,7 @@ from reservoir.artifacts.kinds import KINDS
 from reservoir.contents.bundle import Bundle
 from reservoir.download.cache import flush, space_on
 from reservoir.intake.store import Store
-from reservoir.publication import gate
+from reservoir.publication import gate, past_names
 
 RECORD = "publication.json"
 # counts up when the trees of the same bundles look different
@@ -72,6 +72,8 @@ def publish(root: Path, progress: Progress = silent, *, unattended: bool = False
             # one wait for everything that was written, instead of one for each small file
             process.run(["sync", "--file-system", staging])
         staging.rename(store.publications / str(number))
+        # before anybody sees it, and with what the site published before it kept such a list
+        past_names.remember(root, [store.publications / str(each) for each in store.numbers()])
         _switch(store, number)
         store.rollback.unlink(missing_ok=True)
         return _served(store, changed=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
@@ -24,7 +24,15 @@ from api.resources.users import service as users
 from api.resources.users.schemas import UserRequest
 from api.settings import Settings
 from common import problem
-from common.protocol import HEARTBEAT_PATH, PROTOCOL, PROTOCOL_HEADER, TIME_HEADER, ContainerState, ContainerStatus
+from common.protocol import (
+    HEARTBEAT_PATH,
+    PROTOCOL,
+    PROTOCOL_HEADER,
+    TIME_HEADER,
+    CheckReport,
+    ContainerState,
+    ContainerStatus,
+)
 from tests.fakes.engine import FakeEngine
 from tests.fakes.heartbeats import beat
 from tests.installed import ADMIN_KEY, PASSWORD
@@ -80,6 +88,7 @@ class Cluster:
         *,
         unready: str = "",
         missing_storages: Mapping[str, str] = MappingProxyType({}),
+        checks: Sequence[CheckReport] = (),
         ahead_s: float | None = None,
         protocol: int = PROTOCOL,
     ) -> httpx.Response:
@@ -99,6 +108,7 @@ class Cluster:
             containers=containers,
             unready=unready,
             missing_storages=missing_storages,
+            checks=checks,
         )
         async with self.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": name}, **told) as agent:
             return await agent.post(HEARTBEAT_PATH, json=report.model_dump(mode="json"))

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from api.engine.base import AgentAddress, TerminalSize
 from common.errors import ForbiddenError, NotFoundError, PenstockError
 from common.protocol import (
+    AuditHead,
+    AuditHeads,
     ContainerSpec,
     ContainerState,
     ContainerStatus,
@@ -59,6 +61,7 @@ class FakeEngine:
         self.output: dict[str, bytes] = {}
         self.images: dict[str, ImageState] = {}
         self.folders: set[str] = set()
+        self.heads: dict[str, list[AuditHead]] = {}
         self.mounted = True
         self.used_mib: int | None = None
         self.without_storage: set[str] = set()
@@ -67,6 +70,10 @@ class FakeEngine:
         self.calls: list[tuple[str, str, str]] = []
         self.failure: PenstockError | None = None
         self.first_status = ContainerStatus.RUNNING
+
+    async def probe(self, agent: AgentAddress) -> None:
+        """Answer."""
+        self._note("probe", agent, "")
 
     async def launch(self, agent: AgentAddress, spec: ContainerSpec) -> ContainerState:
         """Keep the container; the same one again is no change."""
@@ -114,6 +121,11 @@ class FakeEngine:
         if not known or not self.stuck:
             self.folders -= known
         return FolderRemoval(there=bool(known), mounted=self.mounted, error=self.stuck if known else "")
+
+    async def audit_heads(self, agent: AgentAddress) -> AuditHeads:
+        """Return what a test has put in for the node."""
+        self._note("audit heads", agent, "")
+        return AuditHeads(heads=self.heads.get(agent.name, []))
 
     async def logs(
         self, agent: AgentAddress, container_id: str, *, follow: bool, tail: int | None

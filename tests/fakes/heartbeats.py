@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from common.protocol import ContainerState, ContainerStatus, GpuDevice, Heartbeat, NodeInfo
+from common.protocol import CheckReport, ContainerState, ContainerStatus, GpuDevice, Heartbeat, NodeInfo
 
 
 def node_info(name: str, gpus: int) -> NodeInfo:
@@ -33,6 +33,7 @@ def beat(
     containers: Sequence[ContainerState] = (),
     unready: str = "",
     missing_storages: Mapping[str, str] = MappingProxyType({}),
+    checks: Sequence[CheckReport] = (),
 ) -> Heartbeat:
     """Return a heartbeat of a node with these containers; with a `status` it has another one."""
     other = [ContainerState(id="c", session_id="s", status=status)] if status else []
@@ -46,4 +47,5 @@ def beat(
             update={"unready": unready, "missing_storages": dict(missing_storages)}
         ),
         containers=[*containers, *other],
+        checks=list(checks),
     )

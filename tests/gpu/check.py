@@ -156,7 +156,9 @@ def together(site: Site, environments: Sequence[dict[str, str]], seconds: float)
     try:
         for process in running:
             assert process.stdout
-            process.stdout.readline()  # all are warm before the first begins
+            # all are warm before the first begins
+            if not process.stdout.readline():
+                raise RuntimeError("a program ended before it was warm")
         for process in running:
             assert process.stdin
             process.stdin.write(f"{rounds}\n")

@@ -12,7 +12,7 @@ import tarfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -24,7 +24,6 @@ import websockets
 from playwright.sync_api import Page, expect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import CloseCode
-from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
 from common.protocol import MAX_FRAME
@@ -39,6 +38,7 @@ from tests.integration.agent.conftest import (
 )
 from tests.integration.edge import Edge, running_edge
 from tests.postgresql import new_database
+from tests.websocket import WebSocket, connect
 
 PASSWORD = "Correct1horse!"
 V1 = "/api/v1"
@@ -212,7 +212,7 @@ def seen(answer: httpx.Response) -> dict[str, Any]:
     return {**shown, "headers": {name.lower(): text for name, text in shown["headers"].items()}}
 
 
-def read_all(connection: ClientConnection) -> None:
+def read_all(connection: WebSocket) -> None:
     while True:
         connection.recv(timeout=30)
 
@@ -225,7 +225,7 @@ def test_a_terminal_takes_frames_of_a_mebibyte_and_no_larger_ones(site: Site) ->
     with site.signed_in("alice") as alice:
         headers = {"Cookie": f"__Host-penstock_session={alice.cookies['__Host-penstock_session']}"}
         origin = Origin(f"https://127.0.0.1:{site.edge.console}")
-        with connect(url, ssl=site.trust, additional_headers=headers, origin=origin, proxy=None) as terminal:
+        with connect(url, ssl=site.trust, additional_headers=headers, origin=origin) as terminal:
             terminal.send(b"x" * MAX_FRAME)
             assert b"1048576" in terminal.recv(timeout=30)
             terminal.send(b"x" * (MAX_FRAME + 1))
@@ -354,7 +354,7 @@ def test_large_uploads_go_through(alice: httpx.Client) -> None:
 def test_a_websocket_echoes(site: Site, alice: httpx.Client) -> None:
     cookie = {"Cookie": f"__Host-penstock_session={alice.cookies['__Host-penstock_session']}"}
     url = f"wss://127.0.0.1:{site.edge.apps}/web-9000/kernels?token=1"
-    with connect(url, ssl=site.trust, additional_headers=cookie, origin=Origin(site.apps), proxy=None) as app:
+    with connect(url, ssl=site.trust, additional_headers=cookie, origin=Origin(site.apps)) as app:
         hello = json.loads(app.recv(timeout=10))
         assert hello["path"] == "/kernels?token=1"
         assert "penstock_session" not in str(hello["headers"])
@@ -367,8 +367,9 @@ def test_a_websocket_echoes(site: Site, alice: httpx.Client) -> None:
 def test_a_websocket_of_a_stranger_is_refused(site: Site, alice: httpx.Client, origin: str | None) -> None:
     cookie = {"Cookie": f"__Host-penstock_session={alice.cookies['__Host-penstock_session']}"} if origin else {}
     url = f"wss://127.0.0.1:{site.edge.apps}/web-9000/"
-    with pytest.raises(InvalidStatus) as refused:
-        connect(url, ssl=site.trust, additional_headers=cookie, origin=Origin(origin) if origin else None, proxy=None)
+    asked = connect(url, ssl=site.trust, additional_headers=cookie, origin=Origin(origin) if origin else None)
+    with pytest.raises(InvalidStatus) as refused, asked:
+        pass
     assert refused.value.response.status_code == (403 if origin else 401)
 
 
@@ -426,9 +427,9 @@ def test_who_may_not_open_the_app_any_more_loses_what_is_open(
     """A WebSocket and an answer that goes on and on; the connection of somebody else to the same app stays."""
     url = f"wss://127.0.0.1:{site.edge.apps}/web-9000/"
 
-    def open_as(client: httpx.Client) -> ClientConnection:
+    def open_as(client: httpx.Client) -> AbstractContextManager[WebSocket]:
         cookie = {"Cookie": f"__Host-penstock_session={client.cookies['__Host-penstock_session']}"}
-        return connect(url, ssl=site.trust, additional_headers=cookie, origin=Origin(site.apps), proxy=None)
+        return connect(url, ssl=site.trust, additional_headers=cookie, origin=Origin(site.apps))
 
     try:
         with open_as(alice) as hers, open_as(site.admin) as other, alice.stream("GET", "/web-8888/drip") as drip:

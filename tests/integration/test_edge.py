@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +11,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from common import certificates, problem
+from common.protocol import HEARTBEAT_PATH
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
 from tests.integration.echo import Echo, running_echo
-from tests.integration.edge import Edge, running_edge
+from tests.integration.edge import AGENT, Edge, running_edge
 
 
 @pytest.fixture
@@ -40,6 +43,25 @@ def test_what_queries_say_is_in_no_log_of_requests(edge: Edge, tmp_path: Path) -
     assert "tea-leaves" not in log.read_text()
 
 
+def test_heartbeats_leave_nothing_on_the_disk_and_refusals_do(
+    edge: Edge,
+    authority: Authority,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """A heartbeat each five seconds is 17,280 a day and node; it had a line of 112 bytes, 1.93 MB."""
+    certificate, key = authority.issue(AGENT)
+    trusted = certificates.context(ssl.Purpose.SERVER_AUTH, authority.ca, certificate, key)
+    with httpx.Client(base_url=f"https://127.0.0.1:{edge.agents}", verify=trusted) as agent:
+        for _ in range(100):
+            assert agent.post(HEARTBEAT_PATH).status_code == 200
+        assert agent.post("/elsewhere").status_code == 404
+    log, deadline = tmp_path / "agents.log", time.monotonic() + 10
+    while '"POST /elsewhere" 404' not in log.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert HEARTBEAT_PATH not in log.read_text()
+
+
 def test_the_edge_names_each_request_and_no_client_does(edge: Edge) -> None:
     claimed = {"X-Request-Id": "mine", "Authorization": "Bearer psk_x"}
     names = set()
@@ -48,3 +70,40 @@ def test_the_edge_names_each_request_and_no_client_does(edge: Edge) -> None:
         names.add(Echo.asked[-1]["x-request-id"])
     assert len(names) == 3
     assert all(re.fullmatch(r"[0-9a-f]{32}", name) for name in names)
+
+
+def test_what_the_edges_answer_themselves_names_its_request_too(edge: Edge) -> None:
+    """Where the API is asked, where it is not, and where it is too much; what the API says stays its own."""
+    large = b"x" * (3 << 20)
+    for port in (edge.console, edge.api):
+        passed = httpx.get(f"https://127.0.0.1:{port}/", verify=False)
+        assert passed.headers.get_list("X-Request-Id") == [passed.json()["x-request-id"]]
+        for answer in (
+            httpx.get(f"https://127.0.0.1:{port}/api/v1/apps/authorize", verify=False),
+            httpx.post(f"https://127.0.0.1:{port}/", content=large, verify=False),
+            httpx.get(f"https://127.0.0.1:{port}/" + "x" * 40_000, verify=False),
+            httpx.get(f"https://127.0.0.1:{port}/", headers={"X-Long": "x" * 40_000}, verify=False),
+        ):
+            told = answer.json()
+            assert answer.headers["Content-Type"] == "application/problem+json"
+            assert answer.headers.get_list("X-Request-Id") == [told["request_id"]]
+            assert re.fullmatch(r"[0-9a-f]{32}", told["request_id"])
+            assert told["status"] == answer.status_code >= 400
+            assert problem.read(answer.status_code, answer.content)
+    for port, path in ((edge.apps, "/web-1/"), (edge.agents, "/elsewhere"), (edge.agents, HEARTBEAT_PATH)):
+        answer = httpx.get(f"https://127.0.0.1:{port}{path}", verify=False)
+        [name] = answer.headers.get_list("X-Request-Id")
+        assert re.fullmatch(r"[0-9a-f]{32}", name), path
+
+
+def test_an_api_that_is_away_is_told_in_the_same_form(
+    authority: Authority,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    with running_edge(authority, f"unix:{tmp_path}/nobody.sock", tmp_path) as edge:
+        for port in (edge.console, edge.api):
+            answer = httpx.get(f"https://127.0.0.1:{port}/api/v1/sessions", verify=False)
+            told = answer.json()
+            assert (answer.status_code, told["detail"]) == (502, "the API does not answer")
+            assert answer.headers["X-Request-Id"] == told["request_id"]
+            assert f"(request {told['request_id']})" in str(problem.read(502, answer.content))

@@ -11,15 +11,15 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from websockets.sync.client import connect
 
 from appliance.agent.storages import MARKER
 from tests.fakes.kubernetes import FakeKubernetes
 from tests.fakes.kubernetes_server import PLAIN, Server, running_kubernetes
-from tests.integration.agent.conftest import Agent, Authority, authority, make_agent  # noqa: F401
+from tests.integration.agent.conftest import PACKAGE_INDEX, Agent, Authority, authority, make_agent  # noqa: F401
 from tests.integration.test_api_agent import PASSWORD, Site
 from tests.kubernetes_site import MANIFESTS
 from tests.postgresql import new_database
+from tests.websocket import connect
 
 POD = "penstock-session-{}-0-0"
 
@@ -95,12 +95,15 @@ def cluster_agent(agent: Agent, cluster: Server, folder: Path) -> Agent:
     """Return the agent that stands for the cluster instead of its machine."""
     token = folder / "token"
     token.write_text("secret\n")
+    nodes = folder / "nodes"
+    nodes.write_text("192.0.2.7 master1 reservoir\n")
     agent.environment = {name: value for name, value in agent.environment.items() if "SIMULATED" not in name} | {
         "PENSTOCK_AGENT_KUBERNETES_API": cluster.url,
         "PENSTOCK_AGENT_KUBERNETES_CA": agent.environment["PENSTOCK_AGENT_CA"],
         "PENSTOCK_AGENT_KUBERNETES_TOKEN": str(token),
         "PENSTOCK_AGENT_KUBERNETES_SCHEDULE_S": "1",
         "PENSTOCK_AGENT_REGISTRIES": "registry.site",
+        "PENSTOCK_AGENT_NODES_FILE": str(nodes),
         "PENSTOCK_AGENT_MOUNT_ROOTS": str(folder / "storage"),
         "PENSTOCK_AGENT_STORAGES": json.dumps({"shared": str(folder / "storage")}),
         "PENSTOCK_AGENT_STORAGE_IDS": json.dumps({"shared": "one"}),
@@ -187,6 +190,37 @@ def test_pods_run_on_while_the_agent_is_away(site: ClusterSite) -> None:
     assert site.until_state("ends", "TERMINATED")["exit_code"] == 0
     after = site.session("stays")
     assert (after["state"], after["started_at"]) == ("RUNNING", before["started_at"])
+
+
+def test_a_pod_finds_the_sites_packages_by_name_and_authority(site: ClusterSite) -> None:
+    """Its files come from its annotations, as a machine writes them."""
+    site.submit("finds", "sleep", "600", gpu_milli=1000)
+    site.until_state("finds", "RUNNING")
+    pod = site.cluster.do(lambda cluster: cluster.pods())[site.pod("finds")]
+    shown = files_of(pod)
+    assert f"index-url = {PACKAGE_INDEX}\n" in shown["/etc/xdg/pip/pip.conf"]
+    place = shown["/etc/xdg/pip/pip.conf"].partition("cert = ")[2].splitlines()[0]
+    assert shown[place] == Path(site.agent.environment["PENSTOCK_AGENT_CA"]).read_text()
+    assert pod["spec"]["hostAliases"] == [
+        {"ip": "192.0.2.7", "hostnames": ["master1"]},
+        {"ip": "192.0.2.7", "hostnames": ["reservoir"]},
+    ]
+
+
+def files_of(pod: dict[str, Any]) -> dict[str, str]:
+    """Return the files that a pod sees in the place of its image's, and may not change."""
+    annotations = pod["metadata"]["annotations"]
+    written = {
+        (volume["name"], item["path"]): annotations[item["fieldRef"]["fieldPath"].split("'")[1]]
+        for volume in pod["spec"]["volumes"]
+        for item in volume.get("downwardAPI", {}).get("items", [])
+    }
+    mounts = pod["spec"]["containers"][0]["volumeMounts"]
+    return {
+        mount["mountPath"]: written[mount["name"], mount["subPath"]]
+        for mount in mounts
+        if mount.get("readOnly") and (mount["name"], mount.get("subPath")) in written
+    }
 
 
 def test_a_lost_pod_is_reported(site: ClusterSite) -> None:
@@ -330,7 +364,7 @@ def terminal(
     query = urlencode({"command": json.dumps(command), "tty": int(tty), "rows": 40, "cols": 120})
     url = f"wss://127.0.0.1:{site.agent.port}/v1/containers/{container}/exec?{query}"
     written, last = b"", {}
-    with connect(url, ssl=site.agent.context(), proxy=None) as connection:
+    with connect(url, ssl=site.agent.context()) as connection:
         if typed:
             connection.send(typed)
             connection.send('{"type": "eof"}')

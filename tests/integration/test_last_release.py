@@ -111,15 +111,16 @@ def mixed_site(
             container.remove(force=True)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def site(
     authority: Authority,  # noqa: F811
     image: str,  # noqa: F811
     engine: docker.DockerClient,
     postgresql_server: Path,
-    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[MixedSite]:
-    with mixed_site(authority, new_database(postgresql_server), tmp_path, image, engine) as running:
+    folder = tmp_path_factory.mktemp("site")
+    with mixed_site(authority, new_database(postgresql_server), folder, image, engine) as running:
         yield running
 
 
@@ -150,16 +151,17 @@ def test_whatever_the_last_release_does_not_know_is_marked() -> None:
         assert issubclass(kind, Report) or then.keys() <= kind.model_fields.keys(), name
 
 
-def test_sessions_go_on_while_a_site_is_upgraded(site: MixedSite) -> None:
-    """As a deploy does it: the master first."""
-    site.stop()
-    site.serve(forks.start)
-    site.check_goes_on()
+def test_an_agent_of_this_release_reports_to_an_api_of_the_last_one(site: MixedSite) -> None:
+    """As where a worker was deployed and the master's step failed, or was taken back."""
     site.take_part(forks.start)
     site.check_goes_on()
 
 
-def test_an_agent_of_this_release_reports_to_an_api_of_the_last_one(site: MixedSite) -> None:
-    """As where a worker was deployed and the master's step failed, or was taken back."""
+def test_sessions_go_on_while_a_site_is_upgraded(site: MixedSite) -> None:
+    """As a deploy does it: the master first."""
+    site.take_part(last_release.start)
+    site.stop()
+    site.serve(forks.start)
+    site.check_goes_on()
     site.take_part(forks.start)
     site.check_goes_on()

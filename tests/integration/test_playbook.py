@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +97,13 @@ def test_a_first_run_changes_a_second_does_not_and_no_secret_stays_in_the_state(
     assert not found
 
 
+def test_a_process_ends_by_signals_after_a_run_as_before(tree: Path) -> None:
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.getsignal(number) for number in numbers]
+    run(tree)
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
 def test_a_dry_run_changes_nothing(tree: Path) -> None:
     assert run(tree, check=True).nodes["here"].changed == 1
     assert not (tree / "file").exists()
@@ -146,7 +156,7 @@ def test_a_node_that_hangs_is_given_up(tree: Path) -> None:
   hosts: things
   gather_facts: false
   any_errors_fatal: false
-  timeout: 2
+  timeout: 6
   tasks:
     - name: Hang
       ansible.builtin.command: sleep {{ 60 if inventory_hostname == "there" else 0 }}
@@ -156,7 +166,7 @@ def test_a_node_that_hangs_is_given_up(tree: Path) -> None:
     result = run(tree, there={"ansible_connection": "local"})
     (failure,) = result.failures
     assert (failure.node, failure.task) == ("there", "Hang")
-    assert "2 second" in failure.reason
+    assert "6 second" in failure.reason
     assert result.nodes["here"].ok == 1
 
 
@@ -182,10 +192,16 @@ SLOW = """\
   hosts: things
   gather_facts: false
   tasks:
-    - name: Begin
-      ansible.builtin.copy: {content: "", dest: "{folder}/begun", mode: "0600"}
     - name: Wait
-      ansible.builtin.command: sh -c 'until test -e {folder}/go; do sleep 0.1; done'
+      ansible.builtin.shell: |
+        touch {folder}/begun
+        until test -e {folder}/go; do sleep 0.1; done
+        touch {folder}/ended
+      loop: [1, 2]
+    - name: Go on
+      ansible.builtin.copy: {content: "", dest: "{folder}/went-on", mode: "0600"}
+    - name: Go on and on
+      ansible.builtin.command: sh -c 'touch {folder}/went-on-and-on; sleep 600'
 """
 
 
@@ -202,21 +218,53 @@ def refusal(tree: Path) -> str:
     return caught.value.problems[0].reason
 
 
-def test_ansible_holds_the_lock_of_a_deploy_that_was_killed(tree: Path) -> None:
+@pytest.fixture
+def killed(tree: Path) -> Iterator[tuple[str, int]]:
+    """A deploy that was killed in the middle of a task: what the next one is told, and the process that it names."""
     slow = SLOW.replace("{folder}", str(tree))
     (tree / "ansible" / "playbooks" / "try.yml").write_text(slow)
     with subprocess.Popen([sys.executable, "-c", DEPLOY, str(tree)], cwd=ROOT) as deploy:
         wait_for(tree / "begun")
         deploy.kill()
-    (log,) = (tree / "state" / "runs").glob("*-try/ansible/stdout")
     said = refusal(tree)
-    pid = said.split("(pid ")[1].split(",")[0]
-    assert said.startswith("another deploy of this site is still running")
-    assert int(pid) != deploy.pid
-    assert b"ansible-playbook" in Path("/proc", pid, "cmdline").read_bytes()
-    assert f"its log is {log})" in said
+    pid = int(said.split("(pid ")[1].split(",")[0])
+    assert pid != deploy.pid
+    yield said, pid
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def wait_for_lock(tree: Path) -> None:
+    end = time.monotonic() + 30
+    while True:
+        try:
+            with alone(tree / "state"):
+                assert f"pid {os.getpid()}, started " in (tree / "state" / "lock").read_text()
+                return
+        except ConflictError:
+            assert time.monotonic() < end, "the lock of a deploy that was killed is never free"
+            time.sleep(0.1)
+
+
+def test_ansible_ends_its_task_under_the_lock_of_a_deploy_that_was_killed_and_then_stops(
+    tree: Path, killed: tuple[str, int]
+) -> None:
+    said, pid = killed
+    (log,) = (tree / "state" / "runs").glob("*-try/ansible/stdout")
+    assert said.startswith("a deploy or a backup of this site is still running")
+    assert b"ansible-playbook" in Path("/proc", str(pid), "cmdline").read_bytes()
+    assert f"its log is {log}," in said
     (tree / "go").touch()
-    while Path("/proc", pid).exists():
-        time.sleep(0.05)
-    with alone(tree / "state"):
-        assert f"pid {os.getpid()}, started " in (tree / "state" / "lock").read_text()
+    wait_for_lock(tree)
+    assert (tree / "ended").exists()
+    assert not (tree / "went-on-and-on").exists()
+
+
+def test_the_line_that_the_refusal_names_ends_the_ansible_of_a_deploy_that_was_killed(
+    tree: Path, killed: tuple[str, int]
+) -> None:
+    said, pid = killed
+    assert f"`kill -- -{pid}` ends it at once" in said
+    subprocess.run(["bash", "-c", f"kill -- -{pid}"], check=True)
+    wait_for_lock(tree)
+    assert not (tree / "ended").exists()

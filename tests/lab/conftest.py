@@ -14,12 +14,15 @@ from typing import Any
 import pytest
 
 from tests.lab import sites as site_files
+from tests.lab.growth import Growth, grow
 from tests.lab.journey import ROOT
-from tests.lab.site import Counts, LabSite
+from tests.lab.site import SITE_FILE, Counts, LabSite
 
 SITES = ("users", "other")
+JOINS = "worker2"
+"""The worker of the users' site that joins it when all others are installed."""
 
-STAGES = ("bare", "dry_runs", "deployed", "journey", "removed")
+STAGES = ("bare", "dry_runs", "growth", "deployed", "journey", "removed")
 """Fixtures in the order in which the lab comes to them: a test runs at the last of its own."""
 
 Sites = dict[str, LabSite]
@@ -92,9 +95,34 @@ def dry_runs(bare: Sites) -> dict[str, Counts]:
 
 
 @pytest.fixture(scope="session")
-def deployed(sites: Sites) -> Sites:
+def growths(sites: Sites) -> dict[str, Growth | None]:
+    """The sites, deployed more than once from the bundle alone, and how that of the users came to its second worker."""
+
+    def install(site: LabSite) -> Growth | None:
+        if JOINS in site.containers:
+            growth = grow(site, JOINS)
+            site.up()
+            return growth
+        site.up()
+        code, said = site.deploy(SITE_FILE)
+        assert code == 0, said
+        return None
+
+    return in_both(sites, install)
+
+
+@pytest.fixture(scope="session")
+def growth(growths: dict[str, Growth | None]) -> Growth:
+    """How the users' site came to its second worker."""
+    found = growths["users"]
+    assert found
+    return found
+
+
+@pytest.fixture(scope="session")
+def deployed(sites: Sites, growths: dict[str, Growth | None]) -> Sites:
     """The sites, installed from the bundle alone."""
-    in_both(sites, LabSite.up)
+    assert growths.keys() == sites.keys()
     return sites
 
 

@@ -106,9 +106,9 @@ class Journey:
         with self.phase("verify the bundle"):
             self.show_penstock("reservoir", "verify", self.bundle)
 
-    def up(self) -> None:
+    def up(self, *options: str) -> None:
         """Start the lab's nodes and install them from the bundle alone."""
-        command = ("lab", "up", "-f", self.site, "--bundle", self.bundle)
+        command: tuple[str | Path, ...] = ("lab", "up", "-f", self.site, "--bundle", self.bundle, *options)
         with self.phase("start the lab and deploy"):
             try:
                 self.show_penstock(*command)

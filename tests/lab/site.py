@@ -7,10 +7,12 @@ import subprocess
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from tests.lab.journey import ROOT, Journey
 
 PYTHON = "/opt/penstock/site/bin/python"
+SITE_FILE = "/etc/penstock/site.yml"
 DRY_RUN = Path(__file__).with_name("dry_run.py")
 PLAY = """
 root=$(dirname "$(/opt/penstock/site/bin/python -c 'import appliance; print(appliance.__file__)')")/ansible
@@ -55,6 +57,29 @@ class LabSite(Journey):
         """Install what deploys on the reservoir node, and nothing else."""
         done = self.in_node(self.reservoir, "sh", "/media/penstock/install.sh")
         assert done.returncode == 0, done.stdout + done.stderr
+
+    def put(self, path: str, text: str) -> None:
+        """Write a file on the reservoir node."""
+        done = self.in_node(self.reservoir, "tee", path, stdin=text)
+        assert done.returncode == 0, done.stderr
+
+    def is_deployed(self) -> bool:
+        """Return whether a deploy has come to its end already, as in a lab that was kept."""
+        return bool(self.in_node(self.reservoir, "sh", "-c", "ls /var/lib/penstock/site/deploys").stdout)
+
+    def deploy(self, path: str) -> tuple[int, str]:
+        """Deploy a site file of the reservoir node; return the exit code and what was said."""
+        words = ("penstock", "site", "deploy", "-f", path, "--bundle", "/media/penstock")
+        done = self.in_node(self.reservoir, *words)
+        return done.returncode, done.stdout + done.stderr
+
+    def last_deploy(self) -> dict[str, Any]:
+        """Return the record of the last deploy."""
+        newest = 'cat "$(ls -d /var/lib/penstock/site/deploys/*.json | tail -n 1)"'
+        done = self.in_node(self.reservoir, "sh", "-c", newest)
+        assert done.returncode == 0, done.stderr
+        record: dict[str, Any] = json.loads(done.stdout)
+        return record
 
     def dry_run(self, site: str) -> Counts:
         """Return what the playbooks would do on the nodes for the text of a site file."""

@@ -35,6 +35,9 @@ def users_site() -> dict[str, Any]:
     site: dict[str, Any] = yaml.safe_load((ROOT / "inventory" / "example" / "site.yml").read_text())
     site["name"] = "tests"
     site["time"] = {"zone": "Asia/Kathmandu"}
+    site["logs"] = {"gather": True}
+    # administrators may order backups from elsewhere
+    site["repair"] = {"controller": True, "automatic": ["engine"]}
     for node in site["nodes"]:
         node["address"] = node["address"].replace("10.71.8.", "10.71.9.")
         if "simulated_gpus" in node:
@@ -49,7 +52,7 @@ def users_site() -> dict[str, Any]:
 def with_new_roles(site: dict[str, Any]) -> dict[str, Any]:
     """The users' site with roles on nodes that know the packages for them and have not installed any.
 
-    It has no external storage: the nodes that become workers here have no such folder.
+    It has no external storage: the nodes that become workers here have no such folder. Its logs stay on their nodes.
     """
     roles = {
         "master1": ["reservoir", "worker"],
@@ -67,7 +70,7 @@ def with_new_roles(site: dict[str, Any]) -> dict[str, Any]:
     ]
     shared = [each for each in site["storage"] if each["kind"] != "external"]
     storage = [{**each, "node": "worker2"} if each["name"] == "archive" else each for each in shared]
-    return {**site, "nodes": nodes, "storage": storage, "session_storage": None}
+    return {**site, "nodes": nodes, "storage": storage, "session_storage": None, "logs": {"gather": False}}
 
 
 def write(site: dict[str, Any], path: Path) -> Path:

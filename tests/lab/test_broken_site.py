@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from common.errors import ConflictError
-from tests.lab.site import PLAY, PYTHON, LabSite
+from tests.lab.site import PLAY, PYTHON, SITE_FILE, LabSite, docker
 
-SITE_FILE = "/etc/penstock/site.yml"
 SMALLER = "/root/site-without-worker2.yml"
 PKI = "/etc/penstock/pki"
+SHARED = "/srv/shared"
 LISTEN = "import socket, time; server = socket.create_server(('', 443)); time.sleep(600)"
 SHORT = """
 import sys
@@ -71,6 +71,18 @@ def changed(site: LabSite, node: str, path: str, text: str) -> Iterator[None]:
         yield
     finally:
         do(site, node, "mv", f"{path}.kept", path)
+
+
+@contextmanager
+def unmounted(site: LabSite, *nodes: str) -> Iterator[None]:
+    """Another file system over the shared storage of nodes, as where its mount is lost."""
+    for node in nodes:
+        do(site, node, "mount", "-t", "tmpfs", "none", SHARED)
+    try:
+        yield
+    finally:
+        for node in nodes:
+            do(site, node, "umount", SHARED)
 
 
 @contextmanager
@@ -132,6 +144,7 @@ def broken(journey: LabSite) -> tuple[int, Found, str]:
     short = do(site, master, PYTHON, "-c", SHORT, stdin=certificate)
     with site.phase("break the site and verify"), ExitStack() as faults:
         faults.enter_context(without_gpus(site, "worker1"))
+        faults.enter_context(unmounted(site, "worker1"))
         faults.enter_context(firewall(site, "worker1", addresses[master], "6001"))
         faults.enter_context(firewall(site, master, addresses["storage1"], "8443", "5000"))
         faults.enter_context(changed(site, "storage1", f"{PKI}/node.crt", short))
@@ -147,12 +160,13 @@ def broken(journey: LabSite) -> tuple[int, Found, str]:
     ("subject", "check", "said"),
     [
         ("worker1", "gpus", "0 GPUs; the site file has 8"),
+        ("worker1: shared", "storage", "it is not mounted at /srv/shared"),
         ("master1: agent of worker1", "call", "no answer within 10 s"),
         ("storage1: release", "fetch", "no answer within 10 s"),
         ("storage1: index", "fetch", "no answer within 10 s"),
         ("worker1: console", "call", "/api/v1/health: "),
         ("master1: apps", "call", ""),
-        ("storage1", "certificate.end", "ends in 1 days"),
+        ("storage1", "certificate.end", "ends in 1 day,"),
         ("storage1", "source.packages", "apt fetches from http://mirror.example/debian/"),
         ("master1", "strangers", "worker2 (active, 0 sessions) reports, and is no worker of the site"),
     ],
@@ -176,9 +190,51 @@ def test_nothing_of_it_is_left_and_real_sessions_run(broken: tuple[int, Found, s
     password = journey.own_password.read_text()
     words = ("login", "https://master1:56789", "--user", "admin", "--ca", f"{PKI}/ca.crt", "--password-stdin")
     do(journey, "master1", "penstock", *words, stdin=password)
-    assert verify(journey, SITE_FILE, "--smoke") == (0, {})
+    code, found = verify(journey, SITE_FILE, "--smoke")
+    assert (code, {key: check["state"] for key, check in found.items()}) == (0, {("master1", "backup.age"): "warn"})
+    assert found["master1", "backup.age"]["evidence"] == "there is no good backup"
     assert not [project for project in journey.json("project", "list") if project["name"].startswith("smoke")]
     assert not [group for group in journey.json("group", "list") if group["name"].startswith("smoke")]
+
+
+def test_a_lost_mount_and_a_restarted_node(journey: LabSite) -> None:
+    """What needs the storage waits for it; then a node restarts: its training runs again, the other session says so."""
+    workers = ("worker1", "worker2")
+    journey.project("1")
+    try:
+        with unmounted(journey, *workers):
+            journey.until(lambda: all(misses(journey, node) for node in workers), "the workers miss their storage")
+            sleeps = ("-g", "0.5", "--command", "sleep", "--args", "infinity")
+            journey.penstock("submit", "keeps", "-i", "python:3.11", "--pvc", "data:/data", *sleeps)
+            journey.until(lambda: "has the storage shared" in journey.json("get", "keeps")["reason"], "it says why")
+        journey.until_states({"keeps": "RUNNING"}, "it runs when the storage is back")
+        node = journey.json("get", "keeps")["node"]
+        other = next(each for each in workers if each != node)
+        journey.penstock("node", "maintenance", other)
+        journey.penstock("submit", "desk", "-i", "python:3.11", "--interactive", *sleeps)
+        journey.until_states({"keeps": "RUNNING", "desk": "RUNNING"}, f"both run on {node}")
+        hosts = do(journey, node, "cat", "/etc/hosts")
+        docker("restart", journey.containers[node])
+        # Docker has begun it anew
+        do(journey, node, "tee", "/etc/hosts", stdin=hosts)
+        journey.until(lambda: journey.json("get", "desk")["state"] == "FAILED", "what a person used has ended")
+        desk = journey.json("get", "desk")
+        assert (desk["reason"], desk["cause"]) == ("its node restarted while it ran", "node-restarted")
+
+        def runs_again() -> bool:
+            keeps = journey.json("get", "keeps")
+            return (keeps["state"], keeps["node"], keeps["attempt"]) == ("RUNNING", node, 1)
+
+        journey.until(runs_again, "the training runs again")
+    finally:
+        journey.clear()
+        for worker in workers:
+            journey.penstock("node", "activate", worker)
+
+
+def misses(site: LabSite, node: str) -> bool:
+    """Return whether a node says that it lacks the shared storage."""
+    return "shared" in site.json("node", "get", node)["missing_storages"]
 
 
 def test_a_deploy_refuses_no_node_on_which_a_session_runs(journey: LabSite) -> None:

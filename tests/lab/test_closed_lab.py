@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import ssl
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -240,6 +241,50 @@ else:
 """
 
 
+def test_a_lost_database_comes_back_and_sessions_that_run_are_adopted(journey: Journey) -> None:
+    """One session is in the backup and goes on in its container; the other one is not, and is told and left alone.
+
+    The backup is ordered from elsewhere, by the API: a unit of the controller takes it.
+    """
+    journey.clear()
+    journey.submit("known")
+    journey.until(lambda: journey.states() == {"known": "RUNNING"}, "the session runs")
+
+    def container_of(node: str) -> str:
+        wanted = ("--filter", f"name={journey.json('get', 'known')['id']}", "--format", "{{.ID}}")
+        return journey.in_node(node, "docker", "ps", *wanted).stdout
+
+    before = container_of(journey.json("get", "known")["node"])
+    assert before
+    order = journey.json("backup", "now")
+    assert order["state"] == "done"
+    unit = f"penstock-backup-order-{order['id']}"
+    assert "Penstock backup now" in journey.in_node("master1", "journalctl", "--unit", unit, "--output", "cat").stdout
+    listed = {each["name"]: each["good"] for each in journey.json("backup", "list")["backups"]}
+    assert listed[order["backup"]]
+    journey.submit("newer")
+    journey.until(lambda: journey.states() == {"known": "RUNNING", "newer": "RUNNING"}, "both sessions run")
+    places = {name: journey.json("get", name)["node"] for name in ("known", "newer")}
+    wreck = journey.in_node("master1", "runuser", "-u", "postgres", "--", "dropdb", "--force", "penstock")
+    assert wreck.returncode == 0, wreck.stderr
+    restored = journey.in_node("master1", "penstock", "backup", "restore")
+    assert restored.returncode == 0, restored.stderr
+    assert "Recovery point:" in restored.stdout
+    assert "Recovery time:" in restored.stdout
+
+    def unknown() -> int:
+        nodes = {node["name"]: node for node in journey.json("node", "list")}
+        return int(nodes[places["newer"]]["unknown_containers"])
+
+    journey.until(lambda: unknown() == 1, "the node tells of the container that nobody knows")
+    assert journey.states() == {"known": "RUNNING"}
+    assert container_of(places["known"]) == before
+    assert journey.in_node("master1", "penstock", "backup", "list").returncode == 0
+    journey.penstock("node", "end-unknown", places["newer"])
+    journey.until(lambda: unknown() == 0, "the unknown container is ended")
+    journey.clear()
+
+
 def test_containers_of_a_session_on_two_nodes_reach_each_other(journey: Journey) -> None:
     """Eight GPUs a container: one on each worker, of another release; they meet by name across the nodes."""
     journey.clear()
@@ -273,11 +318,11 @@ def test_logs_follow_a_session_and_outlive_it(journey: Journey) -> None:
 @pytest.mark.parametrize(
     ("gpus", "words"),
     [
-        ("0", ("cpu_milli", "without GPUs", "such as 1000")),
-        ("-1", ("gpu_milli", "not above 0", "at least 0.05")),
-        ("0.33", ("gpu_milli", "finer than the granularity", "0.3 or 0.35")),
-        ("9", ("gpu_milli", "8 GPU")),
-        ("17", ("gpu_milli", "at most")),
+        ("0", ("--cpu: ", "without GPUs", "ask for one CPU")),
+        ("-1", ("-g: ", "not above 0", "at least 0.05")),
+        ("0.33", ("-g: ", "finer than the granularity", "0.3 or 0.35")),
+        ("9", ("-g: ", "8 GPU")),
+        ("17", ("-g: ", "at most")),
     ],
 )
 def test_a_share_that_cannot_be_is_refused_with_the_hint(journey: Journey, gpus: str, words: tuple[str, ...]) -> None:
@@ -314,20 +359,30 @@ def test_documentation_works_in_a_browser_that_finds_nothing_outside(journey: Jo
 def test_a_browser_without_a_login_comes_to_a_running_notebook(journey: Journey) -> None:
     journey.clear()
     journey.penstock(
-        *("submit", "notes", "-i", "jupyter", "-g", "0.5", "--interactive", "--service-type", "ingress"),
-        *("--port", "8888", "--args=--ServerApp.base_url=notes"),
+        *(
+            "submit",
+            "notes",
+            "-i",
+            "jupyter",
+            "-g",
+            "0.5",
+            "--interactive",
+            "--service-type",
+            "ingress",
+            "--port",
+            "8888",
+        )
     )
     journey.until(lambda: journey.states() == {"notes": "RUNNING"}, "the notebook runs")
     # from the site's index, by its name and with its authority
     journey.penstock("exec", "notes", "--", "pip", "install", "--user", "--no-deps", "--ignore-installed", "packaging")
-    address = urlsplit(journey.json("get", "notes")["urls"][0])
-    notes = f"https://{address.netloc}/notes"
-    with new_page(str(address.hostname)) as page:
-        journey.until(lambda: (page.goto(f"{notes}/lab"), "/login?next=" in page.url)[1], "the login is shown")
+    notes = journey.json("get", "notes")["urls"][0]
+    with new_page(str(urlsplit(notes).hostname)) as page:
+        journey.until(lambda: (page.goto(notes), "/login?next=" in page.url)[1], "the login is shown")
         sign_in(page, "admin", journey.own_password.read_text().strip())
-        page.wait_for_url(f"{notes}/lab**")
+        page.wait_for_url(f"{notes}lab**")
         page.locator(".jp-LauncherCard").first.wait_for(timeout=60_000 * slowness())
-        assert page.evaluate(RUN_IN_A_KERNEL, [f"{notes}/api/kernels", "print(6 * 7)"]) == "42\n"
+        assert page.evaluate(RUN_IN_A_KERNEL, [f"{notes}api/kernels", "print(6 * 7)"]) == "42\n"
     journey.clear()
 
 
@@ -369,8 +424,28 @@ def test_what_was_done_is_in_the_audit_log_and_holds(journey: Journey) -> None:
     verdict = journey.json("audit", "verify")
     assert verdict["ok"], verdict
     assert verdict["lines"] == verdict["last"]
+    assert verdict["unheard"] == []
+    kept = json.loads(journey.in_node("worker1", "cat", "/var/lib/penstock/agent/audit-heads.json").stdout)
+    assert 0 < kept[-1]["head"]["seq"] <= verdict["last"]
     listed = journey.in_node("master1", "find", "/var/log/penstock/audit", "-name", "*.log", "-printf", "%m %u\\n")
     assert set(listed.stdout.split("\n")) - {""} == {"600 penstock"}
+
+
+def test_what_services_of_all_nodes_have_logged_is_found_on_the_master(journey: Journey) -> None:
+    names = {node["name"] for node in journey.lab["nodes"]}
+    journey.project("2")
+
+    def logged(*words: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in journey.penstock("logs", "--site", *words, "-o", "json").splitlines()]
+
+    journey.until(lambda: all(logged("--node", name) for name in names), "the journals of all nodes are there")
+    journey.submit("logged")
+    journey.until(lambda: journey.states() == {"logged": "RUNNING"}, "the session runs")
+    session = journey.json("get", "logged")
+    of_session = ("--session", session["id"], "--unit", "penstock-agent")
+    journey.until(lambda: bool(logged(*of_session)), "what its agent has logged is there")
+    assert {line["node"] for line in logged(*of_session)} == {session["node"]}
+    journey.clear()
 
 
 def test_services_of_the_distribution_come_back_whatever_ends_them(journey: Journey) -> None:

@@ -22,6 +22,7 @@ from tests.role_modules import role_module
 evidence = role_module("evidence/library/node_evidence.py")
 stale = role_module("restarts/library/stale_services.py")
 findings = role_module("preflight/library/node_findings.py")
+symptom = role_module("repair/library/symptom.py")
 markers = role_module("storage_marker/library/storage_marker.py")
 
 OPTIONS: dict[str, Any] = {
@@ -152,6 +153,11 @@ def test_a_unit_that_systemd_has_not_read_again(tmp_path: Path) -> None:
         "newer": [str(unit)],
         "replaced": False,
     }
+
+
+def test_a_timer_has_no_process_of_its_own(tmp_path: Path) -> None:
+    text = shown(tmp_path / "one.timer", active=1000).replace("ExecMainStartTimestamp=\nMainPID=0\n", "")
+    assert stale.running("one.timer", [], lambda *_: (0, text)) == {"since": 1000, "newer": [], "replaced": False}
 
 
 def test_a_service_that_does_not_run_runs_nothing_old(tmp_path: Path) -> None:
@@ -395,6 +401,24 @@ def test_what_is_not_the_storage_is_not_marked(
     assert bool(told) == bool(wrong)
 
 
+@pytest.mark.parametrize(
+    ("writable", "waiting", "ok", "said"),
+    [
+        (0, (0, "0"), True, "/log can be written by penstock; 0 lines wait for longer than a minute"),
+        (0, (0, "3"), False, "/log can be written by penstock; 3 lines wait for longer than a minute"),
+        (1, (0, "0"), False, "/log cannot be written by penstock; 0 lines wait for longer than a minute"),
+        (0, (2, "no relation"), False, "/log can be written by penstock; no relation"),
+    ],
+)
+def test_an_audit_log_can_be_written_and_nothing_waits_for_it(
+    writable: int, waiting: tuple[int, str], ok: bool, said: str
+) -> None:
+    def run(*command: str) -> tuple[int, str]:
+        return waiting if "psql" in command else (writable, "")
+
+    assert evidence.audit("/log", "penstock", run) == {"ok": ok, "detail": said}
+
+
 def test_what_the_control_api_says_is_the_matter_is_told() -> None:
     def refused(body: bytes) -> str:
         error = urllib.error.HTTPError("https://m1/health", 503, "Service Unavailable", Message(), io.BytesIO(body))
@@ -404,3 +428,21 @@ def test_what_the_control_api_says_is_the_matter_is_told() -> None:
     assert refused(b'{"detail": "the database has no room"}') == "the database has no room"
     for other in (b"<html>", b"[]", b"{}"):
         assert refused(other) == "HTTP Error 503: Service Unavailable"
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        (
+            "database: connection to server failed: No such file\n\tIs the server running locally?. Hint: start it\n",
+            "database: connection to server failed: No such file",
+        ),
+        ("Traceback (most recent call last):\n  File x, line 1\nOSError: no room\n\nDuring", "OSError: no room"),
+        (" \n", "code 1"),
+        ("", "code 1"),
+    ],
+)
+def test_why_a_command_failed_is_one_line(said: str, cause: str) -> None:
+    options = {"units": [], "answers": {}, "listens": {}, "nodes_command": ["list"], "ready": ""}
+    looked = symptom.look(options | {"lists": {"images": {"command": ["x"], "has": []}}}, lambda _: (1, said))
+    assert looked == [f"images: {cause}", f"nodes: {cause}"]

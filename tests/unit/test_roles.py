@@ -14,11 +14,21 @@ from tools import role_readmes
 
 ROOT = Path(__file__).parents[2]
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
-SHORT = {"departure", "evidence", "fabric", "kept_files", "preflight", "restarts"}
+SHORT = {
+    "database_backup",
+    "departure",
+    "evidence",
+    "fabric",
+    "health",
+    "kept_files",
+    "preflight",
+    "repair",
+    "restarts",
+}
 """Roles that have nothing to install or configure: they look, keep what they see, or change what others run."""
 
 SERVICES = [role for role in ROLES if role.name not in SHORT]
-PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
+PLAYBOOKS = sorted((ROOT / "playbooks").rglob("*.yml"))
 MANIFEST = read_manifest(ROOT / "manifest.yml")
 RELEASES = {target.release for target in MANIFEST.targets}
 INVENTORY = set(re.findall(r'"((?:node|site)_\w+)"', (ROOT / "appliance/site/inventory.py").read_text()))
@@ -84,7 +94,8 @@ def test_every_role_has_the_same_few_task_files(role: Path) -> None:
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 def test_a_role_reads_its_own_variables_only(role: Path) -> None:
     owners = [*(other.name for other in ROLES), "site", "node"]
-    modules = {path.stem for other in ROLES for path in other.glob("library/*.py")}
+    # a module of theirs, or a role as a whole
+    modules = {path.stem for other in ROLES for path in other.glob("library/*.py")} | {other.name for other in ROLES}
     for path in [*role.glob("tasks/*.yml"), *role.glob("handlers/*.yml"), *role.glob("templates/**/*.j2")]:
         text = path.read_text()
         # what a dollar stands before is a variable of nginx or of a shell
@@ -132,7 +143,8 @@ def test_roles_use_the_modules_that_ansible_itself_brings(role: Path) -> None:
 @pytest.mark.parametrize("release", sorted(RELEASES))
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 def test_the_bundle_contains_every_package_that_a_role_installs(role: Path, release: str) -> None:
-    groups = [MANIFEST.debian_groups(target) for target in MANIFEST.targets if target.release == release]
+    manifests = (MANIFEST, read_manifest(ROOT / "monitoring.yml"))
+    groups = [each.debian_groups(target) for each in manifests for target in each.targets if target.release == release]
     bundled = {package for by_name in groups for group in by_name.values() for package in group.packages}
     assert names(role, release) <= bundled
 
@@ -149,6 +161,8 @@ def written(role: Path) -> set[str]:
             path += Path(asked["src"]).name if path.endswith("/") and "src" in asked else ""
             items = task["loop"] if isinstance(task.get("loop"), list) else ["{{ item }}"]
             found |= {path.replace("{{ item }}", str(item)) for item in items}
+        files = task.get("small_files", {}).get("files")
+        found |= set(files) if isinstance(files, dict) else set()
     return {path for path in found if path.startswith("/") and "penstock" not in path and "{{" not in path}
 
 
@@ -156,6 +170,15 @@ def written(role: Path) -> set[str]:
 def test_what_stood_where_a_role_writes_is_kept(role: Path) -> None:
     kept = (ROOT / "inventory/group_vars/all/kept_files.yml").read_text()
     assert {path for path in written(role) if f"'{path}'" not in kept} == set()
+
+
+def test_settings_of_the_api_are_for_root_alone() -> None:
+    modes = {
+        path: task["small_files"].get("mode", "0644")
+        for task in tasks(ROOT / "roles/control_api")
+        for path in task.get("small_files", {}).get("files", ())
+    }
+    assert modes["/etc/penstock/api.env"] == "0600", "addresses of webhooks may carry a token"
 
 
 def test_group_and_role_and_variables_share_one_name() -> None:
@@ -199,11 +222,17 @@ def test_molecule_reads_only_variables_that_the_inventory_or_a_role_has(path: Pa
 def test_playbooks_hold_roles_and_no_tasks(playbook: Path) -> None:
     for play in load(playbook):
         assert not {"tasks", "pre_tasks", "post_tasks", "handlers", "vars"} & set(play), play["name"]
-        assert "import_playbook" in play or set(play["roles"]) <= set(GROUPS)
+        assert "import_playbook" in play or {role_name(role) for role in play["roles"]} <= set(GROUPS)
+
+
+def role_name(role: str | dict[str, Any]) -> str:
+    """The role of a play, which may come with variables: a ladder is one."""
+    return role if isinstance(role, str) else str(role["role"])
 
 
 def test_the_site_installs_every_service_role() -> None:
-    installed = {role for playbook in PLAYBOOKS for play in load(playbook) if "roles" in play for role in play["roles"]}
+    plays = [play for playbook in PLAYBOOKS for play in load(playbook) if "roles" in play]
+    installed = {role_name(role) for play in plays for role in play["roles"]}
     assert installed == {role.name for role in ROLES}
 
 

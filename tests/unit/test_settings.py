@@ -28,6 +28,7 @@ from common.settings import environment
 from common.settings.control_api import ControlApiSettings
 from common.settings.edge import EdgeSettings
 from common.settings.kubernetes import KubernetesSettings
+from common.settings.logs import LogSettings
 from common.settings.node_agent import GpuSettings, LocationSettings, SimulatedGpuSettings
 from common.settings.package_index import PackageIndexSettings
 from tools import settings_page
@@ -53,6 +54,7 @@ HOMES = [
     ("node_agent", AgentSettings),
     ("package_index", PackageIndexSettings),
     ("edge", EdgeSettings),
+    ("logs", LogSettings),
 ]
 
 
@@ -146,6 +148,7 @@ def test_the_site_embeds_whole_services() -> None:
         "control_api": ControlApiSettings,
         "package_index": PackageIndexSettings,
         "edge": EdgeSettings,
+        "logs": LogSettings,
     }.items():
         assert Site.model_fields[name].annotation is annotation
 
@@ -231,6 +234,12 @@ def test_the_role_of_the_edge_reads_every_setting_of_it() -> None:
     texts = [path.read_text() for path in (ROOT / "roles/edge/templates").rglob("*.j2")]
     told = {name for text in texts for name in re.findall(r"edge_settings\.(\w+)", text)}
     assert told == set(EdgeSettings.model_fields)
+
+
+def test_roles_read_every_setting_of_logs() -> None:
+    files = [*(ROOT / "roles/logs/templates").rglob("*.j2"), *(ROOT / "inventory/group_vars/all").glob("*.yml")]
+    told = {name for file in files for name in re.findall(r"(?:logs_settings|site_logs)\.(\w+)", file.read_text())}
+    assert told == set(LogSettings.model_fields)
 
 
 def test_other_pages_name_no_variable_that_is_none() -> None:

@@ -38,6 +38,8 @@ one:
 \t@touch one; while [ ! -e other ]; do sleep 0.01; done; echo one is done
 other:
 \t@touch other; while [ ! -e one ]; do sleep 0.01; done; echo other is done
+after:
+\t@echo after one
 broken:
 \t@echo no; exit 1
 last:
@@ -55,6 +57,12 @@ def makefile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_tiers_of_a_group_run_side_by_side(makefile: None, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["one,other"]) == 0
     assert {"one   | one is done", "other | other is done"} <= set(capfd.readouterr().out.splitlines())
+
+
+def test_tiers_of_a_row_run_one_after_another(makefile: None, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["one+after,other"]) == 0
+    said = capfd.readouterr().out.splitlines()
+    assert said.index("one   | one is done") < said.index("after | after one")
 
 
 def test_what_fails_ends_the_run_behind_its_group(makefile: None, capfd: pytest.CaptureFixture[str]) -> None:

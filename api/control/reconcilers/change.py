@@ -35,4 +35,4 @@ async def apply(db: AsyncSession, update: SessionUpdate) -> bool:
 def log_change(session: Session, values: dict[str, Any]) -> None:
     """Say what became of a session."""
     told = {name: str(values[name]) for name in ("state", "final_state", "reason", "exit_code") if name in values}
-    log.info("session", session=session.name, project=session.project.name, **told)
+    log.info("session", session=session.name, session_id=str(session.id), project=session.project.name, **told)

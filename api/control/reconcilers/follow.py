@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from signal import Signals
 from typing import Any
 
+from api.resources.sessions import time_limits
 from api.tables.sessions import Kind, Session, State
 from common.protocol import ENGINE_RESTARTED, MACHINE_RESTARTED, NODE_RESTARTED, ContainerState, ContainerStatus
 
@@ -61,11 +62,11 @@ def after(session: Session, seen: Mapping[int, ContainerState], at: datetime) ->
 
 
 def beginning(session: Session, started: datetime) -> dict[str, Any]:
-    """Return what changes when all containers run: an interactive session's time begins to count."""
+    """Return what changes when all containers run: the time of one with a limit begins to count."""
     started = session.started_at or started
     values: dict[str, Any] = {"state": State.RUNNING, "reason": "", "cause": "", "started_at": started}
-    limit_s = session.project.interactive_limit_s
-    if session.kind is Kind.INTERACTIVE and limit_s and session.expires_at is None:
+    limit_s = time_limits.limit_s(session.limit_s, session.kind, session.project)
+    if limit_s and session.expires_at is None:
         values["expires_at"] = started + timedelta(seconds=limit_s)
     return values
 

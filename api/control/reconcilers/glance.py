@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.control.reconcilers import limits
 from api.resources.audit import repository as audit
+from api.resources.health import repository as health
 from api.resources.images import repository as images
 from api.resources.nodes import service as nodes
 from api.resources.projects import service as projects
@@ -24,6 +25,7 @@ class Glance:
 
     lost: bool
     draining: bool
+    out_of_reach: bool
     unstarted: bool
     timed: bool
     expired: bool
@@ -34,6 +36,8 @@ class Glance:
     images: bool
     volumes: bool
     audit: bool
+    unsent: bool
+    alerts: bool
 
     @property
     def has_due(self) -> bool:
@@ -46,6 +50,7 @@ async def look(db: AsyncSession, settings: Settings, at: datetime) -> Glance:
     conditions: dict[str, ColumnElement[bool]] = {
         "lost": nodes.IS_LOST,
         "draining": nodes.IS_DRAINING,
+        "out_of_reach": nodes.CANNOT_CALL,
         "unstarted": lifecycle.IS_UNSTARTED,
         "timed": lifecycle.is_timed(limits.until(settings, at)),
         "expired": projects.is_expired(at),
@@ -56,6 +61,8 @@ async def look(db: AsyncSession, settings: Settings, at: datetime) -> Glance:
         "images": images.IS_UNSETTLED,
         "volumes": volumes.is_deleting(settings.pvc_storage),
         "audit": audit.IS_UNWRITTEN,
+        "unsent": audit.is_unsent(wanted=settings.audit_syslog is not None),
+        "alerts": health.is_due(at),
     }
     query = select(*(exists().where(condition).label(name) for name, condition in conditions.items()))
     return Glance(**(await db.execute(query)).one()._asdict())

@@ -25,6 +25,7 @@ from api.control.reconcilers.failures import OUTAGES, Failures
 from api.control.reconcilers.follow import WATCHED, after, by_our_clock
 from api.control.reconcilers.orphans import Orphan, Orphans
 from api.database import Database
+from api.resources.health import service as health
 from api.resources.nodes import service as nodes
 from api.resources.nodes.heartbeats import HeardHeartbeat, Heartbeats
 from api.resources.sessions import changes, networks, resizing
@@ -73,6 +74,7 @@ class Observer:
         self._before: dict[str, _Before] = {}
         self._open: set[str] = set()
         self._looked: dict[str, float] = {}
+        self._settings = settings
         self._orphans = Orphans(settings.unknown_containers_keep_s)
 
     def look_at(self, name: str) -> None:
@@ -170,6 +172,8 @@ class Observer:
         """
         alone = self._failures.alone if singly else _as_it_is
         known, returned = await nodes.record(db, reports)
+        checks = {known[report.heartbeat.name].id: report.heartbeat.checks for report in reports}
+        await health.record(db, self._settings, checks, {node.id: node for node in known.values()})
         watched = await sessions.of_nodes(db, {node.id for node in known.values()}, WATCHED)
         live = _by_node(watched)
         found = await self._orphans.sort(db, known, reports, frozenset(returned), watched)

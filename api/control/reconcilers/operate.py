@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import structlog
+from structlog.contextvars import bind_contextvars
 
 from api.clock import now
 from api.control.reconcilers import change, reach, resizes
@@ -87,6 +88,7 @@ class Operator:
 
         `tries` is how often that was found before, in the same state.
         """
+        bind_contextvars(session=session.name, session_id=str(session.id))
         if session.state is State.PREPARING:
             return None if await self._launch(session) else State.PREPARING
         if session.state is State.RUNNING:

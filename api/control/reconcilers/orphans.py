@@ -3,12 +3,14 @@
 One of a session that the database knows is removed: the session has ended, moved, or started again. One of a session
 that the database does not know is unknown. A database that was restored from a backup, or is not the right one, knows
 less than the machines, and must not stop people's work: unknown containers are left alone and reported, and their node
-takes nothing new, until an administrator removes them or they have been there for long.
+takes nothing new, until an administrator removes them or they have been there for long. One that has ended holds
+nothing: it is kept as long, and hinders nothing. What the others hold of GPUs is given to nobody until they are gone.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -23,6 +25,7 @@ from api.resources.sessions import service as sessions
 from api.resources.sessions.relay import agent_of
 from api.tables.nodes import Node
 from api.tables.sessions import ENDED, Session, State
+from common.gpu.share import MILLI
 from common.protocol import ContainerState
 
 log = structlog.get_logger()
@@ -94,18 +97,20 @@ class Orphans:
                 if session and session.state is State.PENDING and (found := losses.left_running(session, containers)):
                     result.left_running.append((session, node, found))
                     kept |= {item.id for item in found.values()}
-        unknown = []
+        unknown, elsewhere = [], []
         for container in containers:
             id_ = _uuid(container.session_id)
             session = by_id.get(id_) if id_ else None
             if session is None:
                 unknown.append(container)
             elif container.id not in kept and not _belongs(session, container.id, node):
+                elsewhere.append(container)
                 result.orphans.append(Orphan(agent_of(node), container.id, container.session_id))
+        _count_gpus(node, [*unknown, *elsewhere])
         result.orphans += self._note_unknown(node, unknown)
 
     def _note_unknown(self, node: Node, unknown: Sequence[ContainerState]) -> list[Orphan]:
-        """Say on the node what unknown containers it has; returns those that have been left alone for long enough."""
+        """Say on the node what unknown containers it runs; returns those that have been left alone for long enough."""
         moment = time.monotonic()
         known = {(node.name, container.id) for container in unknown}
         self._since = {key: since for key, since in self._since.items() if key[0] != node.name or key in known}
@@ -113,8 +118,19 @@ class Orphans:
             log.warning("a container of a session that the database does not know", node=key[0], container=key[1])
             self._since[key] = moment
         over = [item for item in unknown if self._since[node.name, item.id] + self._keep_s <= moment]
-        _say(node, [item for item in unknown if item not in over])
+        _say(node, [item for item in unknown if item not in over and not item.status.is_final])
         return [Orphan(agent_of(node), item.id, item.session_id) for item in over]
+
+
+def _count_gpus(node: Node, orphaned: Sequence[ContainerState]) -> None:
+    """Note what orphaned containers hold of the node's GPUs; one that was shared twice is no more than taken."""
+    held: Counter[str] = Counter()
+    for container in orphaned:
+        if not container.status.is_final:
+            held.update({share.uuid: share.milli for share in container.gpus})
+    milli = {uuid: min(taken, MILLI) for uuid, taken in sorted(held.items())}
+    if milli != node.orphaned_milli:
+        node.orphaned_milli = milli
 
 
 def _say(node: Node, unknown: Sequence[ContainerState]) -> None:

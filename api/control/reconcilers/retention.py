@@ -13,6 +13,7 @@ from api.database import Database
 from api.resources.accounting import service as accounting
 from api.resources.api_keys import service as api_keys
 from api.resources.denied_calls import service as denied_calls
+from api.resources.health import service as health
 from api.resources.logins import service as logins
 from api.resources.metrics import service as metrics
 from api.resources.sessions import lifecycle
@@ -40,6 +41,7 @@ async def apply(database: Database, settings: Settings, at: datetime) -> None:
         "ended sessions": partial(lifecycle.forget_ended, before=before(settings.ended_session_keep_s), limit=PART),
         "spans": partial(accounting.add_up, before=before(settings.accounting_detail_keep_s), limit=PART),
         "logins": partial(logins.forget_ended, at=at),
+        "changes of checks": partial(health.forget, before=before(settings.health_keep_s), limit=PART),
         "keys": partial(api_keys.forget_ended, before=before(settings.ended_key_keep_s)),
     }
     for kind, forget in kinds.items():

@@ -10,8 +10,9 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 Entry = dict[str, Any]
@@ -25,6 +26,10 @@ class Head(NamedTuple):
 
     seq: int
     mac: str
+
+    def __str__(self) -> str:
+        """Return it as agents are told."""
+        return f"{self.seq}:{self.mac}"
 
 
 GENESIS = Head(0, "0" * 64)
@@ -56,6 +61,42 @@ def read(key: bytes, line: bytes) -> Entry | None:
     return entry
 
 
+def deletions(entry: Entry) -> list[Entry]:
+    """Return the files whose deletion a line records: those whose own record went with this one, and this one."""
+    if not (sealed := dict(entry.get("deleted") or {})):
+        return []
+    return [*sealed.pop("earlier", []), {**sealed, "user": entry.get("user", ""), "time": entry.get("time", "")}]
+
+
+def together(deleted: Iterable[Entry]) -> list[Entry]:
+    """Return deletions with those as one that follow each other and are the clock's, which deletes a file every day.
+
+    What nobody (`user` is empty) has deleted, the clock has; `day` is the first of its days then, `through` the last.
+    """
+    told: list[Entry] = []
+    for one in sorted(deleted, key=lambda one: (one["first"], one["last"])):
+        before = told[-1] if told else None
+        if before and not before["user"] and not one["user"] and one["first"] == before["last"] + 1:
+            told[-1] = {**one, **_altered([before, one]), "day": before["day"], "first": before["first"]}
+            told[-1]["through"] = one.get("through", one["day"])
+        elif one not in told:
+            told.append(one)
+    return told
+
+
+def _altered(deleted: Sequence[Entry]) -> Entry:
+    """Return how many findings files had that were deleted, and the first of these; nothing where they had none."""
+    told = [one for one in deleted if one.get("findings")]
+    return {"findings": sum(one["findings"] for one in told), "finding": told[0]["finding"]} if told else {}
+
+
+def said_of(deleted: Entry) -> str:
+    """Return what is wrong with a file that was deleted, as its deletion says; empty where nothing was."""
+    if not deleted.get("findings"):
+        return ""
+    return f"it did not verify when it was deleted: {deleted['findings']} found, first {deleted['finding']}"
+
+
 def number_of(line: bytes) -> int:
     """Return the number that a line says it has; 0 where it says none. Nothing is checked."""
     found = _NUMBER.match(line)
@@ -66,9 +107,9 @@ def _code(key: bytes, body: bytes) -> str:
     return hmac.new(key, body, hashlib.sha256).hexdigest()
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Gap:
-    """Numbers that no line has, from `first` to `last`, and the code that the line after them follows."""
+    """Numbers that no line has in its place, from `first` to `last`, and the code that the line after them follows."""
 
     day: str
     line: int
@@ -80,12 +121,14 @@ class _Gap:
 
 @dataclass
 class Verification:
-    """What a whole log comes to: how many of its lines are as they were written, the last one, and what is wrong.
+    """What a log comes to: how many of its lines are as they were written, the first and the last, and what is wrong.
 
-    `deleted` are the files that an administrator has deleted, as the log says; each is sealed in it by its numbers.
+    `deleted` are the files that administrators have deleted, as the log says: each sealed in it by its numbers, with
+    who did so and when.
     """
 
     lines: int = 0
+    first: int = 0
     head: Head = GENESIS
     findings: list[Finding] = field(default_factory=list)
     deleted: list[Entry] = field(default_factory=list)
@@ -96,21 +139,47 @@ class Verification:
         return not self.findings
 
 
-def verify(key: bytes, files: Iterable[tuple[str, Iterable[bytes]]], heads: Mapping[str, Head]) -> Verification:
+def verify(
+    key: bytes, files: Iterable[tuple[str, Iterable[bytes]]], heads: Mapping[str, Sequence[Head]]
+) -> Verification:
     """Return what is wrong with the files of a log, given by day in their order with their lines and the lines' ends.
 
     `heads` are lines that others have seen, by who: each must be in the log, or in a file that was deleted.
     """
-    return _Verifier(key, heads).run(files)
+    done = _Verifier(key, heads).run(files)
+    done.findings += [Finding(one["day"], 0, said) for one in done.deleted if (said := said_of(one))]
+    done.findings.sort(key=lambda found: (found.day, found.line))
+    return done
+
+
+def extent(key: bytes, day: str, lines: Iterable[bytes]) -> Entry:
+    """Return what the log says of a file that is deleted: the first and last number of its lines, the last one's code.
+
+    `earlier` are the deletions that these lines record: who deletes them takes that along. Of a file that is not as it
+    was written `findings` says how much is wrong, and `finding` what first: nobody can see it afterwards.
+    """
+    done = _Verifier(key, {}, begins_anywhere=True).run([(day, lines)])
+    told: Entry = {"day": day, "first": 0, "last": -1, "mac": ""}
+    if done.lines:
+        told |= {"first": done.first, "last": done.head.seq, "mac": done.head.mac}
+    if earlier := together(done.deleted):
+        told["earlier"] = earlier
+    if done.findings:
+        first = done.findings[0]
+        told |= {"findings": len(done.findings), "finding": f"{day}.log:{first.line}: {first.what}"}
+    return told
 
 
 class _Verifier:
-    def __init__(self, key: bytes, heads: Mapping[str, Head]) -> None:
+    def __init__(self, key: bytes, heads: Mapping[str, Sequence[Head]], *, begins_anywhere: bool = False) -> None:
         self._key = key
+        self._begins_anywhere = begins_anywhere
         self._heads = heads
-        self._wanted = {head.seq for head in heads.values()}
+        self._wanted = {head.seq for seen in heads.values() for head in seen}
         self._seen: dict[int, str] = {}
+        # by their numbers, for each begins behind the one before
         self._gaps: list[_Gap] = []
+        self._late: set[int] = set()
         self._unread: list[Finding] = []
         self._done = Verification()
 
@@ -137,16 +206,20 @@ class _Verifier:
             self._find(day, number, f"this line is of {entry['day']}")
         self._done.lines += 1
         self._place(day, number, entry)
-        if "deleted" in entry:
-            self._done.deleted.append(entry["deleted"])
+        self._done.deleted += [one for one in deletions(entry) if one not in self._done.deleted]
 
     def _place(self, day: str, number: int, entry: Entry) -> None:
-        seq, head = int(entry["seq"]), self._done.head
+        seq = int(entry["seq"])
+        if not self._done.first:
+            self._done.first = seq
+            if self._begins_anywhere:
+                self._done.head = Head(seq - 1, entry["previous"])
+        head = self._done.head
         if seq <= head.seq:
-            late = next((gap for gap in self._gaps if gap.first <= seq <= gap.last), None)
-            self._find(day, number, f"line {seq} of the log stands {'too late' if late else 'here again'}")
-            if late:
-                self._fill(late, seq)
+            is_late = seq not in self._late and self._is_in_gap(seq)
+            self._find(day, number, f"line {seq} of the log stands {'too late' if is_late else 'here again'}")
+            if is_late:
+                self._late.add(seq)
             return
         unread = len(self._unread)
         self._done.findings += self._unread
@@ -159,40 +232,60 @@ class _Verifier:
         if seq in self._wanted:
             self._seen[seq] = entry["mac"]
 
-    def _fill(self, gap: _Gap, seq: int) -> None:
-        self._gaps.remove(gap)
-        parts = [(gap.first, seq - 1), (seq + 1, gap.last)]
-        self._gaps += [
-            _Gap(gap.day, gap.line, first, last, gap.previous, gap.unread) for first, last in parts if first <= last
-        ]
+    def _is_in_gap(self, seq: int) -> bool:
+        place = bisect_right(self._gaps, seq, key=lambda gap: gap.first) - 1
+        return place >= 0 and seq <= self._gaps[place].last
+
+    def _missing(self) -> Iterator[_Gap]:
+        """Yield what no line has, neither in its place nor too late."""
+        late, place = sorted(self._late), 0
+        for gap in self._gaps:
+            first = gap.first
+            while place < len(late) and late[place] <= gap.last:
+                if first < late[place]:
+                    yield replace(gap, first=first, last=late[place] - 1)
+                first = late[place] + 1
+                place += 1
+            if first <= gap.last:
+                yield replace(gap, first=first)
 
     def _judge_gaps(self) -> None:
-        for gap in self._gaps:
+        deleted: dict[int, list[Entry]] = {}
+        for one in self._done.deleted:
+            deleted.setdefault(int(one["first"]), []).append(one)
+        for gap in self._missing():
             lost = gap.last - gap.first + 1 - gap.unread
-            if lost > 0 and not self._was_deleted(gap):
+            if lost > 0 and not _was_deleted(gap, deleted):
                 which = f"line {gap.first}" if gap.first == gap.last else f"lines {gap.first} to {gap.last}"
                 of_these = f"{lost} of the " if gap.unread else ""
                 self._find(gap.day, gap.line, f"{of_these}{which} of the log before this one are missing")
 
-    def _was_deleted(self, gap: _Gap) -> bool:
-        """Return whether files that were deleted fill a gap without a rest, the last with the code that follows."""
-        due = gap.first
-        for one in sorted(self._done.deleted, key=lambda one: int(one["first"])):
-            if one["first"] == due:
-                due = one["last"] + 1
-                if due == gap.last + 1:
-                    return bool(one["mac"] == gap.previous)
-        return False
-
     def _of_heads(self) -> Iterator[Finding]:
-        gone = [(one["first"], one["last"]) for one in self._done.deleted]
-        for who, head in sorted(self._heads.items()):
-            if head.seq > self._done.head.seq:
-                yield Finding("", 0, f"the log ends with line {self._done.head.seq}, and {who} has seen {head.seq}")
-            elif head.seq and self._seen.get(head.seq, head.mac) != head.mac:
-                yield Finding("", 0, f"line {head.seq} is another one than {who} has seen")
-            elif head.seq and head.seq not in self._seen and not any(a <= head.seq <= b for a, b in gone):
-                yield Finding("", 0, f"line {head.seq}, which {who} has seen, is not in the log")
+        end = self._done.head.seq
+        for who, seen in sorted(self._heads.items()):
+            if (furthest := max((head.seq for head in seen), default=0)) > end:
+                yield Finding("", 0, f"the log ends with line {end}, and {who} has seen {furthest}")
+            if wrong := next(filter(None, (self._of_head(who, head) for head in seen if 0 < head.seq <= end)), ""):
+                yield Finding("", 0, wrong)
+
+    def _of_head(self, who: str, head: Head) -> str:
+        """Return what is wrong with a line that somebody has seen; nothing where it is in the log, or was deleted."""
+        if head.seq in self._seen:
+            return f"line {head.seq} is another one than {who} has seen" if self._seen[head.seq] != head.mac else ""
+        if any(one["first"] <= head.seq <= one["last"] for one in self._done.deleted):
+            return ""
+        return f"line {head.seq}, which {who} has seen, is not in the log"
 
     def _find(self, day: str, line: int, what: str) -> None:
         self._done.findings.append(Finding(day, line, what))
+
+
+def _was_deleted(gap: _Gap, deleted: Mapping[int, Sequence[Entry]]) -> bool:
+    """Return whether files that were deleted fill a gap without a rest, the last with the code that follows."""
+    due = gap.first
+    while fitting := [one for one in deleted.get(due, ()) if due <= one["last"] <= gap.last]:
+        furthest = max(fitting, key=lambda one: int(one["last"]))
+        due = int(furthest["last"]) + 1
+        if due > gap.last:
+            return bool(furthest["mac"] == gap.previous)
+    return False

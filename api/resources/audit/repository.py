@@ -8,19 +8,27 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, delete, func, insert, literal_column, select, text
+from psycopg.types.json import Jsonb
+from sqlalchemy import ColumnElement, and_, delete, func, insert, literal, literal_column, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.database import among
+from api.database import among, open_with
 from api.resources.audit.chain import GENESIS, Head
-from api.tables.audit import AuditChange, AuditEvent, AuditHead
+from api.tables.audit import AuditChange, AuditEvent, AuditHead, AuditSent
 
-_ON = text("SET LOCAL penstock.audit = 'on'")
+_OPEN = """
+    WITH noting AS (SELECT set_config('penstock.audit', 'on', true))
+    INSERT INTO audit_events (id, at, transaction, entry)
+    SELECT %(id)s, %(at)s, pg_current_xact_id()::text::bigint, %(entry)s FROM noting
+"""
 _TRANSACTION: ColumnElement[int] = literal_column("pg_current_xact_id()::text::bigint")
 
 IS_UNWRITTEN = AuditEvent.number.is_not(None)
 """Whether something is not in the files yet."""
+
+
+_SENT = func.coalesce(select(AuditSent.seq).scalar_subquery(), 0)
 
 
 @dataclass(frozen=True)
@@ -34,9 +42,14 @@ class Pending:
     changes: list[dict[str, Any]]
 
 
-async def begin(db: AsyncSession) -> None:
-    """Let the database note what this transaction changes."""
-    await db.execute(_ON)
+def is_unsent(*, wanted: bool) -> ColumnElement[bool]:
+    """Return whether a syslog server that is `wanted` has not got all of the files."""
+    return and_(literal(wanted), AuditHead.seq > _SENT)
+
+
+async def begin(db: AsyncSession, entry: Mapping[str, Any], at: datetime) -> None:
+    """Open a transaction with an entry, and let the database note what it changes from then on."""
+    await open_with(db, _OPEN, {"id": uuid4().hex, "at": at, "entry": Jsonb(dict(entry))})
 
 
 async def add(db: AsyncSession, entry: Mapping[str, Any], at: datetime, *, changes: bool) -> None:
@@ -77,3 +90,26 @@ async def head(db: AsyncSession) -> Head:
     """Return how far the files went when they were written last."""
     row = (await db.execute(select(AuditHead.seq, AuditHead.mac))).one_or_none()
     return Head(row.seq, row.mac) if row else GENESIS
+
+
+async def note_fault(db: AsyncSession, fault: str, at: datetime) -> None:
+    """Note what of the log is not as it was written: somebody has to know, whether or not it can still be seen."""
+    await db.execute(update(AuditHead).values(fault=fault, fault_at=at))
+
+
+async def fault(db: AsyncSession) -> tuple[str, datetime | None]:
+    """Return what was found last that is not as it was written, and when."""
+    row = (await db.execute(select(AuditHead.fault, AuditHead.fault_at))).one_or_none()
+    return (row.fault, row.fault_at) if row else ("", None)
+
+
+async def sent(db: AsyncSession) -> AuditSent:
+    """Return how far a syslog server has the log."""
+    return (await db.scalars(select(AuditSent))).one_or_none() or AuditSent(seq=0, reason="")
+
+
+async def note_sent(db: AsyncSession, seq: int, reason: str, behind_since: datetime | None) -> None:
+    """Note how far a syslog server has the log, and why it has not more of it."""
+    values = {"seq": seq, "reason": reason, "behind_since": behind_since}
+    query = upsert(AuditSent).values(id=1, **values)
+    await db.execute(query.on_conflict_do_update(index_elements=[AuditSent.id], set_=values))

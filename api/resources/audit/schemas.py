@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import Field
+
 from api.resources.schemas import View
 
 
@@ -19,8 +21,9 @@ class AuditChangeView(View):
 class AuditEntryView(View):
     """A line of the audit log: who did what, from where, on what, with what result.
 
-    `credential` is the key or login used, `domains` are those that it concerns, `left_out` counts the attempts like
-    this one that are not told. `previous` and `mac` are the codes of the line before and of this one.
+    `credential` is the key or login used, `domains` are those that it concerns, `nodes` those that it touched, where
+    its session runs, too. `left_out` counts the attempts like this one that are not told, and `objects` are what these
+    were about, as far as they are named. `previous` and `mac` are the codes of the line before and of this one.
     """
 
     seq: int
@@ -39,9 +42,11 @@ class AuditEntryView(View):
     reason: str
     request: str
     domains: list[str]
+    nodes: list[str] = Field(default=[])
     changes: list[AuditChangeView]
     more_changes: bool = False
     left_out: int = 0
+    objects: list[str] = Field(default=[])
     deleted: dict[str, Any] | None = None
     previous: str
     mac: str
@@ -63,7 +68,10 @@ class AuditFindingView(View):
 
 
 class AuditVerificationView(View):
-    """What the whole log comes to: how many lines are as they were written, the last number, and what is wrong."""
+    """What the whole log comes to: how many lines are as they were written, the last number, and what is wrong.
+
+    It was held against what the nodes have seen of it, but for those that are `unheard`.
+    """
 
     ok: bool
     lines: int
@@ -71,3 +79,4 @@ class AuditVerificationView(View):
     findings: list[AuditFindingView]
     more_findings: int = 0
     deleted: list[dict[str, Any]]
+    unheard: list[str] = Field(default=[])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,23 +13,28 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.clock import now
-from api.resources.audit import repository
-from api.resources.audit.chain import Entry, Verification
+from api.database import Database
+from api.resources.audit import chain, lines, repository, retention
+from api.resources.audit.chain import Entry, Head, Verification
 from api.resources.audit.log_files import LogFiles
-from api.resources.audit.repository import Pending
 from api.settings import Settings
 from common.errors import ConflictError, NotFoundError, UnavailableError
+from common.settings.audit import AuditSettings
 
 AT_ONCE = 500
-"""Entries that are written together."""
-CHANGES = 100
-"""So many changes of one request are told; of the others that there are more."""
+"""Entries that are written together at most."""
+MAX_TEXT = 256
+"""Characters of a text of an entry: whoever sends a long one fills no log with it."""
 LOOKED_AT = 200_000
 """So many lines a page is looked for in at most: a search that finds little ends all the same."""
 OWN = "this site's database"
 """Who has seen how far the log went, beside the nodes."""
 
-begin = repository.begin
+head = repository.head
+sent = repository.sent
+note_sent = repository.note_sent
+fault = repository.fault
+note_fault = repository.note_fault
 
 
 def is_on(settings: Settings) -> bool:
@@ -54,31 +59,62 @@ def log_of(settings: Settings) -> LogFiles | None:
 
 async def add(db: AsyncSession, entry: Mapping[str, Any], *, changes: bool) -> None:
     """Put an entry where it cannot get lost: it is in the log with this transaction, or neither is."""
-    await repository.add(db, entry, now(), changes=changes)
+    await repository.add(db, _told(entry), now(), changes=changes)
+
+
+async def begin(db: AsyncSession, entry: Mapping[str, Any]) -> None:
+    """Open a transaction with its entry, which tells what it changes from then on."""
+    await repository.begin(db, _told(entry), now())
+
+
+def _told(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _storable(value) if isinstance(value, str) else value for key, value in entry.items()}
+
+
+def _storable(text: str) -> str:
+    """Return a text as a database takes it, and not longer than a line may be: an attempt is told whatever it says."""
+    short = text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
+    return short.replace("\0", "\\0").encode(errors="backslashreplace").decode()
 
 
 async def write(db: AsyncSession, log: LogFiles) -> bool:
-    """Write the oldest entries into the files; returns whether there may be more. Only the leader does so."""
-    waiting = await repository.pending(db, AT_ONCE, CHANGES)
+    """Write the oldest entries into the files; returns whether there may be more. Only the leader does so.
+
+    The files that an entry deletes go when its line is on the disk, and it stays until they have: a crash in between
+    leaves no file out, and none goes without a line.
+    """
+    waiting = await repository.pending(db, AT_ONCE, lines.CHANGES)
     if not waiting:
         return False
     at = now()
     expected = await repository.head(db)
-    head = await asyncio.to_thread(log.append, [(one.id, _whole(one)) for one in waiting], at, expected)
-    await repository.written(db, waiting, head, at)
-    return len(waiting) == AT_ONCE
+    entries = lines.first_of([(one.id, lines.whole(one)) for one in waiting])
+    last = await asyncio.to_thread(log.append, entries, at, expected)
+    for _, entry in entries:
+        for day in entry.get("files", ()):
+            await asyncio.to_thread(log.delete, day)
+    await repository.written(db, waiting[: len(entries)], last, at)
+    for _, entry in entries:
+        if said := chain.said_of(entry.get("deleted") or {}):
+            await repository.note_fault(db, f"{entry['deleted']['day']}.log: {said}", at)
+    return len(waiting) == AT_ONCE or len(entries) < len(waiting)
 
 
-def _whole(pending: Pending) -> Entry:
-    """Return an entry with its changes, and with the object's name where only these tell it."""
-    entry, told = pending.entry, pending.changes[:CHANGES]
-    first = next((change for change in told if change["before"] is None), None)
-    if first and entry["method"] == "POST" and "/" not in entry["object"] and first["subject"].get("name"):
-        entry = {**entry, "object": f"{entry['object']}/{first['subject']['name']}"}
-        entry["project"] = entry["project"] or first["subject"].get("project")
-    domains = {change["subject"].get("domain") for change in told} | {entry.get("domain")}
-    more = {"more_changes": True} if len(pending.changes) > CHANGES else {}
-    return {**entry, "domains": sorted(filter(None, domains)), "changes": told, **more}
+async def expire(database: Database, log: LogFiles, settings: AuditSettings, at: datetime) -> None:
+    """Let the files go that are too old or too large together, when the log says so and which lines they had.
+
+    Nothing goes that a syslog server has not got yet.
+    """
+    gone = retention.expired(await asyncio.to_thread(log.days), at.date(), settings)
+    if gone and settings.audit_syslog:
+        async with database.reading() as db:
+            known = (await repository.sent(db)).seq
+        gone = [day for day in gone if await asyncio.to_thread(log.last_of, day) <= known]
+    if not gone:
+        return
+    extents = [await asyncio.to_thread(log.extent, day) for day in gone]
+    async with database.transaction() as db:
+        await repository.add(db, retention.deletion(extents, f"{at:%FT%T.%fZ}"), at, changes=False)
 
 
 @dataclass(frozen=True)
@@ -90,6 +126,7 @@ class Search:
     project: str | None = None
     action: str | None = None
     result: str | None = None
+    node: str | None = None
     since: datetime | None = None
     until: datetime | None = None
 
@@ -98,17 +135,23 @@ class Search:
         path = entry["object"]
         return (
             (self.user is None or entry["user"] == self.user)
-            and (self.object is None or f"{path}/".startswith(f"{self.object}/") or self._changed(entry))
+            and (self.object is None or self._touches(entry))
             and (self.project is None or self.project in (entry["project"], _project(path)))
             and (self.action is None or entry["action"] == self.action)
             and (self.result is None or entry["result"] == self.result)
+            and (self.node is None or self.node in lines.nodes_of(entry))
             and (self.since is None or entry["time"] >= f"{self.since:%FT%T.%fZ}")
             and (self.until is None or entry["time"] < f"{self.until:%FT%T.%fZ}")
         )
 
-    def _changed(self, entry: Entry) -> bool:
-        """Return whether the object is among what was changed: who asked may have named it by its id."""
-        return any(f"{one['kind']}/{one['subject'].get('name')}" == self.object for one in entry["changes"])
+    def _touches(self, entry: Entry) -> bool:
+        """Return whether an entry is about the object: itself, what it stands for, or by a change of it, which who
+        asked may have named by its id.
+        """
+        paths = (entry["object"], *entry.get("objects", ()))
+        return any(f"{path}/".startswith(f"{self.object}/") for path in paths) or any(
+            f"{one['kind']}/{one['subject'].get('name')}" == self.object for one in entry["changes"]
+        )
 
 
 def _project(path: str) -> str | None:
@@ -132,16 +175,33 @@ def _search(
     for looked_at, entry in enumerate(log.newest_first(before), 1):
         if entry["day"] < earliest:
             break
-        if (reach.everything or reach.domain in entry["domains"]) and search.finds(entry):
-            found.append(entry)
+        seen = entry if reach.everything else _of_domain(entry, reach.domain)
+        if seen and search.finds(seen):
+            found.append(seen)
         if len(found) == limit or looked_at == LOOKED_AT:
             return found, entry["seq"]
     return found, None
 
 
-async def verify(db: AsyncSession, log: LogFiles) -> Verification:
-    """Say whether every line is as it was written, and in its place, up to what others have seen."""
-    heads = {OWN: await repository.head(db)}
+def _of_domain(entry: Entry, domain: str | None) -> Entry | None:
+    """Return of an entry what concerns a domain; None where nothing does."""
+    if domain not in entry["domains"]:
+        return None
+    changes = [change for change in entry["changes"] if _domain(change) == domain]
+    seen = {**entry, "domains": [domain], "changes": changes}
+    if entry["changes"]:
+        seen["nodes"] = []
+    return {**seen, "nodes": lines.nodes_of(seen)}
+
+
+def _domain(change: Mapping[str, Any]) -> str | None:
+    subject: Mapping[str, str] = change["subject"]
+    return subject.get("name" if change["kind"] == "domains" else "domain")
+
+
+async def verify(db: AsyncSession, log: LogFiles, seen: Mapping[str, Sequence[Head]]) -> Verification:
+    """Say whether every line is as it was written, and in its place, up to what others have seen, by who."""
+    heads = {**seen, OWN: [await repository.head(db)]}
     return await asyncio.to_thread(log.verify, heads)
 
 
@@ -152,12 +212,11 @@ def require_day(log: LogFiles, day: str) -> None:
 
 
 async def seal_deletion(log: LogFiles, day: str) -> dict[str, Any]:
-    """Return what the log says of a file that goes: its numbers, and the code of its last line.
+    """Return what the line of a deletion tells beside who asked for it: which file goes, and what the log says of it.
 
     Raises ConflictError for the file that is being written, NotFoundError for one that there is not.
     """
     require_day(log, day)
     if day == log.days()[-1].day:
         raise ConflictError(f"{day}.log is still being written", where="day", hint="delete it when its day is over")
-    extent = await asyncio.to_thread(log.extent, day)
-    return extent or {"day": day, "first": 0, "last": -1, "mac": ""}
+    return {"deleted": await asyncio.to_thread(log.extent, day), "files": [day]}

@@ -115,11 +115,16 @@ async def create(db: AsyncSession, request: GroupRequest) -> ResourceGroup:
     return group
 
 
+def needed(request: GroupChange) -> Action:
+    """Return the action that a change needs, by what it is of."""
+    return Action.GROUP_ALLOW if request.model_fields_set <= PEOPLE else Action.GROUP_MANAGE
+
+
 async def change(db: AsyncSession, name: str, request: GroupChange, caller: Identity) -> ResourceGroup:
     """Change a group: the administrators of its domain say who may use it, those of the site what belongs to it."""
     group = await get(db, name, caller, lock=True)
     given = request.model_fields_set
-    caller.check(Action.GROUP_ALLOW if given <= PEOPLE else Action.GROUP_MANAGE, domain=group.domain)
+    caller.check(needed(request), domain=group.domain)
     for field in given - LISTS:
         setattr(group, field, getattr(request, field))
     await _set_lists(db, group, request)

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError
 
 from api.resources.images.schemas import ImageRequest
+from common import findings
 from common.errors import InputError, Problem
 from common.places import dotted
 
@@ -45,6 +46,6 @@ def _request(published: PublishedImage, registry: str, source: str) -> ImageRequ
 
 def _problems(error: ValidationError, source: str) -> list[Problem]:
     return [
-        Problem(f"{source}: {dotted(item['loc'])}", str(item["msg"]), "publish the bundle again")
+        Problem(f"{source}: {dotted(item['loc'])}", findings.reason(item), "publish the bundle again")
         for item in error.errors()
     ]

@@ -14,10 +14,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.database import among, fingerprint
 from api.resources.groups import service as groups
 from api.resources.groups.selection import is_model
+from api.resources.nodes.repository import CANNOT_BE_CALLED
 from api.scheduler.cluster import ClusterState
 from api.scheduler.snapshot import GpuState, NodeSnapshot, Workload
 from api.tables.nodes import Gpu, Node, NodeMode, NodeState
 from common.gpu.kinds import Enforcement
+from common.gpu.share import GpuShare
 
 READ_ANYWAY_S = 600
 """The nodes are read again after so long, whatever their version says."""
@@ -28,7 +30,9 @@ _COLUMNS = (
     Node.name,
     Node.state,
     Node.mode,
+    Node.message,
     Node.unknown_containers,
+    Node.orphaned_milli,
     Node.clock_offset_s,
     Node.cpu_milli,
     Node.memory_mib,
@@ -37,6 +41,7 @@ _COLUMNS = (
     Node.apart,
     Node.missing_storages,
     Node.protocol,
+    Node.unhealthy,
 )
 
 
@@ -116,9 +121,14 @@ def _node(row: Row[*tuple[Any, ...]], gpus: tuple[GpuState, ...], of_groups: tup
         switch=row.switch,
         open=row.state is NodeState.READY
         and row.mode is NodeMode.ACTIVE
-        and not (row.unknown_containers or row.clock_offset_s),
+        and not (row.unknown_containers or row.clock_offset_s or row.unhealthy)
+        and not row.message.startswith(CANNOT_BE_CALLED),
         fractions=row.fractions,
         apart=row.apart,
         missing_storages=tuple(sorted(row.missing_storages)),
         protocol=row.protocol,
+        unhealthy=row.unhealthy,
+        orphaned=tuple(
+            GpuShare(gpu.uuid, gpu.index, milli) for gpu in gpus if (milli := row.orphaned_milli.get(gpu.uuid))
+        ),
     )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 
 import structlog
 
 from common.errors import ConflictError
-from common.protocol import Heartbeat
+from common.protocol import MACHINE_HEADER, Heartbeat
 
 log = structlog.get_logger()
 
@@ -23,7 +25,35 @@ JUDGED_FOR = timedelta(seconds=1)
 HEARD_FOR = timedelta(minutes=1)
 """An agent that was not heard for so long says nothing of clocks."""
 CONTESTED_FOR = timedelta(minutes=1)
-"""So long after an agent was heard of which another one had taken the place, its node says so."""
+"""So long after an agent was heard that was not the node's, its node says so."""
+HELD_PART = 0.8
+"""A node is its machine's for this part of the time after which it is lost: who was changed is back before."""
+
+
+class Rival(StrEnum):
+    """Who reports as a node beside its agent: another agent of its machine, as far as is known, or another machine."""
+
+    AGENT = "agent"
+    MACHINE = "machine"
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Another one was just heard that reports as the same node, from an address, where that is known."""
+
+    rival: Rival
+    address: str = ""
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Where a heartbeat comes from: `machine` is another text on each machine, and after each of its starts."""
+
+    machine: str = ""
+    address: str = ""
+
+
+UNTOLD = Sender()
 
 
 @dataclass(frozen=True)
@@ -31,8 +61,8 @@ class HeardHeartbeat:
     """A heartbeat and when it came; `news` says whether it, or one left out since, says more than that it lives.
 
     `clock_offset_s` is how far the agent's clock was ahead of ours, `clock_skew_s` how far it is known to be wrong.
-    `api_clock` says that all other agents' clocks are as wrong, so that it is ours. `contested` says that another agent
-    was just heard that reports as the same node. `protocol` is what the agent speaks.
+    `api_clock` says that all other agents' clocks are as wrong, so that it is ours. `contest` is with whom its agent
+    contests the node. `protocol` is what the agent speaks, `machine` the start of the machine that it reports from.
     """
 
     heartbeat: Heartbeat
@@ -41,17 +71,21 @@ class HeardHeartbeat:
     clock_offset_s: float = 0.0
     clock_skew_s: int = 0
     api_clock: bool = False
-    contested: bool = False
+    contest: Contest | None = None
     protocol: int = 0
+    machine: str = ""
 
 
 @dataclass
 class _Agent:
     """What is known of an agent; `sequence` is the number of its last heartbeat, which may repeat the `latest`."""
 
+    machine: str
+
     latest: HeardHeartbeat
     sequence: int
     finished_boots: deque[str] = field(default_factory=lambda: deque(maxlen=FINISHED_BOOTS))
+    contest: Contest | None = None
     contested_at: datetime | None = None
     times_wrong: int = 0
 
@@ -59,32 +93,61 @@ class _Agent:
 class Heartbeats:
     """The last heartbeat of every agent, and those that the database does not know yet."""
 
-    def __init__(self, clock_offset_s: float = 5.0) -> None:
-        """Start with nothing heard; a clock that is further off than so many seconds is wrong."""
+    def __init__(self, clock_offset_s: float = 5.0, held_s: float = 12.0) -> None:
+        """Start with nothing heard; a clock that is further off than so many seconds is wrong.
+
+        A node is of the machine that was heard less than `held_s` ago, and no other takes it.
+        """
+        self._held = timedelta(seconds=held_s)
         self._clock_bound_s = clock_offset_s
         self._agents: dict[str, _Agent] = {}
+        self._machines: Mapping[str, str] = {}
+        self._recalled_at = datetime.min.replace(tzinfo=UTC)
         self._fresh: dict[str, HeardHeartbeat] = {}
         self._judged_at = datetime.min.replace(tzinfo=UTC)
         self._ours = False
         self.news = asyncio.Event()
         """Set when a heartbeat says more than that its agent is alive."""
+        self.audit_head = ""
+        """What agents are told of the audit log with each answer; empty where there is none."""
+
+    def recall(self, machines: Mapping[str, str], at: datetime) -> None:
+        """Take from which machines nodes reported before this process began: they are theirs for a while longer."""
+        self._machines, self._recalled_at = machines, at
 
     def receive(
-        self, heartbeat: Heartbeat, received_at: datetime, clock_offset_s: float = 0.0, protocol: int = 0
+        self,
+        heartbeat: Heartbeat,
+        received_at: datetime,
+        clock_offset_s: float = 0.0,
+        protocol: int = 0,
+        sender: Sender = UNTOLD,
     ) -> bool:
         """Take a heartbeat; returns False for one that is older than what we know.
 
-        Raises ConflictError for a run of the agent that another one has followed: it lives, and has to begin anew.
+        Raises ConflictError for a run of the agent that another one has followed: it lives, and has to begin anew. So
+        for another machine's: a cloned disk has the node's certificate, and would take the place again and again.
         """
         agent = self._agents.get(heartbeat.name)
         if agent is None:
-            report = HeardHeartbeat(heartbeat, received_at, clock_offset_s=clock_offset_s, protocol=protocol)
-            self._agents[heartbeat.name] = _Agent(report, heartbeat.sequence)
+            if _is_other(sender, self._machines.get(heartbeat.name, "")):
+                self._refuse_while_held(heartbeat.name, self._recalled_at, received_at)
+            report = HeardHeartbeat(
+                heartbeat, received_at, clock_offset_s=clock_offset_s, protocol=protocol, machine=sender.machine
+            )
+            self._agents[heartbeat.name] = _Agent(sender.machine, report, heartbeat.sequence)
             self._keep(report)
             return True
         known = agent.latest.heartbeat
+        is_other = _is_other(sender, agent.machine)
+        if is_other:
+            try:
+                self._refuse_while_held(heartbeat.name, agent.latest.received_at, received_at)
+            except ConflictError:
+                agent.contest, agent.contested_at = Contest(Rival.MACHINE, sender.address), received_at
+                raise
         if heartbeat.boot in agent.finished_boots:
-            agent.contested_at = received_at
+            agent.contest, agent.contested_at = Contest(Rival.AGENT), received_at
             raise ConflictError(
                 f"another agent reports as {heartbeat.name}",
                 where="boot",
@@ -94,6 +157,9 @@ class Heartbeats:
             return False
         if heartbeat.boot != known.boot:
             agent.finished_boots.append(known.boot)
+            if is_other:  # it was started anew, or exchanged, and is refused no more
+                agent.contest = None
+            agent.machine = sender.machine
         agent.sequence = heartbeat.sequence
         news = _content(heartbeat) != _content(known)
         self._take(agent, heartbeat, received_at, clock_offset_s, protocol, news=news)
@@ -129,6 +195,15 @@ class Heartbeats:
             newer = self._fresh.get(report.heartbeat.name)
             self._fresh[report.heartbeat.name] = replace(newer, news=newer.news or report.news) if newer else report
 
+    def _refuse_while_held(self, name: str, held_at: datetime, at: datetime) -> None:
+        """Raise ConflictError while a node is that of the machine from which it was known at a moment."""
+        if abs(at - held_at) < self._held:
+            raise ConflictError(
+                f"another machine reports as {name}",
+                where=MACHINE_HEADER,
+                hint="if the disk of one is a copy of the other's, stop its agent and install it as a node of its own",
+            )
+
     def _take(
         self,
         agent: _Agent,
@@ -141,11 +216,14 @@ class Heartbeats:
     ) -> None:
         before = agent.latest.clock_skew_s
         skew_s = self._skew(agent, before, offset_s)
-        contested = agent.contested_at is not None and received_at - agent.contested_at < CONTESTED_FOR
+        is_contested = agent.contested_at is not None and received_at - agent.contested_at < CONTESTED_FOR
+        contest = agent.contest if is_contested else None
         api_clock = bool(skew_s) and self._is_ours(received_at)
-        same = (before, agent.latest.api_clock, agent.latest.contested)
-        news = news or (skew_s, api_clock, contested) != same
-        agent.latest = HeardHeartbeat(heartbeat, received_at, news, offset_s, skew_s, api_clock, contested, protocol)
+        same = (before, agent.latest.api_clock, agent.latest.contest)
+        news = news or (skew_s, api_clock, contest) != same
+        agent.latest = HeardHeartbeat(
+            heartbeat, received_at, news, offset_s, skew_s, api_clock, contest, protocol, agent.machine
+        )
 
     def _skew(self, agent: _Agent, before: int, offset_s: float) -> int:
         """Return how far an agent's clock is wrong; what came late once, for we were busy, does not make it so."""
@@ -176,6 +254,11 @@ class Heartbeats:
             self.news.set()
 
 
+def _is_other(sender: Sender, machine: str) -> bool:
+    """Return whether a heartbeat comes from another machine than this one, so far as both are known."""
+    return bool(sender.machine and machine and sender.machine != machine)
+
+
 def _content(heartbeat: Heartbeat) -> tuple[object, ...]:
     containers = {
         container.id: (
@@ -184,4 +267,4 @@ def _content(heartbeat: Heartbeat) -> tuple[object, ...]:
         )
         for container in heartbeat.containers
     }
-    return heartbeat.boot, heartbeat.address, heartbeat.port, heartbeat.node_info, containers
+    return heartbeat.boot, heartbeat.address, heartbeat.port, heartbeat.node_info, containers, heartbeat.checks

@@ -6,14 +6,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import case, delete, func, select, tuple_, update
+from sqlalchemy import and_, case, delete, func, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
 from api.database import among, rows_of
 from api.tables.nodes import Node, NodeMode, NodeState
 
+CANNOT_BE_CALLED = "its agent cannot be called since "
+"""Begins the message of a node whose agent reports and cannot be called."""
 IS_LOST = Node.state == NodeState.LOST
+CANNOT_CALL = and_(Node.state == NodeState.READY, Node.message.startswith(CANNOT_BE_CALLED))
 IS_DRAINING = Node.mode == NodeMode.DRAINING
 
 
@@ -80,15 +83,23 @@ async def note_heard(db: AsyncSession, heard: Mapping[UUID, datetime]) -> None:
 
 
 async def replace_message(db: AsyncSession, node_id: UUID, old: str, new: str) -> bool:
-    """Say something else on a node that is ready, unless what it says has changed since; returns whether it had not."""
+    """Say something else on a node that is ready, unless what it says has changed since; returns whether it had not.
+
+    The state is written, too, so that the scheduler looks at the node again: its message may close it.
+    """
     query = update(Node).where(Node.id == node_id, Node.message == old, Node.state == NodeState.READY)
-    query = query.values(message=new).returning(Node.id)
+    query = query.values(message=new, state=NodeState.READY).returning(Node.id)
     return await db.scalar(query, execution_options={"synchronize_session": False}) is not None
 
 
 async def lost(db: AsyncSession) -> Sequence[Node]:
     """Return the lost nodes."""
     return (await db.scalars(select(Node).where(IS_LOST).order_by(Node.name))).all()
+
+
+async def not_callable(db: AsyncSession) -> Sequence[Node]:
+    """Return the nodes whose agents report and cannot be called."""
+    return (await db.scalars(select(Node).where(CANNOT_CALL).order_by(Node.name))).all()
 
 
 async def draining(db: AsyncSession) -> Sequence[Node]:

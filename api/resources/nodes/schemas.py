@@ -46,9 +46,11 @@ class NodeView(View):
     `fractions` says whether its GPUs may be shared (fGPU), `enforcement` how the shares are held: the weakest kind
     among its GPUs. `enforcement_pending` says which kind follows and what it waits for. `gpu_milli` is what its GPUs
     are together, `used_milli` what sessions hold of them. `unknown_containers` are of sessions that the database does
-    not know: they are left alone, and the node takes nothing new. Nor does one whose clock is wrong: `clock_offset_s`
-    is how far it is ahead of the API's then, and 0 as long as that is within bounds. `missing_storages` says by the
-    names of storages why it lacks them: it takes nothing that mounts one of these.
+    not know: they are left alone, and the node takes nothing new. `orphaned_milli` is what these, and others that no
+    session has there, hold of each GPU by its UUID: it is given to nobody until they are gone. Nor takes anything new
+    one whose clock is wrong: `clock_offset_s` is how far it is ahead of the API's then, and 0 as long as that is within
+    bounds. `missing_storages` says by the names of storages why it lacks them: it takes nothing that mounts one of
+    these. `unhealthy` names the failing checks for which it takes nothing new.
     """
 
     id: UUID
@@ -63,6 +65,7 @@ class NodeView(View):
     drain_until: datetime | None
     message: str
     unknown_containers: int
+    orphaned_milli: dict[str, int]
     clock_offset_s: int
     groups: list[str]
     agent_version: str
@@ -75,6 +78,7 @@ class NodeView(View):
     fractions: bool
     nvlink: bool
     missing_storages: dict[str, str]
+    unhealthy: str
     cpu_milli: int
     memory_mib: int
     gpu_milli: int

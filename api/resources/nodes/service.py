@@ -8,8 +8,9 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from api.clock import now
 from api.resources.nodes import repository
-from api.resources.nodes.heartbeats import HeardHeartbeat
+from api.resources.nodes.heartbeats import Contest, HeardHeartbeat, Heartbeats, Rival
 from api.tables.nodes import Gpu, Node, NodeMode, NodeState
 from common.errors import NotFoundError
 from common.protocol import NodeInfo
@@ -18,21 +19,28 @@ note_alive = repository.note_alive
 heard = repository.heard
 draining = repository.draining
 replace_message = repository.replace_message
+not_callable = repository.not_callable
 lost = repository.lost
 move = repository.move
 IS_LOST, IS_DRAINING = repository.IS_LOST, repository.IS_DRAINING
+CANNOT_BE_CALLED, CANNOT_CALL = repository.CANNOT_BE_CALLED, repository.CANNOT_CALL
 
 DESCRIBED = tuple(NodeInfo.model_fields.keys() - {"name", "gpus", "unready"})
 """What a node's row takes over from what its agent tells, as it is."""
 
 WRONG_CLOCK = "its clock is "
 API_CLOCK = "the API's clock is "
-CONTESTED = "another agent reports as "
+CONTESTED = {Rival.AGENT: "another agent reports as ", Rival.MACHINE: "another machine reports as "}
 
 
 async def every(db: AsyncSession) -> Sequence[Node]:
     """Return all nodes by name."""
     return await repository.every(db)
+
+
+async def recall_machines(db: AsyncSession, heartbeats: Heartbeats) -> None:
+    """Remember whose nodes are: the first agent to report after a start may be that of a copied disk."""
+    heartbeats.recall({node.name: node.machine for node in await repository.every(db)}, now())
 
 
 async def get(db: AsyncSession, name: str, *, lock: bool = False) -> Node:
@@ -102,10 +110,10 @@ def _describe(node: Node, report: HeardHeartbeat) -> None:
     node.address, node.port = heartbeat.address, heartbeat.port
     if node.state is NodeState.LOST:
         node.unknown_containers = 0
-    node.clock_offset_s, node.protocol = report.clock_skew_s, report.protocol
+    node.clock_offset_s, node.protocol, node.machine = report.clock_skew_s, report.protocol, report.machine
     node.message = _message(node, info.unready, api_clock=report.api_clock)
     node.state = NodeState.UNREADY if info.unready else NodeState.READY
-    _note_contest(node, contested=report.contested)
+    _note_contest(node, report.contest)
     for field in DESCRIBED:
         setattr(node, field, getattr(info, field))
     known = {gpu.uuid: gpu for gpu in node.gpus}
@@ -137,9 +145,14 @@ def _message(node: Node, unready: str, *, api_clock: bool) -> str:
     return node.message if is_kept else clock
 
 
-def _note_contest(node: Node, *, contested: bool) -> None:
-    """Say on a node that another agent reports as it, or that none does any more; what else is wrong comes first."""
-    if contested and not node.message:
-        node.message = f"{CONTESTED}{node.name}: one of them is not this machine's, or was started twice; stop it"
-    elif not contested and node.message.startswith(CONTESTED):
-        node.message = ""
+def _note_contest(node: Node, contest: Contest | None) -> None:
+    """Say on a node who else reports as it, or that nobody does any more; what else is wrong comes first."""
+    if node.message and not node.message.startswith(tuple(CONTESTED.values())):
+        return
+    said = f"{CONTESTED[contest.rival]}{node.name}" if contest else ""
+    if contest and contest.rival is Rival.MACHINE:
+        where = f" from {contest.address}" if contest.address else ""
+        said += f"{where} and is refused: its disk may be a copy of this one's; stop it"
+    elif contest:
+        said += ": one of them is not this machine's, or was started twice; stop it"
+    node.message = said

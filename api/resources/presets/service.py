@@ -66,6 +66,4 @@ def check_amounts(gpu_milli: int, cpu_milli: int, settings: Settings) -> None:
     if gpu_milli:
         check_share(gpu_milli, settings.granularity)
     elif not cpu_milli:
-        raise InputError(
-            "without GPUs it has to say how many CPUs", where="cpu_milli", hint="write cpu_milli, such as 1000"
-        )
+        raise InputError("without GPUs it has to say how many CPUs", where="cpu_milli", hint="ask for one CPU, or more")

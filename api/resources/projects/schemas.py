@@ -43,7 +43,8 @@ class ProjectRequest(Request):
 
     `over_quota_weight` is its part of what is spare, 0 its quota. `training_group` and `interactive_group` are resource
     groups that its sessions keep to. `interactive_limit_s` ends interactive sessions after so many seconds (0: never),
-    `interactive_extension_s` is how much an owner may add in total. Sessions that are submitted without an access of
+    `interactive_extension_s` is how much an owner may add in total. No session is reclaimed before it ran
+    `min_runtime_s` (null: as the site says). Sessions that are submitted without an access of
     their own have its `session_access`.
     """
 
@@ -60,6 +61,7 @@ class ProjectRequest(Request):
     interactive_group: Name | None = None
     interactive_limit_s: Seconds = 0
     interactive_extension_s: Seconds = 0
+    min_runtime_s: Seconds | None = None
     session_access: Access = Access.PROJECT
     domain: Name | None = None
 
@@ -67,8 +69,8 @@ class ProjectRequest(Request):
 class ProjectChange(Request):
     """What to change of a project; what is left out stays. `managers` and `members` replace their lists.
 
-    `add_members` and the like change one list by those names, whatever else is in it. null takes a resource group away.
-    `session_access` is for sessions that are submitted from then on.
+    `add_members` and the like change one list by those names, whatever else is in it. null takes a resource group away,
+    and lets `min_runtime_s` be what the site says. `session_access` is for sessions that are submitted from then on.
     """
 
     quota_milli: Quota | None = None
@@ -87,6 +89,7 @@ class ProjectChange(Request):
     interactive_group: Name | None = None
     interactive_limit_s: Seconds | None = None
     interactive_extension_s: Seconds | None = None
+    min_runtime_s: Seconds | None = None
     session_access: Access | None = None
 
     @field_validator(
@@ -144,6 +147,7 @@ class ProjectView(View):
     interactive_group: str | None
     interactive_limit_s: int
     interactive_extension_s: int
+    min_runtime_s: int | None
     session_access: Access
     warnings: list[str]
     created_at: datetime

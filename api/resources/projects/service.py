@@ -128,6 +128,7 @@ async def create(db: AsyncSession, request: ProjectRequest, caller: Identity) ->
     await _set_people(db, project, request.managers, request.members, caller)
     await _check_groups(db, project, caller)
     _check_weight(project, 0, caller)
+    _check_min_runtime(project, None, caller)
     await _check_domain(db, project, None, "quota_milli")
     await _check_room(db, project, None, "quota_milli")
     repository.add(db, project)
@@ -135,18 +136,24 @@ async def create(db: AsyncSession, request: ProjectRequest, caller: Identity) ->
     return project
 
 
+def needed(request: ProjectChange) -> Action:
+    """Return the action that a change needs, by what it is of."""
+    return Action.PROJECT_MEMBERS if request.model_fields_set <= OF_MANAGERS else Action.PROJECT_CHANGE
+
+
 async def change(db: AsyncSession, name: str, request: ProjectChange, caller: Identity) -> Project:
     """Change a project: its managers may set the members and who sees its sessions, administrators everything."""
     given = request.model_fields_set
     await exclusively(db, CAPACITY_LOCK)
     project = await get(db, name, caller, "name", people=True)
-    caller.check(Action.PROJECT_MEMBERS if given <= OF_MANAGERS else Action.PROJECT_CHANGE, project=project)
+    caller.check(needed(request), project=project)
     before, hard_before, kept_to = _quota(project), _hard_quota(project), _groups_of(project)
-    beyond = _beyond_quota(project)
+    beyond, min_runtime_s = _beyond_quota(project), project.min_runtime_s
     for field in given - OF_PEOPLE - {"period"}:
         setattr(project, field, getattr(request, field))
     await _check_groups(db, project, caller, kept_to.values())
     _check_weight(project, beyond, caller)
+    _check_min_runtime(project, min_runtime_s, caller)
     if request.period:
         _set_period(project, request.period)
     if given & OF_PEOPLE:
@@ -260,6 +267,16 @@ def _check_weight(project: Project, before: int, caller: Identity) -> None:
             f"you may not {Action.PROJECT_WEIGH}",
             where="over_quota_weight",
             hint=f"choose a weight up to the quota of {format_gpus(project.quota_milli)} GPUs, or ask an administrator",
+        )
+
+
+def _check_min_runtime(project: Project, before: int | None, caller: Identity) -> None:
+    """Refuse another time for which sessions keep what other domains may have a right to, but by the site's people."""
+    if project.min_runtime_s != before and not caller.may(Action.PROJECT_WEIGH):
+        raise ForbiddenError(
+            "you may not say how long sessions run before they are reclaimed",
+            where="min_runtime_s",
+            hint="leave it as it is, or ask an administrator of the site",
         )
 
 

@@ -54,6 +54,7 @@ _ASKED = (
     Session.starts_at,
     Session.scheduled_at,
     Session.started_at,
+    Session.limit_s,
     Session.expires_at,
     Session.reason,
     Session.cause,

@@ -93,8 +93,9 @@ class SessionRequest(Request):
     only where shares are held by `enforcement` or a stronger kind; a `group` is a resource group that it keeps to.
     `within` is the part of the network that the containers share where they can, with `within_required` in any case. A
     higher `priority` goes first within the project. A `preemptible` session may use what other projects leave idle, and
-    is put back into the queue when they ask for it. It waits at least until `starts_at`. `command` None means the
-    image's own, and `args` follow it. Each of `ports` gets an address at the site's edge. `image` is one that the
+    is put back into the queue when they ask for it. It waits at least until `starts_at`, and is stopped when it has
+    run for `limit_s`: what is known to end may start before what others wait for. `command` None means the image's
+    own, and `args` follow it. Each of `ports` gets an address at the site's edge. `image` is one that the
     project may use, or with `local_image` a reference that is on the node already. The command line says so by
     `created_by_cli`. `access` says who sees it: its `project`, or as `private` its owner alone of the project's
     members; where it is left out the project's `session_access` says so.
@@ -121,6 +122,7 @@ class SessionRequest(Request):
     priority: Priority | None = None
     preemptible: bool | None = None
     starts_at: Moment | None = None
+    limit_s: Annotated[int, Field(ge=1, le=MAX_SECONDS)] | None = None
     local_image: bool = False
     command: Annotated[list[Word], Field(min_length=1, max_length=256)] | None = None
     args: list[Word] = Field(default=[], max_length=256)

@@ -59,7 +59,7 @@ async def get_for(db: AsyncSession, project: str, name: str, caller: Identity, a
     """Return a session that the caller may do something to; raises ForbiddenError for one of another user."""
     session = await get(db, project, name, caller)
     if not access.may(caller, action, session, session.project):
-        raise ForbiddenError(f"session {name} belongs to {session.user_name}", hint=f"ask {session.user_name}")
+        raise ForbiddenError(f"session {session.name} belongs to {session.user_name}", hint=f"ask {session.user_name}")
     return session
 
 
@@ -104,6 +104,9 @@ async def extend(db: AsyncSession, project: str, name: str, seconds: int, caller
     session = await get_for(db, project, name, caller, Action.SESSION_EXTEND)
     freely = caller.may(Action.SESSION_EXTEND, project=session.project)
     for _ in range(TRIES):
+        if session.expires_at is None and session.state is State.RUNNING:
+            hint = "neither it nor its project sets one, so there is nothing to put off"
+            raise ConflictError(f"session {name} has no time limit", where="name", hint=hint)
         if session.expires_at is None or session.state not in (State.PREPARING, State.RUNNING):
             raise ConflictError(
                 f"session {name} is {session.state} and no time limit runs", where="name", hint="extend it as it runs"
@@ -240,7 +243,8 @@ async def _delete(db: AsyncSession, session: Session) -> bool:
     if session.state is State.FAILED:
         return await change(db, session, state=State.TERMINATED)
     if session.state is State.PENDING:
-        return await end(db, session, state=State.TERMINATED, reason="deleted before it ran", cause="", position=0)
+        reason = "deleted" if session.attempt else "deleted before it ran"
+        return await end(db, session, state=State.TERMINATED, reason=reason, cause="", position=0)
     if session.state is State.TERMINATING and session.final_state is State.FAILED:
         return await change(db, session, final_state=State.TERMINATED)  # why it failed stays its reason
     values = {"state": State.TERMINATING, "final_state": State.TERMINATED, "reason": "deleted"}

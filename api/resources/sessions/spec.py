@@ -12,6 +12,8 @@ from common.sandbox import Sandbox
 MASTER_PORT = "29500"
 """Where the first container listens for the others, if its user names no other port: what torch.distributed uses."""
 
+APP_PATH = "PENSTOCK_APP_PATH"
+
 
 def spec_of(session: Session, container: Container) -> ContainerSpec:
     """Return one of the containers that a session wants."""
@@ -24,7 +26,12 @@ def spec_of(session: Session, container: Container) -> ContainerSpec:
         image=session.reference,
         command=session.command,
         args=session.args,
-        environment={**_meeting(session, container), **session.environment, **_gang(session, container)},
+        environment={
+            **_meeting(session, container),
+            **session.environment,
+            **_gang(session, container),
+            **_apps(session),
+        },
         gpus=[GpuShare(uuid=share.uuid, index=share.index, milli=share.milli) for share in container.gpu_shares],
         cpu_milli=session.cpu_milli,
         memory_mib=session.memory_mib,
@@ -90,6 +97,12 @@ def _gang(session: Session, container: Container) -> dict[str, str]:
         return {}
     hosts = ",".join(_host(session, rank) for rank in range(session.replicas))
     return {"PENSTOCK_RANK": str(container.rank), "PENSTOCK_SIZE": str(session.replicas), "PENSTOCK_HOSTS": hosts}
+
+
+def _apps(session: Session) -> dict[str, str]:
+    """Return what an app needs to know of its path: the edge takes it away, and links and cookies begin with it."""
+    paths = {f"{APP_PATH}_{service.port}": f"/{service.path}/" for service in session.services}
+    return ({APP_PATH: next(iter(paths.values()))} if paths else {}) | paths
 
 
 def _host(session: Session, rank: int) -> str:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
+import structlog
 from pydantic import Field, TypeAdapter, ValidationError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -41,6 +42,8 @@ from common import image_references
 from common.errors import ConflictError, InputError
 from common.gpu.kinds import Enforcement
 from common.protocol import DEFAULT_SHM_MIB
+
+log = structlog.get_logger()
 
 WAITS = "waits for the scheduler"
 MAX_WORDS_KIB = 128
@@ -157,6 +160,7 @@ async def _submit(
             sandbox_rules=rules,
             created_by_cli=request.created_by_cli,
             starts_at=starts_at,
+            limit_s=request.limit_s or 0,
             reason=f"starts at {_moment(starts_at)}" if starts_at else WAITS,
             cause=NOT_DUE if starts_at else "",
             containers=[],
@@ -172,6 +176,7 @@ async def _submit(
         session.protocol = spec.protocol(session)
     # after the sessions, which hold the project: who deletes that has it before its volumes, too
     await volumes.mount(db, project, pvcs.values(), [session.id for session in made])
+    log.info("submitted", session=request.name, session_id=str(made[0].id), project=project.name, count=len(made))
     return [session.id for session in made]
 
 
@@ -212,7 +217,7 @@ async def _amounts(
     cpu_milli = request.cpu_milli if request.cpu_milli is not None else preset.cpu_milli if preset else 0
     memory_mib = request.memory_mib if request.memory_mib is not None else preset.memory_mib if preset else 0
     if gpu_milli is None:
-        raise InputError("nothing says how many GPUs", where="gpu_milli", hint="write gpu_milli, or name a preset")
+        raise InputError("nothing says how many GPUs", where="gpu_milli", hint="ask for some, or name a preset")
     presets.check_amounts(gpu_milli, cpu_milli, settings)
     if not memory_mib:
         nodes = defaults.fitting(fleet.nodes, _gpu_models(request, fleet), allowed)
@@ -263,7 +268,9 @@ def _check_fits(request: SessionRequest, amounts: Amounts, allowed: Groups, flee
         within_required=request.within_required,
         enforcement=amounts.enforcement,
     )
-    never = fleet.never_fits(workload)
+    # memory that only goes with the share, or with the cores, is not what was asked for
+    asked = workload if request.memory_mib else replace(workload, memory_mib=0)
+    never = fleet.never_fits(asked) or fleet.never_fits(workload)
     if never:
         reason, _, hint = never.partition("; ")
         raise InputError(reason, where=_too_large(workload, fleet), hint=hint or "ask for less")

@@ -75,7 +75,8 @@ class SessionEntryView(View):
 
     `reason` says why it waits, or why it failed; for programs there is `cause` while it waits, and `position`, its
     place in the queue from 1. `node` and `gpus` are those of its first container. `attempt` counts how often it was
-    put back into the queue. `expires_at` is when its time limit ends it, which its owner has put off by `extended_s`
+    put back into the queue. It is stopped when it has run for `limit_s` (0: it asked for no limit), or as its project
+    says: `expires_at` is when its time limit ends it, which its owner has put off by `extended_s`
     so far. `urls` are those of `services`, `url` is the first of them.
 
     Its shares are held by `enforcement` or a stronger kind. `held_milli` is what it takes of GPUs with all containers
@@ -121,6 +122,7 @@ class SessionEntryView(View):
     starts_at: datetime | None
     scheduled_at: datetime | None
     started_at: datetime | None
+    limit_s: int
     expires_at: datetime | None
     extended_s: int
     finished_at: datetime | None

@@ -2,11 +2,15 @@
 
 Before volumes had rows, a folder was called `PROJECT/NAME`. It belongs to the project of that name, if that was there
 then, and else is kept for an administrator to hand over: a project that was made anew by an old name gets nothing.
+
+A folder that is called by an id is one of a volume that the database has forgotten, as after an older backup of it was
+restored. It is kept for an administrator, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -17,6 +21,8 @@ from api.resources.schemas import is_name
 from api.resources.volumes import repository
 from api.tables.volumes import SessionVolume, Volume, VolumeState
 from common.protocol import StorageState
+
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
 async def take_stock(db: AsyncSession, storage: str, seen: StorageState) -> list[Volume]:
@@ -49,7 +55,17 @@ async def link(db: AsyncSession, project_id: UUID, storage: str, session_id: UUI
     await db.flush()
 
 
-async def _adopt(db: AsyncSession, storage: str, folders: Iterable[str]) -> list[Volume]:
+async def _adopt(db: AsyncSession, storage: str, folders: Collection[str]) -> list[Volume]:
+    forgotten = [
+        Volume(name=f"found-{folder[:8]}", storage=storage, folder=folder, state=VolumeState.RETAINED)
+        for folder in folders
+        if _ID.fullmatch(folder)
+    ]
+    repository.add(db, *forgotten)
+    return forgotten + await _adopt_named(db, storage, folders)
+
+
+async def _adopt_named(db: AsyncSession, storage: str, folders: Iterable[str]) -> list[Volume]:
     parts = {folder: folder.partition("/") for folder in folders}
     named = {path: (project, name) for path, (project, _, name) in parts.items() if is_name(project) and is_name(name)}
     owners = {project for project, _ in named.values()}

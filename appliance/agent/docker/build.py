@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import resource
 from functools import partial
+from pathlib import Path
 
 import structlog
 
 from appliance.agent import descriptors
+from appliance.agent.boot import boot
 from appliance.agent.container_runtime import ContainerRuntime
 from appliance.agent.docker import cores, engine_health, node_info, packages, share_maintenance
-from appliance.agent.docker.boot import boot
 from appliance.agent.docker.containers import ContainerLimits
 from appliance.agent.docker.disk import DiskEnforcer
 from appliance.agent.docker.egress_policy import EgressPolicy
@@ -36,6 +37,7 @@ from appliance.agent.tls import server_context
 from appliance.agent.volume_folders import VolumeFolders
 from appliance.gpu import accelerators
 from common import egress
+from common.disk_limit import DiskLimit
 from common.protocol import MAX_REASON, NodeInfo
 
 log = structlog.get_logger()
@@ -43,7 +45,9 @@ log = structlog.get_logger()
 
 def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
     """Return what runs containers on this machine; raises PenstockError where it cannot."""
-    limits = ContainerLimits(settings.pids_limit, _lockable_memory())
+    limits = ContainerLimits(
+        settings.pids_limit, _lockable_memory(), settings.container_log_mib, settings.container_log_files
+    )
     storages = Storages(settings.storages, settings.storage_ids)
     mount_points = MountPoints(settings.mounts_folder, settings.mount_roots, storages)
     nodes = SiteNodes(settings.nodes_file)
@@ -66,7 +70,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         "agent starts", node=has.name, gpus=len(has.gpus), simulated=bool(settings.simulated_gpus), port=settings.port
     )
     maintenance = share_maintenance.build(settings, gpus, kinds, told["CgroupDriver"])
-    images = Images(engine, settings.registries)
+    images = Images(engine, settings.registries, DiskLimit([Path(told["DockerRootDir"])], settings.disk_stop_percent))
     egress_policy = EgressPolicy(engine.default_bridge, [*map(egress.parse, settings.egress)], nodes.addresses)
     health = EngineHealth(engine.negotiate)
     forwarder = PortForwarder(

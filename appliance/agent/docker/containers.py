@@ -49,10 +49,12 @@ OLDEST_API = "1.41"
 
 @dataclass(frozen=True)
 class ContainerLimits:
-    """Limits of every container: processes and threads, and bytes that it may lock in memory (-1: without limit)."""
+    """Limits of every container: processes, bytes that it may lock in memory (-1: without limit), and its log."""
 
     pids: int = 4096
     memlock: int = -1
+    log_mib: int = 10
+    log_files: int = 3
 
 
 CONTAINER_LIMITS = ContainerLimits()
@@ -105,7 +107,7 @@ def creation(
         pids_limit=limits.pids,
         # what talks to GPUs and InfiniBand pins its buffers
         ulimits=[Ulimit(name="memlock", soft=limits.memlock, hard=limits.memlock)],
-        log_config=LogConfig(type="json-file", config={"max-size": "10m", "max-file": "3"}),
+        log_config=LogConfig(type="json-file", config=_log_options(limits)),
         mounts=[
             Mount(mount.target, str(source), type="bind", read_only=mount.read_only)
             for mount, source in zip(spec.mounts, sources or [Path(mount.source) for mount in spec.mounts], strict=True)
@@ -160,3 +162,7 @@ def _environment(spec: ContainerSpec, needs: Needs, confinement: Confinement | N
     confined = {oci_runtime.VARIABLE: confinement.model_dump_json()} if confinement else {}
     meets = gang_network.environment() if spec.network else {}
     return {**environment.threads(spec.cpu_milli), **meets, **spec.environment, **ours, **confined, **needs.environment}
+
+
+def _log_options(limits: ContainerLimits) -> dict[str, str]:
+    return {"max-size": f"{limits.log_mib}m", "max-file": str(limits.log_files)}

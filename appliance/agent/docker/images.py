@@ -14,6 +14,7 @@ from anyio import to_thread
 from appliance.agent.docker.engine import Image
 from appliance.agent.labels import check_image
 from common import image_references
+from common.disk_limit import NO_DISK, DiskLimit
 from common.errors import InputError, NotFoundError, PenstockError, UnavailableError
 from common.protocol import ImageState, ImageStatus
 
@@ -50,10 +51,11 @@ class _Pull:
 class Images:
     """The pulls of this node."""
 
-    def __init__(self, engine: Puller, registries: Collection[str]) -> None:
-        """Start with no pull; only from `registries` anything is pulled."""
+    def __init__(self, engine: Puller, registries: Collection[str], disk: DiskLimit = NO_DISK) -> None:
+        """Start with no pull; only from `registries` anything is pulled, and only while the engine's disk has room."""
         self._engine = engine
         self._registries = registries
+        self._disk = disk
         self._pulls: dict[str, _Pull] = {}
         self._threads = anyio.CapacityLimiter(MAX_PULLS)
 
@@ -61,7 +63,8 @@ class Images:
         """Return what is known of an image, after a pull of it was begun where it is missing.
 
         A pull that failed is told once; the next call tries again. An image that no container may have, or that the
-        site's registries do not have, has failed, too. Raises EngineAwayError where Docker is away.
+        site's registries do not have, has failed, too. Raises EngineAwayError where Docker is away, UnavailableError
+        where its disk is too full to pull anything.
         """
         try:
             return await self._ask(reference)
@@ -112,6 +115,7 @@ class Images:
         if (known := self._pulls.get(reference)) and not known.error:
             return known
         image_references.check_registry(reference, self._registries)
+        self._disk.refuse_where_full(f"pulling {reference}")
         pull = self._pulls[reference] = _Pull()
         pull.task = asyncio.create_task(self._run(reference, pull))
         return pull

@@ -1,17 +1,12 @@
-"""Packages for containers: where pip finds the site's index, and the authority of its certificate.
-
-The file is where pip looks first, so that everything else wins: the image's own settings, the user's, and variables.
-"""
+"""Packages for containers of Docker, which see files of their node."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from appliance.agent.site_files import AUTHORITY, PIP, pip_settings
 from common import files
 from common.errors import UnavailableError
-
-PIP = "/etc/xdg/pip/pip.conf"
-AUTHORITY = "/etc/penstock/ca.crt"
 
 
 def show(index: str, authority: Path, folder: Path) -> dict[str, Path]:
@@ -22,7 +17,7 @@ def show(index: str, authority: Path, folder: Path) -> dict[str, Path]:
     if not index:
         return {}
     file = folder / "pip.conf"
-    text = f"[global]\nindex-url = {index}\ncert = {AUTHORITY}\ndisable-pip-version-check = true\n"
+    text = pip_settings(index)
     try:
         # a file that a container has mounted is not written again without need
         if not file.is_file() or file.read_text() != text:

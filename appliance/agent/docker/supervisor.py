@@ -115,6 +115,7 @@ class Supervisor:
         known = self._known[spec.id] = KnownContainer(
             digest, state, granted=granted, disk_mib=spec.disk_mib, ports=spec.ports, launching=True
         )
+        log.info("container is launched", id=spec.id, image=spec.image)
         async with known.lock:
             try:
                 await self._create_and_start(spec, known)
@@ -191,6 +192,7 @@ class Supervisor:
             await self._lifecycle.remove(identity, grace_s)
             await self._forwarder.close(identity)
             if self._known.pop(identity, None):
+                log.info("container is removed", id=identity)
                 self.changed.set()
         await self._switch_kinds()
 

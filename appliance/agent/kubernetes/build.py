@@ -20,6 +20,8 @@ from appliance.agent.listener import Strangers
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.reports.app_callers import AppCallerReporter
 from appliance.agent.settings import Settings
+from appliance.agent.site_files import AUTHORITY, PIP, pip_settings
+from appliance.agent.site_nodes import SiteNodes
 from appliance.agent.storages import Storages
 from appliance.agent.tls import server_context
 from appliance.agent.volume_folders import VolumeFolders
@@ -51,9 +53,11 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         template=settings.kubernetes_pod_template,
         claims=[FolderClaim(PurePosixPath(root), name) for root, name in settings.kubernetes_claims.items()],
         registries=settings.registries,
+        schedule_s=settings.kubernetes_schedule_s,
         lost_s=settings.kubernetes_lost_s,
         pools=settings.kubernetes_pools,
         grow_s=settings.kubernetes_grow_s,
+        site_files=_site_files(settings),
     )
     client = Client(
         settings.kubernetes_api, settings.kubernetes_token, context, namespace=settings.kubernetes_namespace
@@ -67,7 +71,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         strangers=strangers,
         most=descriptors.for_ports(descriptors.raise_limit()),
     )
-    cluster = PodSupervisor(client, pod_settings, base, PodPorts(forwarder), settings.kubernetes_schedule_s)
+    cluster = PodSupervisor(client, pod_settings, base, PodPorts(forwarder), SiteNodes(settings.nodes_file).hosts)
     return ContainerRuntime(
         node_info=cluster.node_info,
         containers=cluster,
@@ -79,3 +83,10 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         is_stuck=lambda: False,
         close=lambda: None,
     )
+
+
+def _site_files(settings: Settings) -> dict[str, str]:
+    """Return what containers see of their site; without an index of packages nothing."""
+    if not settings.package_index:
+        return {}
+    return {PIP: pip_settings(settings.package_index), AUTHORITY: settings.ca.read_text(encoding="utf-8")}

@@ -23,7 +23,9 @@ class PodSettings:
     """Whose pods they are, how GPUs are asked for, what may be mounted, and from which registries images are pulled.
 
     `machines` are the labels of the machines that may be used; none means all. `run_as` 0 means an image's own user.
+    A pod that has no machine after `schedule_s` is taken back.
     A machine of which nothing was heard for `lost_s` has lost its pods. One of the `pools` is waited for `grow_s`.
+    Containers see `site_files`, texts by their paths.
     """
 
     node: str
@@ -36,9 +38,11 @@ class PodSettings:
     template: PodTemplate = field(default_factory=PodTemplate)
     claims: Sequence[FolderClaim] = ()
     registries: Collection[str] = ()
+    schedule_s: float = 10
     lost_s: int = 60
     pools: Sequence[Pool] = ()
     grow_s: float = 900
+    site_files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def selector(self) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -68,17 +69,22 @@ class PodSupervisor:
     """All sessions' pods of a cluster. `changed` is set whenever one of them, or what the cluster has, changes."""
 
     def __init__(
-        self, client: Client, pod_settings: PodSettings, base: NodeInfo, pod_ports: PodPorts, schedule_s: float
+        self,
+        client: Client,
+        pod_settings: PodSettings,
+        base: NodeInfo,
+        pod_ports: PodPorts,
+        hosts: Callable[[], Mapping[str, IPv4Address]] = dict,
     ) -> None:
-        """Start with nothing known. `base` is what the node tells without what the cluster has; a pod that has no
-        machine after `schedule_s` is taken back.
+        """Start with nothing known. `base` is what the node tells without what the cluster has, `hosts` tells names
+        that pods know.
         """
         self.changed = asyncio.Event()
         self._client = client
         self._pod_settings = pod_settings
         self._base = base
         self._pod_ports = pod_ports
-        self._schedule_s = schedule_s
+        self._hosts = hosts
         self._nodes: Mirror[Machine] = Mirror(
             client, NODES, self._keep_node, self._touch, selector=pod_settings.selector
         )
@@ -216,13 +222,15 @@ class PodSupervisor:
         pods.check(spec, self._pod_settings)
         machine = self._machine_for(spec)
         admission.check(spec, {device.uuid: device for device in self._capacity.devices}, self._all_states())
+        made = pods.manifest(spec, self._pod_settings, machine, self._hosts())
         try:
-            pod = await self._client.create(self._client.pods, pods.manifest(spec, self._pod_settings, machine))
+            pod = await self._client.create(self._client.pods, made)
         except ConflictError:
             # made by a launch whose answer was lost, or not the same; a quota leaves none
             if (existing := await self._read(spec.id)) is None:
                 raise
             return existing
+        log.info("container is launched", id=spec.id, image=spec.image)
         self._pods.put(pod)
         if self._find(spec.id) is None:
             await self._client.delete(self._path(spec.id), 0)
@@ -264,7 +272,7 @@ class PodSupervisor:
 
     async def _placed(self, pod: Object) -> Object:
         """Wait until a pod has a machine and return it; one that finds none is taken back. Raises ConflictError."""
-        identity, deadline = pods.id_of(pod), time.monotonic() + self._schedule_s
+        identity, deadline = pods.id_of(pod), time.monotonic() + self._pod_settings.schedule_s
         while not pods.is_placed(pod):
             left = deadline - time.monotonic()
             if left <= 0:
@@ -277,7 +285,7 @@ class PodSupervisor:
         if pods.is_placed(pod) or self._growth.expect(pod, self._nodes.items.values()):
             return pod
         await self.remove(identity, 0)
-        reason = pods.why_unplaced(pod) or f"its scheduler has said nothing for {self._schedule_s:g} s"
+        reason = pods.why_unplaced(pod) or f"its scheduler has said nothing for {self._pod_settings.schedule_s:g} s"
         raise ConflictError(
             f"the cluster has no machine for it now: {reason}", where="Kubernetes", hint="look at its nodes and pods"
         )

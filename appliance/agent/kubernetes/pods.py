@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
+from ipaddress import IPv4Address
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -28,6 +29,7 @@ from appliance.agent.labels import (
     LABEL_SESSION,
     LABEL_SESSION_NAME,
     LABEL_USER,
+    PREFIX,
     digest_of,
     name_of,
 )
@@ -39,6 +41,8 @@ from common.protocol import ContainerSpec, ContainerState, ContainerStatus, Moun
 
 CONTAINER = "session"
 """Name of the only container of a pod."""
+SITE = "site"
+"""Name of the volume with what a container sees of its site."""
 _TRIED_AGAIN = "ErrImagePull"
 NO_IMAGE = {
     "InvalidImageName": "the name of its image is not valid",
@@ -71,13 +75,19 @@ def check(spec: ContainerSpec, pod_settings: PodSettings) -> None:
         raise InputError.of(problems)
 
 
-def manifest(spec: ContainerSpec, pod_settings: PodSettings, machine: str) -> dict[str, Any]:
-    """Return the pod of a spec that was checked; one with GPUs is held to the `machine` that has them."""
+def manifest(
+    spec: ContainerSpec, pod_settings: PodSettings, machine: str, hosts: Mapping[str, IPv4Address] | None = None
+) -> dict[str, Any]:
+    """Return the pod of a spec that was checked; one with GPUs is held to the `machine` that has them.
+
+    It knows the names of the site's `hosts`.
+    """
     volumes = [
         _volume(position, mount, claim)
         for position, mount in enumerate(spec.mounts)
         if (claim := _claim(PurePosixPath(mount.source), pod_settings))
     ]
+    files = {PurePosixPath(path).name: path for path in pod_settings.site_files}
     amount = _limits(spec, pod_settings)
     container = {
         "name": CONTAINER,
@@ -93,7 +103,11 @@ def manifest(spec: ContainerSpec, pod_settings: PodSettings, machine: str) -> di
             # nobody counts the disks of machines
             "requests": amount | (_disk(0) if spec.disk_mib else {}),
         },
-        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}, *(mounted for _, mounted in volumes)],  # noqa: S108
+        "volumeMounts": [
+            {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108
+            *(mounted for _, mounted in volumes),
+            *({"name": SITE, "mountPath": path, "subPath": name, "readOnly": True} for name, path in files.items()),
+        ],
     }
     metadata = {
         "name": name_of(spec.id),
@@ -104,12 +118,14 @@ def manifest(spec: ContainerSpec, pod_settings: PodSettings, machine: str) -> di
             LABEL_GPUS: json.dumps([asdict(share) for share in spec.gpus]),
             LABEL_PORTS: json.dumps(spec.ports),
             LABEL_DIGEST: digest_of(spec),
+            **{f"{PREFIX}{name}": pod_settings.site_files[path] for name, path in files.items()},
         },
     }
     shm = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{spec.shm_mib}Mi"}}
     own = {
         "hostname": spec.session_name,
-        "volumes": [shm, *(volume for volume, _ in volumes)],
+        "volumes": [shm, *(volume for volume, _ in volumes), *([_site(files)] if files else [])],
+        **({"hostAliases": aliases} if (aliases := _aliases(pod_settings, hosts or {})) else {}),
         **(_placing(pod_settings, machine) if spec.gpus else {}),
     }
     return pod_frame.pod(pod_settings, metadata, own, container)
@@ -298,6 +314,19 @@ def _volume(position: int, mount: Mount, claim: FolderClaim) -> tuple[dict[str, 
     if inside.parts:
         mounted["subPath"] = str(inside)
     return {"name": name, "persistentVolumeClaim": {"claimName": claim.name}}, mounted
+
+
+def _site(files: Iterable[str]) -> dict[str, Any]:
+    """Return the volume with the site's files: annotations of the pod, for which the agent needs no other right."""
+    items = [{"path": name, "fieldRef": {"fieldPath": f"metadata.annotations['{PREFIX}{name}']"}} for name in files]
+    return {"name": SITE, "downwardAPI": {"items": items}}
+
+
+def _aliases(pod_settings: PodSettings, hosts: Mapping[str, IPv4Address]) -> list[dict[str, Any]]:
+    """Return the names that a pod knows; those of the site's template come first."""
+    said = pod_settings.template.spec.host_aliases or []
+    known = [alias.model_dump(mode="json") for alias in said]
+    return [*known, *({"ip": str(address), "hostnames": [name]} for name, address in sorted(hosts.items()))]
 
 
 def _limits(spec: ContainerSpec, pod_settings: PodSettings) -> dict[str, str]:

@@ -16,10 +16,14 @@ from appliance.agent.container_runtime import Containers
 from appliance.agent.settings import Settings
 from appliance.agent.tls import api_client
 from common.protocol import (
+    AUDIT_HEAD_HEADER,
     HEARTBEAT_PATH,
+    MACHINE_HEADER,
+    MAX_REASON,
     PROTOCOL,
     PROTOCOL_HEADER,
     TIME_HEADER,
+    CheckReport,
     ContainerState,
     Heartbeat,
     HeartbeatReply,
@@ -30,6 +34,8 @@ log = structlog.get_logger()
 
 MAX_DELAY_S = 5.0
 """Shorter than the time after which a silent node counts as lost, so that an API that was away hears all in time."""
+STUCK_S = 60.0
+"""A report takes less, to an API that does not answer, too."""
 _GATHER_S = 0.02
 """Changes that come together, such as a start and its end, go out in one message."""
 
@@ -37,15 +43,37 @@ _GATHER_S = 0.02
 class HeartbeatReporter:
     """Posts heartbeats for ever; the control API being away changes nothing on the node."""
 
-    def __init__(self, settings: Settings, node_info: Callable[[], NodeInfo], supervisor: Containers) -> None:
-        """Prepare for one run of the agent, which gets a `boot` of its own; `node_info` tells what the node has now."""
+    def __init__(
+        self,
+        settings: Settings,
+        node_info: Callable[[], NodeInfo],
+        supervisor: Containers,
+        checks: Callable[[], list[CheckReport]] = list,
+        note_audit_head: Callable[[str], object] = str,
+        *,
+        machine: str = "",
+    ) -> None:
+        """Prepare for one run of the agent, which gets a `boot` of its own.
+
+        `node_info` tells what the node has now, `checks` how it is. `note_audit_head` gets what an answer says of the
+        site's audit log; `machine` is another text on each machine.
+        """
         self._settings = settings
         self._node_info = node_info
         self._supervisor = supervisor
+        self._checks = checks
+        self._note_audit_head = note_audit_head
+        self._machine = machine
         self._boot = uuid.uuid4().hex
         self._sequence = 0
         self._interval_s = HeartbeatReply().interval_s
         self._answered = False
+        self._due = float("inf")
+        self._takes_checks = False
+
+    def is_stuck(self) -> bool:
+        """Return whether reports have stopped: an API that does not answer is no reason, and takes its time."""
+        return time.monotonic() > self._due
 
     async def run(self) -> None:
         """Report for ever."""
@@ -64,6 +92,7 @@ class HeartbeatReporter:
                     if failures:
                         log.info("the control API takes heartbeats again", after_failures=failures)
                     failures = 0
+                self._due = time.monotonic() + delay + STUCK_S
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._supervisor.changed.wait(), delay)
                     await asyncio.sleep(_GATHER_S)
@@ -83,6 +112,7 @@ class HeartbeatReporter:
             sequence=self._sequence,
             node_info=self._node_info(),
             containers=self._supervisor.states(),
+            checks=self._checks() if self._takes_checks else [],
         )
         answer = await client.post(
             HEARTBEAT_PATH,
@@ -91,13 +121,19 @@ class HeartbeatReporter:
                 "Content-Type": "application/json",
                 TIME_HEADER: f"{time.time():.3f}",
                 PROTOCOL_HEADER: str(PROTOCOL),
+                MACHINE_HEADER: self._machine,
             },
         )
+        if answer.status_code != httpx.codes.NO_CONTENT:
+            # one of the release before protocols were told refuses keys that it does not know
+            self._takes_checks = PROTOCOL_HEADER in answer.headers
         if answer.status_code == httpx.codes.CONFLICT:
-            log.warning("another agent reports as this node", node=self._settings.name)
+            log.warning("another agent reports as this node", node=self._settings.name, answer=answer.text[:MAX_REASON])
             self._answered = False
             return delay_after(1)
         answer.raise_for_status()
+        if head := answer.headers.get(AUDIT_HEAD_HEADER):
+            self._note_audit_head(head)
         if answer.status_code == httpx.codes.NO_CONTENT:
             return self._interval_s
         self._interval_s = HeartbeatReply.model_validate_json(answer.content).interval_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ PASSWORD = Path("/etc/penstock/index-password")
 
 Package = Annotated[str, typer.Argument(help="The name of a Python package.", metavar="NAME")]
 Account = Annotated[str, typer.Argument(help="The name of an account.", metavar="NAME")]
+Owner = Annotated[str, typer.Argument(help="The name of an account.", metavar="ACCOUNT")]
 Socket = Annotated[Path, typer.Option("--socket", help="Where the server of uploads listens.")]
 Password = Annotated[Path, typer.Option("--password-file", help="The password of the server's administrator.")]
 
@@ -26,7 +28,7 @@ def told(names: list[str] | None) -> str:
         return ""
     return (
         f"uploads of these names are hidden, as the publication has them too: {', '.join(names)}; "
-        "`penstock reservoir uploads allow NAME` shows both"
+        "`penstock reservoir uploads allow NAME --owner ACCOUNT` shows both"
     )
 
 
@@ -42,12 +44,18 @@ def hidden(root: Path) -> list[str] | None:
         return None
 
 
-def allow_command(name: Package, root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:
-    """Let uploads have a name that the reservoir publishes; pip then sees both."""
+def allow_command(
+    name: Package,
+    owners: Annotated[list[str], typer.Option("--owner", metavar="ACCOUNT", help="Who may upload it; repeatable.")],
+    root: Root = DEFAULT_ROOT,
+    as_json: AsJson = False,
+) -> None:
+    """Let accounts upload a name that the reservoir publishes; pip then sees both."""
     from reservoir.serving.uploads.names import Names
 
-    changed = Names(root).allow(name)
-    show({"name": name, "changed": changed}, as_json, f"uploads may be called {name}")
+    changed = Names(root).allow(name, owners)
+    said = f"{', '.join(sorted(owners))} may upload {name}"
+    show({"name": name, "owners": sorted(owners), "changed": changed}, as_json, said)
 
 
 def deny_command(name: Package, root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:
@@ -56,6 +64,59 @@ def deny_command(name: Package, root: Root = DEFAULT_ROOT, as_json: AsJson = Fal
 
     Names(root).deny(name)
     show({"name": name, "changed": True}, as_json, f"{name} belongs to the publication alone")
+
+
+def owner_add(
+    name: Package,
+    account: Owner,
+    *,
+    root: Root = DEFAULT_ROOT,
+    socket: Socket = SOCKET,
+    password_file: Password = PASSWORD,
+    as_json: AsJson = False,
+) -> None:
+    """Let one more account upload under a name, which otherwise is its first uploader's."""
+    _give(name, root=root, socket=socket, password_file=password_file, as_json=as_json, add={account})
+
+
+def owner_remove(
+    name: Package,
+    account: Owner,
+    *,
+    root: Root = DEFAULT_ROOT,
+    socket: Socket = SOCKET,
+    password_file: Password = PASSWORD,
+    as_json: AsJson = False,
+) -> None:
+    """Take a name away from an account; what it uploaded stays."""
+    _give(name, root=root, socket=socket, password_file=password_file, as_json=as_json, remove={account})
+
+
+def _give(
+    name: str,
+    *,
+    root: Path,
+    socket: Path,
+    password_file: Path,
+    as_json: bool,
+    add: AbstractSet[str] = frozenset(),
+    remove: AbstractSet[str] = frozenset(),
+) -> None:
+    from common.errors import NotFoundError
+    from reservoir.serving.uploads.names import Names, normal
+    from reservoir.serving.uploads.server import connect
+
+    names = Names(root)
+    with connect(socket, password_file) as server:
+        known, first = server.accounts(), server.first_uploader(normal(name))
+    if strangers := add - {*known}:
+        raise NotFoundError(
+            "there is no such account", where=min(strangers), hint="look at `penstock reservoir uploads list`"
+        )
+    owners = ({*names.owners(name)} or {first} - {""}) - remove | add
+    changed = names.give(name, owners)
+    said = f"{name} belongs to {', '.join(sorted(owners))}"
+    show({"name": name, "owners": sorted(owners), "changed": changed}, as_json, said)
 
 
 def list_command(

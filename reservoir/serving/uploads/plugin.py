@@ -1,4 +1,5 @@
-"""A plugin of devpi-server: in an index of the type `site`, what the reservoir publishes goes before uploads.
+"""A plugin of devpi-server: in an index of the type `site`, what the reservoir publishes goes before uploads, and a
+name belongs to its owners.
 
 The server loads it by its entry point. The reservoir's folder comes from the environment.
 """
@@ -7,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 from devpi_server.model import BaseStageCustomizer
@@ -14,13 +17,23 @@ from pluggy import HookimplMarker
 from pyramid.request import Request
 from pyramid.response import Response
 
+from common.disk_limit import DiskLimit
 from common.errors import InputError, IntegrityError, UnavailableError
 from reservoir import settings
-from reservoir.serving.uploads.names import Names
+from reservoir.serving.uploads import holdings
+from reservoir.serving.uploads.brake import Brake
+from reservoir.serving.uploads.names import Names, normal
+from reservoir.serving.uploads.server import ADMIN, INDEX
 
 hookimpl = HookimplMarker("devpiserver")
 Handler = Callable[[Request], Response]
 UPLOADS = {"submit", "file_upload", "doc_upload"}
+RESULT = re.compile(r"^/[^/]+/[^/]+/\+[ef]/")
+"""Where anybody could store what they like as results of tests; a mirror cannot be told otherwise."""
+ADDRESS_HEADER = "X-Real-IP"
+"""Where nginx says who calls."""
+MAY_PATH = "/+penstock/may"
+"""Answers nginx whether somebody is known, before it takes in what they send."""
 
 
 class SiteIndex(BaseStageCustomizer):
@@ -48,30 +61,81 @@ def devpiserver_get_stage_customizer_classes() -> list[tuple[str, type]]:
 
 @hookimpl
 def devpiserver_pyramid_configure(config: Any, pyramid_config: Any) -> None:  # noqa: ARG001 - the hook's names
-    """Put the check before the server's own views."""
-    pyramid_config.add_tween("reservoir.serving.uploads.plugin.check")
+    """Put the check before the server's own views, and inside its transactions, which changes come to one by one."""
+    transactions = "devpi_server.views.tween_keyfs_transaction"
+    pyramid_config.add_tween("reservoir.serving.uploads.plugin.check", under=transactions)
 
 
-def check(handler: Handler, registry: Any) -> Handler:  # noqa: ARG001 - what Pyramid calls
-    """Return a handler that refuses uploads whose name the reservoir publishes, and passes on everything else."""
+def check(handler: Handler, registry: Any) -> Handler:
+    """Return a handler that refuses what may not be uploaded by whom, and passes on everything else."""
+    brake = Brake()
+
+    def braked(request: Request) -> Response:
+        address, tries = request.headers.get(ADDRESS_HEADER, ""), _tries_password(request)
+        if tries and (wait_s := brake.wait_s(address)):
+            return _refusal(429, f"too many wrong passwords from {address or 'here'}; try again in {wait_s:.0f} s")
+        answer = checked(request)
+        if tries and not request.authenticated_userid:
+            brake.note(address)
+        return answer
 
     def checked(request: Request) -> Response:
+        if request.environ["PATH_INFO"] == MAY_PATH:
+            return Response(status=HTTPStatus.NO_CONTENT if request.authenticated_userid else HTTPStatus.UNAUTHORIZED)
+        if request.method == "POST" and RESULT.search(request.environ["PATH_INFO"]):
+            return _refusal(403, "results of tests are not kept here")
         try:
             name = _uploaded(request)
-            if name is not None and _names().shut(name):
-                return _refusal(
-                    403,
-                    f"{name} is published by this site's reservoir and no upload may take its place. "
-                    f"Hint: choose another name, or ask an administrator for "
-                    f"`penstock reservoir uploads allow {name}`",
-                )
+            if name is not None and (refusal := _refused(request, registry, name)):
+                return refusal
         except InputError as error:
             return _refusal(400, str(error))
         except (IntegrityError, UnavailableError) as error:
             return _refusal(503, str(error))
         return handler(request)
 
-    return checked
+    return braked
+
+
+def _tries_password(request: Request) -> bool:
+    if request.environ["PATH_INFO"] == "/+login":
+        return True
+    return any(request.headers.get(name) for name in ("Authorization", "X-Devpi-Auth"))
+
+
+def _refused(request: Request, registry: Any, name: str) -> Response | None:
+    """Return why a request may not upload a name; None where it may."""
+    if reason := _no_room():
+        # upload tools take 503 for something that passes by itself, and try for minutes
+        return _refusal(507, reason)
+    names = _names()
+    if names.shut(name):
+        return _refusal(
+            403,
+            f"{name} is published by this site's reservoir and no upload may take its place. "
+            f"Hint: choose another name, or ask an administrator for "
+            f"`penstock reservoir uploads allow {name} --owner ACCOUNT`",
+        )
+    account = request.authenticated_userid
+    if account in (None, ADMIN):
+        # who is nobody is refused by the server
+        return None
+    stage = registry["xom"].model.getstage(INDEX)
+    owners = names.owners(name) or [holdings.first_uploader(stage, normal(name)) or account]
+    if account not in owners:
+        return _refusal(
+            403,
+            f"{name} belongs to {', '.join(owners)}. Hint: choose another name, or ask an administrator for "
+            f"`penstock reservoir uploads add-owner {name} {account}`",
+        )
+    quota = settings.uploads_quota()
+    if holdings.held(stage, account) + (request.content_length or 0) > quota:
+        return _refusal(
+            507,
+            f"{account} may hold {quota >> 20} MiB of uploads. Hint: ask an administrator to remove old versions, "
+            "or to raise `package_index.account_quota_mib` in the site file",
+        )
+    return None
 
 
 def _uploaded(request: Request) -> str | None:
@@ -92,6 +156,17 @@ def _refusal(status: int, reason: str) -> Response:
     """Return an answer with the reason in its first line, which is what upload tools show, and in its body."""
     line = re.sub(r"[^ -~]+", " ", reason)
     return Response(f"{reason}\n", status=f"{status} {line}", content_type="text/plain", charset="utf-8")
+
+
+def _no_room() -> str:
+    """Return why nothing can be uploaded now; empty where there is room."""
+    # the server works in the folder of its own data
+    limit = DiskLimit([settings.reservoir_root(), Path.cwd()], settings.disk_stop_percent())
+    try:
+        limit.refuse_where_full("an upload")
+    except UnavailableError as error:
+        return str(error)
+    return ""
 
 
 def _names() -> Names:

@@ -82,6 +82,13 @@ class Server:
         """Return the names of the packages that were uploaded."""
         return sorted(self._get(f"/{INDEX}").get("projects", []))
 
+    def first_uploader(self, name: str) -> str:
+        """Return the account that was the first with a name; empty where nothing of that name was uploaded."""
+        versions = self._get(f"/{INDEX}/{name}") if name in self.uploaded() else {}
+        links = [link for version in versions.values() for link in version.get("+links", [])]
+        lines = [line for link in links for line in link.get("log", []) if line["what"] == "upload"]
+        return str(min(lines, key=lambda line: line["when"])["who"]) if lines else ""
+
     def add_account(self, name: str) -> str:
         """Make an account and return its password.
 

@@ -27,6 +27,7 @@ description: Looks at services, ports, routes, package sources, time, Docker, AP
 author: Penstock
 options:
   services: {type: list, elements: str, default: [], description: Units whose state is wanted.}
+  enabled: {type: list, elements: str, default: [], description: Units that are to start at boot.}
   packages: {type: list, elements: str, default: [], description: Debian packages whose version is wanted.}
   api_url: {type: str, required: true, description: URL of the control API.}
   ca: {type: path, required: true, description: The site's CA.}
@@ -34,6 +35,7 @@ options:
   certificate: {type: path, required: true, description: The certificate of this node.}
   nodes_command: {type: list, elements: str, default: [], description: Prints the nodes that the API knows.}
   database: {type: str, description: Database to reach as its owner over the local socket; none means not to try.}
+  audit: {type: path, description: Folder of the audit log, which the owner of the database writes; may be none.}
   address: {type: str, required: true, description: Address of this node.}
   exports: {type: list, elements: path, default: [], description: Folders that this node exports by NFS.}
   mounts: {type: list, elements: path, default: [], description: Folders that this node mounts by NFS.}
@@ -46,6 +48,7 @@ options:
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "services": {"type": "list", "elements": "str", "default": []},
+    "enabled": {"type": "list", "elements": "str", "default": []},
     "packages": {"type": "list", "elements": "str", "default": []},
     "api_url": {"type": "str", "required": True},
     "ca": {"type": "path", "required": True},
@@ -53,6 +56,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "certificate": {"type": "path", "required": True},
     "nodes_command": {"type": "list", "elements": "str", "default": []},
     "database": {"type": "str"},
+    "audit": {"type": "path"},
     "address": {"type": "str", "required": True},
     "exports": {"type": "list", "elements": "path", "default": []},
     "mounts": {"type": "list", "elements": "path", "default": []},
@@ -123,6 +127,7 @@ def parts(options: dict[str, Any], run: Callable[..., tuple[int, str]]) -> dict[
             run("dpkg-query", "--show", "--showformat=${Package} ${Version}\n", *options["packages"])[1]
         ),
         "services": lambda: {unit: run("systemctl", "is-active", unit)[1] for unit in options["services"]},
+        "enabled": lambda: {unit: run("systemctl", "is-enabled", unit)[1] for unit in options["enabled"]},
         "ports": lambda: listening(run("ss", "--no-header", "--listening", "--tcp", "--numeric")[1]),
         "default_routes": lambda: [
             line.strip()
@@ -151,6 +156,8 @@ def parts(options: dict[str, Any], run: Callable[..., tuple[int, str]]) -> dict[
         found["gpu_library"] = lambda: library(Path(options["library"]), Path(options["published"]), run)
     if options["database"]:
         found["database"] = lambda: database(options["database"], run)
+    if options["audit"]:
+        found["audit"] = lambda: audit(options["audit"], options["database"], run)
     if options["nodes_command"]:
         found["nodes"] = lambda: nodes(*run(*options["nodes_command"]))
     return found
@@ -271,6 +278,10 @@ def storage(root: Path, expected: str, run: Callable[..., tuple[int, str]]) -> d
     """Return whether a storage is at its root, which the marker there says; one that hangs is waited for in vain."""
     code, found = run("timeout", "--signal=KILL", "5", "cat", str(root / MARKER))
     if code == 0 and found and found == expected:
+        # it opens the marker for writing, and writes nothing
+        opened = ("dd", "if=/dev/null", f"of={root / MARKER}", "conv=notrunc,nocreat", "status=none")
+        if "Read-only file system" in run("timeout", "--signal=KILL", "5", *opened)[1]:
+            return {"ok": False, "detail": f"{root} is read-only"}
         return {"ok": True, "detail": f"{root} has the id {found}"}
     if code == 0:
         return {"ok": False, "detail": f"{root} has the id {found} and not {expected or 'one that the site knows'}"}
@@ -319,6 +330,16 @@ def database(name: str, run: Callable[..., tuple[int, str]]) -> dict[str, Any]:
     psql = ("psql", "--no-psqlrc", "--set=ON_ERROR_STOP=1", f"--dbname={name}", *spill)
     code, out = run("timeout", "10", "runuser", f"--user={name}", "--", *psql)
     return {"ok": code == 0, "detail": "" if code == 0 else out or "it does not answer"}
+
+
+def audit(folder: str, name: str, run: Callable[..., tuple[int, str]]) -> dict[str, Any]:
+    """Return whether the audit log can be written, and whether lines for it wait in the database."""
+    user = ("timeout", "10", "runuser", f"--user={name}", "--")
+    can = "cannot" if any(run(*user, "test", flag, folder)[0] for flag in ("-w", "-x")) else "can"
+    late = "--command=SELECT count(*) FROM audit_events WHERE at < now() - interval '1 minute'"
+    code, out = run(*user, "psql", "--no-psqlrc", "--tuples-only", "--no-align", f"--dbname={name}", late)
+    said = out if code else f"{out} lines wait for longer than a minute"
+    return {"ok": can == "can" and out == "0", "detail": f"{folder} {can} be written by {name}; {said}"}
 
 
 def health(url: str, ca: str) -> dict[str, Any]:

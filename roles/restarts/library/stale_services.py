@@ -70,8 +70,8 @@ def running(unit: str, patterns: list[str], run: Callable[..., tuple[int, str]])
     values = {name: value for name, _, value in (line.partition("=") for line in out.splitlines())}
     if code or values.get("ActiveState") != "active":
         return None
-    # a unit without a process of its own, such as that of PostgreSQL's clusters, has only the moment of its state
-    since = _seconds(values["ExecMainStartTimestamp"] or values["ActiveEnterTimestamp"])
+    # a unit without a process of its own, such as a timer or that of PostgreSQL's clusters, has the moment of its state
+    since = _seconds(values.get("ExecMainStartTimestamp") or values["ActiveEnterTimestamp"])
     # a reload reads files anew, and no program or unit
     read = max(since, _seconds(values.get("StateChangeTimestamp", "")))
     own = [values["FragmentPath"], *values["DropInPaths"].split()]
@@ -80,7 +80,11 @@ def running(unit: str, patterns: list[str], run: Callable[..., tuple[int, str]])
     newer = {*_newer(own, since), *_newer(patterns, read)}
     if values["NeedDaemonReload"] == "yes":
         newer.add(values["FragmentPath"])
-    return {"since": since, "newer": sorted(newer), "replaced": replaced(Path("/proc") / values["MainPID"] / "exe")}
+    return {
+        "since": since,
+        "newer": sorted(newer),
+        "replaced": replaced(Path("/proc") / values.get("MainPID", "0") / "exe"),
+    }
 
 
 def replaced(program: Path) -> bool:

@@ -83,6 +83,19 @@ async def test_the_snapshot_says_when_what_runs_ends(ready: Cluster) -> None:
     assert await ends() == dict.fromkeys(("first", "cpu"), micros(until))
 
 
+async def test_the_snapshot_knows_limits_that_users_give(ready: Cluster) -> None:
+    await ready.submit("first", gpu_milli=4000, memory_mib=1024, limit_s=600)
+    loop = loop_of(ready)
+    await loop.run()
+    await ready.submit("second", limit_s=60)
+    await loop.run()
+    assert loop.last is not None
+    assert [each.limit_s for each in loop.last.snapshot.queue] == [60]
+    (first,) = loop.last.snapshot.running
+    scheduled_at = (await ready.session("first"))["scheduled_at"]
+    assert first.ends_at == micros(datetime.fromisoformat(scheduled_at) + timedelta(seconds=600))
+
+
 async def test_what_is_reserved_is_part_of_the_next_snapshot(ready: Cluster) -> None:
     await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"quota_milli": 8000}))
     await run(ready, "first", gpu_milli=3000, preemptible=False)
@@ -315,6 +328,21 @@ async def test_a_session_that_has_just_begun_is_spared_for_its_time(
     for _ in range(3):
         await loop.run()
     assert len(decided) == 1, "nothing is new"
+    assert (await ready.session("guest", "team-b"))["state"] == "RUNNING"
+    in_an_hour = now() + timedelta(seconds=3600)
+    monkeypatch.setattr("api.control.loop.now", lambda: in_an_hour)
+    await loop.run()
+    assert (await ready.session("guest", "team-b"))["state"] == "TERMINATING"
+
+
+async def test_a_project_spares_its_own_sessions_for_longer(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = loop_of(ready)
+    await ready.add_project("team-b", 0)
+    await ok(ready.admin.patch(f"{V1}/projects/team-b", json={"min_runtime_s": 3600}))
+    await ready.submit("guest", project="team-b", gpu_milli=4000)
+    await ready.settle()
+    await ready.submit("owner", gpu_milli=2000)
+    await loop.run()
     assert (await ready.session("guest", "team-b"))["state"] == "RUNNING"
     in_an_hour = now() + timedelta(seconds=3600)
     monkeypatch.setattr("api.control.loop.now", lambda: in_an_hour)

@@ -7,9 +7,12 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from structlog.contextvars import merge_contextvars
+from structlog.testing import capture_logs
 
 from api.control import manager as managing
 from api.database import Leadership
+from common import request_id
 from tests.api.cluster import V1, Cluster, ok
 from tests.api.steps import delete, run
 
@@ -93,3 +96,26 @@ async def test_it_ends_when_it_is_told_to_though_a_cancellation_got_lost(
     running.cancel()
     await asyncio.wait([running], timeout=20)
     assert running.cancelled()
+
+
+async def test_the_log_tells_a_session_from_who_asked_for_it_to_its_agents(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the request, then by the session; what the site does of itself has a request of its own."""
+    launch, asked = ready.engine.launch, list[str]()
+
+    async def noted(agent: Any, spec: Any) -> Any:
+        asked.append(request_id.current())
+        return await launch(agent, spec)
+
+    monkeypatch.setattr(ready.engine, "launch", noted)
+    with capture_logs(processors=[merge_contextvars]) as lines:
+        session = await run(ready, "one")
+        await delete(ready, "one")
+        await ready.settle()
+    [submitted] = [line for line in lines if line["event"] == "submitted"]
+    assert (submitted["caller"], submitted["session_id"]) == ("admin", session["id"])
+    [ended] = [line for line in lines if line["event"] == "ended"]
+    assert ended["session_id"] == session["id"]
+    [of_launch] = asked
+    assert len({of_launch, submitted["request_id"], ended["request_id"]} - {""}) == 3

@@ -26,6 +26,7 @@ EVERYBODY     = "S S S S S S S S S"
 KNOWN         = "S S S S S S S . ."
 OWN           = "O O O O O O O . ."
 OF_AGENTS     = ". . . . . . . S ."
+OF_THE_CONTROLLER = ". . . . . . . . ."
 OF_THE_SITE   = "S . . . . . . . ."
 READ_SITE     = "S S . . . . . . ."
 READ_SITEWIDE = "S S S S . . . . ."
@@ -43,12 +44,28 @@ RIGHTS = {
     "POST /agent/v1/metrics":                            OF_AGENTS,
     "POST /agent/v1/denied-calls":                       OF_AGENTS,
     "POST /agent/v1/app-callers":                        OF_AGENTS,
+    "POST /agent/v1/repairs":                            OF_THE_CONTROLLER,
     f"GET {V1}/health":                                  EVERYBODY,
+    f"GET {V1}/logs":                                    READ_SITE,
     f"GET {V1}/audit":                                   READ_DOMAIN,
     f"GET {V1}/audit/verification":                      READ_SITE,
     f"GET {V1}/audit/files":                             READ_SITE,
     f"GET {V1}/audit/files/{{day}}":                     READ_SITE,
     f"DELETE {V1}/audit/files/{{day}}":                  OF_THE_SITE,
+    f"GET {V1}/repairs":                                 READ_SITE,
+    f"POST {V1}/repairs/{{repair}}/runs":                OF_THE_SITE,
+    f"GET {V1}/repair-runs":                             READ_SITE,
+    f"GET {V1}/repair-runs/{{run_id}}":                  READ_SITE,
+    f"GET {V1}/backups":                                 READ_SITE,
+    f"GET {V1}/backup-orders":                           READ_SITE,
+    f"POST {V1}/backup-orders":                          OF_THE_SITE,
+    f"GET {V1}/backup-orders/{{order_id}}":              READ_SITE,
+    f"GET {V1}/health/checks":                           READ_SITE,
+    f"GET {V1}/health/changes":                          READ_SITE,
+    f"PUT {V1}/health/checks/{{check_id}}/acknowledgement": OF_THE_SITE,
+    f"DELETE {V1}/health/checks/{{check_id}}/acknowledgement": OF_THE_SITE,
+    f"POST {V1}/health/checks/{{check_id}}/clear":       OF_THE_SITE,
+    f"GET {V1}/metrics":                                 READ_SITE,
     f"GET {V1}/settings":                                KNOWN,
     f"POST {V1}/auth/login":                             EVERYBODY,
     f"POST {V1}/auth/logout":                            KNOWN,

@@ -13,6 +13,7 @@ import httpx
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.routing import Mount
+from starlette.types import ASGIApp
 
 from tests.api.cluster import Cluster
 
@@ -55,7 +56,7 @@ async def status_of(cluster: Cluster, client: httpx.AsyncClient, route: Route) -
 
 
 async def open_websocket(
-    app: FastAPI, path: str, headers: Mapping[str, str], query: Mapping[str, str] = NOWHERE
+    app: ASGIApp, path: str, headers: Mapping[str, str], query: Mapping[str, str] = NOWHERE
 ) -> list[dict[str, Any]]:
     """Open a WebSocket, leave at once, and return what the application sends."""
     scope = {

@@ -15,6 +15,7 @@ from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
 from tests.api.cluster import V1, Cluster, problems, refused
+from tests.api.endpoints.routes import Route, open_websocket, routes_of
 from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio
@@ -155,6 +156,26 @@ async def test_every_answer_names_its_request_and_only_the_edge_may_do_so(cluste
     assert (await cluster.admin.get("/health", headers=claimed)).headers["X-Request-Id"] == "0123"
     cluster.app.state.settings = cluster.settings.model_copy(update={"trust_client_headers": False})
     assert (await cluster.admin.get("/health", headers=claimed)).headers["X-Request-Id"] != "0123"
+
+
+async def test_every_route_names_the_request_that_it_answers_or_refuses(cluster: Cluster) -> None:
+    """Whoever asks, by whichever method: those of routes, one that no route has, and what is no route at all."""
+    nowhere = [Route("GET", "/nowhere"), Route("WEBSOCKET", "/nowhere"), Route("GET", "/static/nowhere")]
+    async with cluster.client() as guest:
+        for route in [*routes_of(cluster.app), *nowhere]:
+            if route.method == "WEBSOCKET":
+                sent = await open_websocket(cluster.app, route.filled, {})
+                headers = {key.decode(): value.decode() for key, value in sent[0]["headers"]}
+                assert sent[0]["status"] >= 400, route
+                assert json.loads(sent[1]["body"])["request_id"] == headers["x-request-id"] != "", route
+                continue
+            for method, content in ((route.method, b""), (route.method, b"{"), ("TRACE", b"")):
+                answer = await guest.request(method, route.filled, content=content)
+                assert len(answer.headers["X-Request-Id"]) == 32, (method, route)
+                # what the edge alone asks has no body
+                if answer.is_error and answer.content:
+                    assert answer.json()["request_id"] == answer.headers["X-Request-Id"], (method, route)
+                    assert answer.headers["Content-Type"] == "application/problem+json", (method, route)
 
 
 async def test_the_document_declares_problem_details_for_every_operation(cluster: Cluster) -> None:

@@ -27,6 +27,7 @@ def latest(cluster: Cluster) -> int:
 async def test_the_answer_is_as_before_and_the_number_counts(cluster: Cluster) -> None:
     answers = [await post(cluster, beat(number).model_dump_json()) for number in (1, 2, 3)]
     assert [answer.status_code for answer in answers] == [200, 204, 204]
+    assert len({answer.headers["X-Request-Id"] for answer in answers}) == 3
     assert answers[0].json() == {}, "all of it is at its default"
     assert latest(cluster) == 3
     assert (await post(cluster, beat(2).model_dump_json())).status_code == 200

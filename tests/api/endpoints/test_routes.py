@@ -16,7 +16,17 @@ from api.endpoints.app import create_app
 from common.errors import PenstockError
 from tests.api.cluster import V1, Cluster
 from tests.api.endpoints import scene
-from tests.api.endpoints.rights import LET_IN, OF_AGENTS, OWNERS, PEOPLE, REACH, REFUSED, RIGHTS, letter_of
+from tests.api.endpoints.rights import (
+    LET_IN,
+    OF_AGENTS,
+    OF_THE_CONTROLLER,
+    OWNERS,
+    PEOPLE,
+    REACH,
+    REFUSED,
+    RIGHTS,
+    letter_of,
+)
 from tests.api.endpoints.routes import Route, open_websocket, routes_of, status_of
 from tests.api.endpoints.scene import ASKED, NAMES, Scene, Thing
 
@@ -97,7 +107,7 @@ async def faults(cluster: Cluster, client: httpx.AsyncClient, person: str, there
         letter, asked = letter_of(person, str(route)), ASKED.get(str(route))
         if letter == REFUSED or asked is None:
             status = await status_of(cluster, client, route)
-            refused = 401 if person in NOBODY or RIGHTS[str(route)] == OF_AGENTS else 403
+            refused = 401 if person in NOBODY or RIGHTS[str(route)] in (OF_AGENTS, OF_THE_CONTROLLER) else 403
             # Who is let in finds nothing there, or hears what the empty body lacks.
             if status >= 500 or (status != refused if letter == REFUSED else status in (401, 403)):
                 yield f"{route} -> {status}"

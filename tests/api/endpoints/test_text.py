@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
 from common.places import pointer
-from tests.api.cluster import V1, Cluster, problems
+from common.repair_protocol import CONTROLLER, CONTROLLER_PATH
+from tests.api.cluster import V1, Cluster, problems, running_cluster
 from tests.api.endpoints.routes import Route, routes_of
 
 pytestmark = pytest.mark.anyio
 
 JSON = {"Content-Type": "application/json"}
 AGENT = {"X-Client-Verify": "SUCCESS", "X-Client-Name": "worker1"}
+OF_THE_CONTROLLER = {"X-Client-Verify": "SUCCESS", "X-Client-Name": CONTROLLER}
 HALF = "a\\ud800"
 """As it is written in JSON: the first half of a surrogate pair, and no second one."""
 
 Path = tuple[int | str, ...]
+
+LENIENT: set[Path] = {
+    ("node_info", "enforcement"),
+    ("node_info", "gpus", 0, "enforcement"),
+    ("containers", 0, "enforcement"),
+    ("containers", 0, "status"),
+    ("images", 0, "status"),
+    ("nodes", 0, "checks", 0, "state"),
+}
+"""Words of agents that a later release may add to: one that is not known is read as what promises least."""
 
 
 def strings(schema: dict[str, Any], definitions: dict[str, Any], path: Path = ()) -> Iterator[Path]:
@@ -61,8 +73,17 @@ def bodies_of(cluster: Cluster) -> Iterator[tuple[Route, Path]]:
                 yield route, path
 
 
-async def test_no_field_of_any_body_takes_half_a_surrogate_pair(cluster: Cluster) -> None:
-    found = list(bodies_of(cluster))
+@pytest.fixture
+async def ordering(database_url: str) -> AsyncIterator[Cluster]:
+    """A cluster whose controller may report."""
+    async with running_cluster(database_url, controller=True) as running:
+        yield running
+
+
+async def test_no_field_of_any_body_takes_half_a_surrogate_pair(ordering: Cluster) -> None:
+    cluster = ordering
+    # a check of a node that cannot be read is left out, and the others count
+    found = [(route, path) for route, path in bodies_of(cluster) if path not in LENIENT and path[0] != "checks"]
     assert len(found) > 100
     assert {path for route, path in found if route.path == f"{V1}/sessions"} >= {
         ("args", 0),
@@ -71,18 +92,20 @@ async def test_no_field_of_any_body_takes_half_a_surrogate_pair(cluster: Cluster
         ("volumes", 0, "target"),
     }
     taken = []
-    async with cluster.client(**AGENT) as agent:
+    async with cluster.client(**AGENT) as agent, cluster.client(**OF_THE_CONTROLLER) as controller:
         for route, path in found:
-            client = agent if route.path.startswith("/agent/") else cluster.admin
+            of_nodes = controller if route.path == CONTROLLER_PATH else agent
+            client = of_nodes if route.path.startswith("/agent/") else cluster.admin
             content = body_with(path).encode()
             response = await client.request(route.method, route.filled, content=content, headers=JSON)
             # a key that is wrong is written in another way, for it cannot be told as it is
             place = pointer(path[:-1]) + "/a" if path[-1] == HALF else pointer(path)
             told = response.json().get("errors", []) if response.status_code == 422 else []
-            wrong = [error["pointer"] for error in told if error["detail"] != "this is required"]
+            # parameters of the path may be wrong beside it
+            wrong = [error["pointer"] for error in told if "pointer" in error and error["detail"] != "this is required"]
             if not any(one.startswith(place) for one in wrong):
                 taken.append(f"{route} {path}: {response.status_code} {told}")
-    assert "\n".join(taken) == ""
+    assert [line[:100] for line in taken] == []
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ DRIVER = (
     "nodes.c",
     "captures.c",
 )
-NVML = ("nvml.c", "nvml_devices.c", "nvml_topology.c")
+NVML = ("nvml.c", "nvml_devices.c", "nvml_health.c", "nvml_topology.c")
 
 
 def headers() -> Path:

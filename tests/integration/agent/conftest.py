@@ -30,6 +30,7 @@ from cryptography.x509.oid import NameOID
 
 from appliance.gpu import tmpfs_quota
 from common.protocol import (
+    AUDIT_HEAD_HEADER,
     DENIED_CALLS_PATH,
     HEARTBEAT_PATH,
     METRICS_PATH,
@@ -169,7 +170,7 @@ def load_busybox(engine: docker.DockerClient) -> str:
 
 @dataclass
 class FakeApi:
-    """The control API's side of what agents tell: keeps it. `status` answers all."""
+    """The control API's side of what agents tell: keeps it. `status` and `audit_head` answer all."""
 
     port: int
     heartbeats: list[Heartbeat] = field(default_factory=list)
@@ -179,6 +180,7 @@ class FakeApi:
     connections: int = 0
     interval_s: float = 0.5
     status: int = 200
+    audit_head: str = ""
 
     def wait(self, condition: Callable[[Heartbeat], bool], timeout_s: float = 10) -> Heartbeat:
         """Return the first heartbeat that meets a condition."""
@@ -217,6 +219,8 @@ def fake_api(authority: Authority) -> Iterator[FakeApi]:
             answer = f'{{"interval_s": {api.interval_s}}}'.encode()
             self.send_response(api.status)
             self.send_header("Content-Length", str(len(answer)))
+            if api.audit_head:
+                self.send_header(AUDIT_HEAD_HEADER, api.audit_head)
             self.end_headers()
             self.wfile.write(answer)
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -17,22 +18,23 @@ import docker
 import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
-from websockets.sync.client import ClientConnection, connect
 
-from common.protocol import ContainerSpec, ContainerStatus, ExecControl, NodeInfo
+from appliance.agent.reports.audit_heads import FILE
+from common.protocol import AUDIT_HEADS_PATH, ContainerSpec, ContainerStatus, ExecControl, NodeInfo
 from tests.integration.agent.calls import launch, put, states, wait_for
 from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_authority
+from tests.websocket import WebSocket, connect
 
 Make = Callable[..., ContainerSpec]
 
 
-def open_exec(agent: Agent, identity: str, command: list[str], **options: Any) -> ClientConnection:
+def open_exec(agent: Agent, identity: str, command: list[str], **options: Any) -> AbstractContextManager[WebSocket]:
     query = urlencode({"command": json.dumps(command), **options})
     uri = f"wss://127.0.0.1:{agent.port}/v1/containers/{identity}/exec?{query}"
     return connect(uri, ssl=agent.context(options.pop("name", "master")), compression=None)
 
 
-def drain(connection: ClientConnection) -> tuple[bytes, ExecControl]:
+def drain(connection: WebSocket) -> tuple[bytes, ExecControl]:
     output = b""
     while True:
         frame = connection.recv(timeout=15)
@@ -54,6 +56,25 @@ def test_the_agent_starts_as_systemd_starts_it_and_node_info_marks_simulated_gpu
     ]
 
 
+def test_what_was_seen_of_the_audit_log_is_told_by_the_next_agent_too(
+    node: Agent, fake_api: FakeApi, tmp_path: Path
+) -> None:
+    def heads() -> list[dict[str, Any]]:
+        with node.client() as client:
+            return list(client.get(AUDIT_HEADS_PATH).json().get("heads", []))
+
+    node.environment["PENSTOCK_AGENT_STATE_FOLDER"] = str(tmp_path)
+    fake_api.audit_head = f"7:{'a' * 64}"
+    node.start()
+    deadline = time.monotonic() + 10
+    while not (tmp_path / FILE).exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    node.stop()
+    fake_api.audit_head = ""
+    node.start()
+    assert heads() == [{"seq": 7, "mac": "a" * 64}]
+
+
 def test_launch_is_idempotent_and_a_second_spec_conflicts(
     agent: Agent, spec: Make, engine: docker.DockerClient, run_id: str
 ) -> None:
@@ -62,6 +83,8 @@ def test_launch_is_idempotent_and_a_second_spec_conflicts(
         first, second = launch(client, wanted), launch(client, wanted)
         assert first.status is second.status is ContainerStatus.RUNNING
         assert put(client, wanted.model_copy(update={"args": ["601"]})).status_code == 409
+    told = [line for line in agent.log.read_text().splitlines() if "container is launched" in line]
+    assert len([line for line in told if wanted.id in line]) == 1
     [container] = engine.containers.list(filters={"label": f"io.penstock.user={run_id}"})
     host, config = container.attrs["HostConfig"], container.attrs["Config"]
     assert host["Memory"] == host["MemorySwap"] == 64 << 20
@@ -282,7 +305,7 @@ def test_exec_with_a_terminal_has_its_size_and_can_be_resized(agent: Agent, spec
         connection.send(b"stty size; read go; stty size; exit 5\n")
         output = b""
         while b"31 97" not in output:
-            output += connection.recv(timeout=10)  # type: ignore[operator]
+            output += connection.recv(timeout=10)
         connection.send('{"type": "resize", "rows": 40, "cols": 132}')
         connection.send(b"\n")
         output, last = drain(connection)
@@ -362,8 +385,9 @@ def test_another_node_s_certificate_is_refused(agent: Agent, spec: Make) -> None
         refused = client.get("/v1/health")
     assert refused.status_code == 403
     assert "the certificate of worker2 may not call" in refused.json()["errors"][0]["detail"]
-    with pytest.raises(InvalidStatus) as rejected:
-        connect(f"wss://127.0.0.1:{agent.port}/v1/containers/x/exec?command=[]", ssl=agent.context("worker2"))
+    url = f"wss://127.0.0.1:{agent.port}/v1/containers/x/exec?command=[]"
+    with pytest.raises(InvalidStatus) as rejected, connect(url, ssl=agent.context("worker2")):
+        pass
     assert rejected.value.response.status_code == 403
 
 

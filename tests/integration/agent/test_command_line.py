@@ -216,11 +216,11 @@ def test_shell_in_a_session_that_does_not_run_says_so(admin: User) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["-g", "0"], ["cpu_milli", "without GPUs"]),
-        (["-g", "-1"], ["gpu_milli", "not above 0"]),
-        (["-g", "0.33"], ["gpu_milli", "finer than the granularity"]),
+        (["-g", "0"], ["--cpu: ", "without GPUs"]),
+        (["-g", "-1"], ["-g: ", "not above 0"]),
+        (["-g", "0.33"], ["-g: ", "finer than the granularity"]),
         (["-g", "half"], ["-g", "not a number"]),
-        (["-g", "3"], ["gpu_milli", "2"]),
+        (["-g", "3"], ["-g: ", "2"]),
         (["--fgpu", "0.0001"], ["--fgpu"]),
         (["-g", "1", "-i", "no-such-image"], ["image", "busybox:1"]),
         (["-g", "1", "-p", "nobody"], ["project"]),

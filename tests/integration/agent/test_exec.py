@@ -64,7 +64,7 @@ def test_who_goes_away_ends_the_command_and_what_it_runs(admin: User, running: s
     client = subprocess.Popen(words, env=environment(admin), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert client.stdout
     assert client.stdout.readline() == b"begun\n"
-    assert sleepers()
+    until(sleepers)
     client.send_signal(signal.SIGKILL)
     client.wait()
     until(lambda: not sleepers())
@@ -141,6 +141,29 @@ def test_what_is_not_there_is_not_found(admin: User, running: str, tmp_path: Pat
     assert execute(admin, "cp", str(tmp_path / "none"), f"{running}:/tmp").returncode == 2
     assert execute(admin, "cp", str(tmp_path), f"{running}:/no/such/folder").returncode == 6
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_there_in_a_session_is_replaced_by_its_like_alone(
+    admin: User,  # noqa: F811
+    running: str,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    tree, file = tmp_path / "tree", tmp_path / "file"
+    tree.mkdir()
+    file.write_text("new")
+    os.mkfifo(tree / "pipe")
+    script = "mkdir /tmp/a; cd /tmp/a; echo old >here; mkfifo pipe; touch real; ln -s real link"
+    assert execute(admin, "exec", running, "--", "sh", "-c", script).returncode == 0
+    for source, target in ((tree, "/tmp/a/here"), (file, "/tmp/a/pipe"), (file, "/dev/null")):
+        done = execute(admin, "cp", str(source), f"{running}:{target}")
+        assert (done.returncode, b"something else is there already" in done.stderr) == (2, True), done
+    admin("cp", str(file), f"{running}:/tmp/a/link")
+    look = "cd /tmp/a; test -p pipe -a -c /dev/null && cat here real && readlink link"
+    assert execute(admin, "exec", running, "--", "sh", "-c", look).stdout == b"old\nnewreal\n"
+    done = execute(admin, "cp", str(tree), f"{running}:/tmp/a/tree")
+    assert (done.returncode, b"tree/pipe: was left out" in done.stderr) == (2, True), done
+    done = execute(admin, "cp", str(file), f"{running}:/none/file")
+    assert (done.returncode, b"/none: is no folder of the session" in done.stderr) == (6, True), done
 
 
 def test_what_a_session_sends_of_links_out_of_the_target_is_left_out(

@@ -25,6 +25,8 @@ from tests.unit.reservoir.parts import make_bundle, wheel
 
 
 def test_a_disk_that_fills_up_anywhere_in_an_import_or_a_publication(disk: Disk, tmp_path: Path) -> None:
+    # to the last byte, so that writing fails
+    to_the_end = {"PENSTOCK_DISK_STOP_PERCENT": "100"}
     key = ed25519.new_key(tmp_path / "maker.key")
     first, second = (make_bundle(tmp_path / f"v{n}", key, version=f"1.{n}", body=f"# {n}\n") for n in (0, 1))
     site = disk.folder / "site"
@@ -44,7 +46,7 @@ def test_a_disk_that_fills_up_anywhere_in_an_import_or_a_publication(disk: Disk,
         penstock("publish", "--root", site)
         disk.resize(disk.used() + needed * step // 8)
         for words in (["import", second], ["publish"]):
-            done = loaded.run(*words, "--root", site)
+            done = loaded.run(*words, "--root", site, environment=to_the_end)
             assert done.code in (0, 5), done.stderr
             if done.code:
                 refused += 1

@@ -86,8 +86,38 @@ def test_the_first_medium_installs_and_knows_its_maker(product_bundle: Path, pla
 
 
 @pytest.mark.usefixtures("installed")
+def test_what_is_installed_and_whole_stays(product_bundle: Path, place: Path, install: Install) -> None:
+    old = (place / "opt/site").resolve()
+    (place / "bin/penstock").unlink()
+    # as after an installation without a key, whose maker is known by the site's import since
+    (place / "site/keys").mkdir(parents=True)
+    (old / "bundle.pub").rename(place / "site/keys/bundle.pub")
+    assert "installed already" in finished(install(product_bundle))
+    assert (place / "opt/site").resolve() == old
+    assert (old / "bundle.pub").read_bytes() == (product_bundle / "penstock.pub").read_bytes()
+    assert works(place)
+    shutil.rmtree(place / "site")
+    damage(place)
+    assert "installed already" not in finished(install(product_bundle))
+    assert not old.exists()
+    old = (place / "opt/site").resolve()
+    # a package that is gone, with the list of its files
+    (record,) = old.glob("lib/python3*/site-packages/ansible_runner-*.dist-info/RECORD")
+    shutil.rmtree(record.parent)
+    assert "installed already" not in finished(install(product_bundle))
+    assert works(place)
+
+
+def damage(place: Path) -> None:
+    """Change a file of what is installed, which works all the same."""
+    (listed,) = place.glob("opt/site/lib/python3*/site-packages/ansible_runner-*.dist-info/METADATA")
+    listed.write_text(listed.read_text() + "\n")
+
+
+@pytest.mark.usefixtures("installed")
 def test_a_killed_upgrade_leaves_the_old_one_working(product_bundle: Path, place: Path, install: Install) -> None:
     old = (place / "opt/site").resolve()
+    damage(place)
     process = install(product_bundle)
     while (
         len(list(place.glob("opt/.site-*/lib/python3*/site-packages/*")))

@@ -88,8 +88,6 @@ def test_an_awkward_set_installs_on_a_bare_node(site: Path, closed: ClosedNetwor
     node = closed.machine(f"awkward-{release}", "--volume", f"{site}:/site:ro", release=release)
     node.run(f"rm -f /etc/apt/sources.list.d/*; echo '{SOURCE.format(release=release)}' > /etc/apt/sources.list")
     node.run("apt-get update -o APT::Update::Error-Mode=any")
-    # hundreds of packages wait long for each file to reach the disk, and this root lives for one test
-    node.run("echo force-unsafe-io > /etc/dpkg/dpkg.cfg.d/test")
     node.run(f"DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends {' '.join(AWKWARD)}")
     node.run(WORKS)
     node.run("dpkg --audit && apt-get check")

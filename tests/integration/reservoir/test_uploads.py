@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import http.server
 import io
+import json
 import os
 import socket
-import socketserver
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -24,16 +24,23 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import UnauthenticatedError
+from common.settings.package_index import PackageIndexSettings
 from reservoir import settings
 from reservoir.contents.artifact import PythonArtifact
 from reservoir.intake.take import take
-from reservoir.publication.publish import publish
+from reservoir.publication.publish import publish, rollback
+from reservoir.serving.uploads.brake import TRIES
 from reservoir.serving.uploads.names import Names
 from reservoir.serving.uploads.server import connect
+from tests.integration.agent.conftest import free_port
+from tests.integration.edge import NGINX, rendered
+from tests.integration.reservoir.disks import mounted
 from tests.unit.reservoir.parts import artifact, make_bundle, wheel
 
 PASSWORD = "of-the-administrator"
 START_SECONDS = 60
+QUOTA_MIB = 2
+SIMPLE = "application/vnd.pypi.simple.v1+json"
 BIN = Path(sys.executable).parent
 ADA = ("ada", "")
 
@@ -110,19 +117,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         threading.Thread(target=web.serve_forever, daemon=True).start()
         data = site.folder / "devpi"
         environment = settings.environment(
-            PENSTOCK_RESERVOIR=str(site.root), DEVPISERVER_SERVERDIR=str(data), DEVPISERVER_ROOT_PASSWD=PASSWORD
+            PENSTOCK_RESERVOIR=str(site.root),
+            PENSTOCK_UPLOADS_QUOTA_MIB=str(QUOTA_MIB),
+            DEVPISERVER_SERVERDIR=str(data),
+            DEVPISERVER_ROOT_PASSWD=PASSWORD,
         )
         subprocess.run([f"{BIN}/devpi-init", "--no-root-pypi"], env=environment, check=True, capture_output=True)
         site.simple = f"http://127.0.0.1:{web.server_port}/pypi/simple/"
         command = f"{BIN}/devpi-server --restrict-modify=root --threads=4 --unix-socket={site.path}"
         with (site.folder / "devpi.log").open("wb") as log:
             server = subprocess.Popen(command.split(), env=environment, stdout=log, stderr=log)
-        Front.path = site.path
-        front = stack.enter_context(socketserver.ThreadingTCPServer(("127.0.0.1", 0), Front))
-        threading.Thread(target=front.serve_forever, daemon=True).start()
-        site.url = f"http://127.0.0.1:{front.server_address[1]}"
         try:
             wait_for(site.path, server)
+            site.url = stack.enter_context(front(site.folder / "nginx", site.path))
             with connect(site.path, site.secret) as admin:
                 assert admin.prepare(site.simple)
                 site.uploader = admin.add_account("ada")
@@ -130,7 +137,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         finally:
             server.terminate()
             server.wait()
-            front.shutdown()
             web.shutdown()
 
 
@@ -163,26 +169,39 @@ class Web(http.server.SimpleHTTPRequestHandler):
         """Say nothing: the tests say what matters."""
 
 
-class Front(socketserver.BaseRequestHandler):
-    """What nginx is to the server's socket, for one connection: carries bytes both ways."""
-
-    path: Path
-
-    def handle(self) -> None:
-        with socket.socket(socket.AF_UNIX) as server:
-            server.connect(str(self.path))
-            back = threading.Thread(target=self.carry, args=(server, self.request))
-            back.start()
-            self.carry(self.request, server)
-            back.join()
-
-    @staticmethod
-    def carry(source: socket.socket, destination: socket.socket) -> None:
-        with suppress(OSError):
-            while piece := source.recv(1 << 16):
-                destination.sendall(piece)
-        with suppress(OSError):
-            destination.shutdown(socket.SHUT_WR)
+@contextmanager
+def front(folder: Path, path: Path) -> Iterator[str]:
+    """Run nginx before a socket, with the configuration of the role; gives the address of the indexes."""
+    port = free_port()
+    settings_of_site = PackageIndexSettings(upload_limit_mib=4).model_dump()
+    part = rendered(
+        "package_index",
+        "etc/nginx/penstock-reservoir-index.inc",
+        package_index_socket=path,
+        package_index_settings=settings_of_site,
+    )
+    folder.mkdir()
+    (folder / "index.inc").write_text(part)
+    places = "".join(
+        f"{kind}_temp_path {folder}/{kind}; " for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    server = f"server {{ listen 127.0.0.1:{port}; include {folder}/index.inc; }}"
+    text = (
+        f"user root; daemon off; pid {folder}/pid; error_log {folder}/error.log;\n"
+        f"events {{ }}\nhttp {{ access_log off; {places} {server} }}\n"
+    )
+    (folder / "nginx.conf").write_text(text)
+    process = subprocess.Popen([NGINX, "-c", folder / "nginx.conf", "-p", folder])
+    try:
+        for _ in range(200):
+            assert process.poll() is None, (folder / "error.log").read_text()
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}/index"
+    finally:
+        process.terminate()
+        process.wait(20)
 
 
 def wait_for(path: Path, server: subprocess.Popen[bytes]) -> None:
@@ -203,6 +222,17 @@ def test_an_upload_is_installed_by_everybody(site: Site) -> None:
     done = site.upload("mine", "1.0")
     assert done.returncode == 0, done.stdout
     assert site.install("mine") == "upload 1.0"
+
+
+def test_an_upload_waits_while_the_disk_is_full(site: Site, tmp_path: Path) -> None:
+    path = wheel(tmp_path, "waits", "1.0", "")
+    with mounted(site.root, "1m") as disk:
+        (disk.folder / "ballast").write_bytes(bytes(1020 << 10))
+        refused = site.send("waits", "1.0", path)
+        (disk.folder / "ballast").unlink()
+    assert refused.status_code == 507
+    assert "% full, and an upload can wait" in refused.text
+    assert site.upload("waits", "1.0").returncode == 0
 
 
 def test_a_released_version_is_never_replaced(site: Site) -> None:
@@ -247,9 +277,86 @@ def test_a_package_of_another_index_cannot_be_pushed_over_a_published_one(site: 
 
 def test_only_accounts_upload_and_only_the_administrator_makes_them(site: Site) -> None:
     assert site.send("strange", "1.0", wheel(site.folder, "strange", "1.0"), auth=None).status_code == 401
-    assert httpx.put(f"{site.url}/eve", json={"password": "of-eve-herself"}).status_code == 403
+    assert httpx.put(f"{site.url}/eve", json={"password": "of-eve-herself"}).status_code == 401
+    as_ada = httpx.put(f"{site.url}/eve", json={"password": "of-eve-herself"}, auth=("ada", site.uploader))
+    assert as_ada.status_code == 403
     as_ada = httpx.put(f"{site.url}/ada/own", json={"type": "stage"}, auth=("ada", site.uploader))
     assert as_ada.status_code == 403
+
+
+def test_nobody_stores_results_of_tests(site: Site) -> None:
+    assert site.upload("tested", "1.0").returncode == 0
+    page = httpx.get(f"{site.url}/site/dev/+simple/tested/", headers={"Accept": SIMPLE})
+    file = urljoin(str(page.url), page.json()["files"][0]["url"])
+    for auth, status in ((None, 401), (("ada", site.uploader), 403)):
+        assert httpx.post(file, json={"passed": True}, auth=auth).status_code == status
+
+
+def test_nothing_is_taken_in_from_strangers(site: Site) -> None:
+    """The answer comes before what they would send."""
+    server = httpx.URL(site.url)
+    with socket.create_connection((server.host, server.port or 80), timeout=20) as connection:
+        head = "POST /index/site/dev/ HTTP/1.1\r\nHost: reservoir\r\nContent-Length: 4000000\r\n\r\n"
+        connection.sendall(head.encode() + bytes(1000))
+        assert connection.recv(4096).startswith(b"HTTP/1.1 401 ")
+    assert httpx.post(f"{site.url}/+login", content=bytes(100_000)).status_code == 413
+
+
+def test_a_name_is_its_first_uploaders_until_it_is_shared(site: Site) -> None:
+    assert site.upload("hers", "1.0").returncode == 0
+    with connect(site.path, site.secret) as admin:
+        bert = ("bert", admin.add_account("bert"))
+        assert admin.first_uploader("hers") == "ada"
+    other = wheel(site.folder, "hers", "2.0", "FROM = 'bert'\n")
+    for action in ("file_upload", "submit"):
+        refused = site.send("Hers", "2.0", other, action, auth=bert)
+        assert (refused.status_code, "belongs to ada" in refused.text) == (403, True), refused.text
+    assert "uploads add-owner Hers bert" in refused.text
+    assert owner(site, "add-owner", "Hers", "bert") == (0, ["ada", "bert"])
+    assert site.send("hers", "2.0", other, auth=bert).status_code == 200
+    assert owner(site, "remove-owner", "hers", "bert") == (0, ["ada"])
+    assert site.send("hers", "2.1", wheel(site.folder, "hers", "2.1"), auth=bert).status_code == 403
+    assert owner(site, "add-owner", "hers", "nobody") == (6, [])
+    assert owner(site, "remove-owner", "hers", "ada") == (2, [])
+    with connect(site.path, site.secret) as admin:
+        admin.remove_account("bert")
+    assert site.upload("hers", "3.0").returncode == 0
+
+
+def owner(site: Site, command: str, name: str, account: str) -> tuple[int, list[str]]:
+    """Change who owns a name by the command; returns its exit code, and the owners."""
+    places = ("--root", site.root, "--socket", site.path, "--password-file", site.secret, "--json")
+    words = ("reservoir", "uploads", command, name, account, *places)
+    done = subprocess.run([BIN / "penstock", *words], capture_output=True, text=True, check=False)
+    return done.returncode, json.loads(done.stdout)["owners"] if done.stdout else []
+
+
+def test_an_account_holds_no_more_than_its_quota(site: Site) -> None:
+    with connect(site.path, site.secret) as admin:
+        carl = ("carl", admin.add_account("carl"))
+    filling = os.urandom(QUOTA_MIB * 600 << 10).hex()[: QUOTA_MIB * 600 << 10]
+    first, second = (wheel(site.folder, f"large-{n}", "1.0", f"FILLING = '{filling}'\n") for n in "ab")
+    assert site.send("large-a", "1.0", first, auth=carl).status_code == 200
+    refused = site.send("large-b", "1.0", second, auth=carl)
+    assert refused.status_code == 507
+    assert "package_index.account_quota_mib" in refused.text
+    assert site.upload("not-carls", "1.0").returncode == 0
+    with connect(site.path, site.secret) as admin:
+        admin.remove_account("carl")
+
+
+def test_who_guesses_passwords_is_not_heard_for_a_while(site: Site) -> None:
+    """Nor is anybody else at that address, here an address of its own."""
+    transport = httpx.HTTPTransport(local_address="127.0.0.9")
+    with httpx.Client(transport=transport) as guesser:
+        for _ in range(TRIES):
+            wrong = guesser.post(f"{site.url}/+login", json={"user": "ada", "password": "guessed"})
+            assert wrong.status_code == 401
+        right = {"user": "ada", "password": site.uploader}
+        assert guesser.post(f"{site.url}/+login", json=right).status_code == 429
+        assert guesser.get(f"{site.url}/site/dev/", auth=("ada", site.uploader)).status_code == 429
+        assert guesser.get(f"{site.url}/site/dev/+simple/").status_code == 200
+    assert httpx.post(f"{site.url}/+login", json=right).status_code == 200
 
 
 def test_a_name_published_later_hides_the_upload_until_an_administrator_allows_it(site: Site) -> None:
@@ -260,7 +367,7 @@ def test_a_name_published_later_hides_the_upload_until_an_administrator_allows_i
     with connect(site.path, site.secret) as admin:
         assert names.conflicts(admin.uploaded()) == ["later"]
         assert site.install("later") == "publication 1.0"
-        names.allow("later")
+        names.allow("later", ["ada"])
         assert names.conflicts(admin.uploaded()) == []
         assert site.install("later") == "upload 2.0"
         assert site.install("later==1.0") == "publication 1.0"
@@ -294,9 +401,24 @@ def test_a_wrong_password_of_the_administrator_is_named(site: Site, tmp_path: Pa
 
 
 def test_links_lead_through_the_address_that_users_see(site: Site) -> None:
-    outside = {"X-Outside-URL": "https://reservoir:8443/index"}
+    seen_as = {"Host": "reservoir:8443", "Accept": SIMPLE}
     assert site.upload("linked", "1.0").returncode == 0
     page = f"{site.url}/site/dev/+simple/linked/"
-    (file,) = httpx.get(page, headers=outside | {"Accept": "application/vnd.pypi.simple.v1+json"}).json()["files"]
+    (file,) = httpx.get(page, headers=seen_as).json()["files"]
     seen = urljoin("https://reservoir:8443/index/site/dev/+simple/linked/", file["url"])
     assert seen.startswith("https://reservoir:8443/index/site/dev/+f/")
+
+
+def test_what_was_published_once_stays_shut(site: Site) -> None:
+    assert site.upload("once", "9.0").returncode == 0
+    site.freeze("once", "1.0")
+    assert site.install("once") == "publication 1.0"
+    rollback(site.root)
+    try:
+        done = site.upload("once", "9.1")
+        assert "no upload may take its place" in " ".join((done.stdout + done.stderr).split())
+        assert "once" in Names(site.root).conflicts(["once"])
+        page = httpx.get(f"{site.url}/site/dev/+simple/once/", headers={"Accept": SIMPLE})
+        assert "once-9.0" not in page.text
+    finally:
+        publish(site.root)

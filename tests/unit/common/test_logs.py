@@ -17,7 +17,7 @@ def _restored() -> Iterator[None]:
 
 
 def test_an_event_is_one_line_that_names_its_request(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.write_lines()
+    logs.write("penstock-test")
     log = structlog.get_logger()
     log.info("serving", port=1, tls=True)
     with bound_contextvars(request_id="r1"):

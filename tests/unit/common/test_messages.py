@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from typing import Annotated
+from enum import Enum
+from typing import Annotated, Any, get_args
 
 import pytest
 from pydantic import Field, ValidationError
 
 from common import protocol
+from common.gpu.kinds import Enforcement
 from common.messages import Message, Report, Since, protocol_of
-from common.protocol import ContainerSpec, ContainerState, ContainerStatus, Heartbeat, HeartbeatReply
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, Heartbeat, HeartbeatReply, ImageState
 from tests.fakes.heartbeats import beat
 
 ASKED = {"ContainerSpec", "GangNetwork", "GpuShares", "ImageRequest", "Mount"}
@@ -63,6 +65,86 @@ def test_a_heartbeat_of_a_later_release_is_read() -> None:
     later = told | {"mood": "good", "node_info": told["node_info"] | {"colour": "red"}}
     later["containers"] = [told["containers"][0] | {"age": 3}]
     assert Heartbeat.model_validate(later) == Heartbeat.model_validate(told)
+
+
+def kinds(annotation: Any) -> set[type[Enum]]:
+    """Return the enumerations that a field has values of."""
+    if inspect.isclass(annotation) and issubclass(annotation, Enum):
+        return {annotation}
+    return {kind for part in get_args(annotation) for kind in kinds(part)}
+
+
+def chosen(base: type[Message]) -> list[tuple[type[Message], str]]:
+    """Return the fields of messages that have values of an enumeration."""
+    found = [kind for _, kind in inspect.getmembers(protocol, inspect.isclass) if issubclass(kind, base)]
+    return [(kind, name) for kind in found for name, field in kind.model_fields.items() if kinds(field.annotation)]
+
+
+REPORTED = chosen(Report)
+
+
+def refused(kind: type[Message], field: str) -> bool:
+    """Return whether a message is refused for a value of a field that a later release may have added."""
+    try:
+        kind.model_validate_json(f'{{"{field}": "new"}}')
+    except ValidationError as error:
+        return any(each["loc"][0] == field for each in error.errors())
+    return False
+
+
+def test_every_kind_of_value_is_looked_at() -> None:
+    told = {(kind.__name__, field) for kind, field in REPORTED}
+    assert told >= {
+        ("ContainerState", "enforcement"),
+        ("ContainerState", "status"),
+        ("GpuDevice", "enforcement"),
+        ("ImageState", "status"),
+        ("NodeInfo", "enforcement"),
+    }
+
+
+@pytest.mark.parametrize(("kind", "field"), REPORTED)
+def test_a_value_that_a_later_release_added_is_read_in_what_is_told(kind: type[Message], field: str) -> None:
+    assert not refused(kind, field)
+
+
+@pytest.mark.parametrize(("kind", "field"), sorted(set(chosen(Message)) - set(REPORTED), key=str))
+def test_a_value_that_a_later_release_added_is_refused_in_what_is_asked_for(kind: type[Message], field: str) -> None:
+    assert refused(kind, field)
+
+
+@pytest.mark.parametrize(
+    ("told", "status"),
+    [
+        ({}, "creating"),
+        ({"started_at": "2026-11-22T10:00:00Z"}, "creating"),
+        ({"exit_code": 0}, "exited"),
+        ({"exit_code": 3, "error": "frozen"}, "exited"),
+        ({"error": "frozen", "finished_at": "2026-11-22T10:00:00Z"}, "failed"),
+    ],
+)
+def test_a_container_in_a_state_of_a_later_release_is_on_its_way_or_at_its_end(
+    told: dict[str, Any], status: str
+) -> None:
+    state = ContainerState.model_validate({"id": "c", "session_id": "s", "status": "frozen", **told})
+    assert state.status == status
+
+
+def test_what_holds_shares_in_a_later_release_promises_nothing() -> None:
+    info = beat(1).node_info.model_dump(mode="json")
+    info["gpus"][0]["enforcement"] = info["enforcement"] = "confidential"
+    read = protocol.NodeInfo.model_validate(info)
+    assert (read.enforcement, read.gpus[0].enforcement) == (Enforcement.NONE, Enforcement.NONE)
+
+
+def test_an_image_in_a_state_of_a_later_release_is_not_there_yet() -> None:
+    assert ImageState.model_validate({"reference": "a", "status": "unpacking"}).status == "pulling"
+
+
+@pytest.mark.parametrize("status", [None, 3, ["running"]])
+def test_what_is_no_word_is_no_state(status: object) -> None:
+    with pytest.raises(ValidationError):
+        ContainerState.model_validate({"id": "c", "session_id": "s", "status": status})
 
 
 def test_a_request_of_a_later_release_is_refused_not_done_in_part() -> None:

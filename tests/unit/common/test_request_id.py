@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -70,3 +71,33 @@ async def test_what_is_no_request_passes() -> None:
     sent, [line] = await ask("lifespan")
     assert sent == []
     assert line["event"] == "asked"
+
+
+async def test_a_websocket_that_is_closed_unopened_is_refused_under_its_name() -> None:
+    """The server would answer 403 and nothing else; one that was open before ends as it did."""
+
+    async def refuse(_: Scope, __: Receive, send: Send) -> None:
+        await send({"type": "websocket.close", "code": 1008, "reason": "not for you"})
+
+    async def end(_: Scope, __: Receive, send: Send) -> None:
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.close", "code": 1000})
+
+    async def sent_by(refusing: Any) -> list[Message]:
+        sent: list[Message] = []
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        async def receive() -> Message:
+            raise AssertionError
+
+        await RequestIds(refusing, trusts=lambda _: True)({"type": "websocket", "headers": []}, receive, send)
+        return sent
+
+    start, body = await sent_by(refuse)
+    told = json.loads(body["body"])
+    assert (start["type"], start["status"]) == ("websocket.http.response.start", 403)
+    assert dict(start["headers"])[b"x-request-id"].decode() == told["request_id"] != ""
+    assert told["detail"] == "not for you."
+    assert [message["type"] for message in await sent_by(end)] == ["websocket.accept", "websocket.close"]

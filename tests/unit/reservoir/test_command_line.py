@@ -226,8 +226,9 @@ def test_the_status_fits_80_columns(
 def test_names_that_uploads_may_have(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert call(monkeypatch, "uploads", "allow", "My_Package", "--root", tmp_path, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["changed"] is True
+    assert call(monkeypatch, "uploads", "allow", "My_Package", "--owner", "ada", "--root", tmp_path, "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["owners"], said["changed"]) == (["ada"], True)
     assert call(monkeypatch, "uploads", "deny", "my-package", "--root", tmp_path) == 0
     assert call(monkeypatch, "uploads", "deny", "my-package", "--root", tmp_path) == 6
     assert "Hint: " in capsys.readouterr().err

@@ -122,7 +122,7 @@ async def test_what_is_written_together_does_not_fail_together(ready: Cluster, m
 
 
 async def test_the_end_of_a_session_and_what_is_left_of_it(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It holds nothing any more; its container is an orphan, and that is not removed without end either."""
+    """Its container is an orphan, which is not removed without end either; what that holds is given to nobody."""
     await run(ready, "bad")
     asked: list[str] = []
 
@@ -139,7 +139,10 @@ async def test_the_end_of_a_session_and_what_is_left_of_it(ready: Cluster, monke
         await ready.heartbeat()
         await ready.settle()
     assert len(asked) == 2 * TRIES
-    await run(ready, "good", gpu_milli=4000)
+    await run(ready, "good", gpu_milli=3000)
+    await ready.submit("large", gpu_milli=1000)
+    await ready.settle()
+    assert (await ready.session("large"))["state"] == "PENDING", "half a GPU is held by what is left"
 
 
 async def test_a_log_that_cannot_be_read_keeps_no_session(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,26 @@ async def test_the_time_counts_from_when_it_runs(ready: Cluster) -> None:
     assert (await run(ready, "training"))["expires_at"] is None, "trainings end by themselves"
 
 
+async def test_users_limit_the_time_of_any_session(ready: Cluster) -> None:
+    session = await run(ready, limit_s=HOUR)
+    assert session["limit_s"] == HOUR
+    ends = datetime.fromisoformat(session["expires_at"])
+    assert ends - datetime.fromisoformat(session["started_at"]) == timedelta(hours=1)
+    pass_time(ready, HOUR + 1)
+    await ready.settle()
+    session = await ready.session("demo")
+    assert session["state"] == "TERMINATED"
+    assert session["reason"].startswith("its time limit was reached at ")
+
+
+@pytest.mark.parametrize(("asked", "given"), [(HOUR, HOUR), (3 * HOUR, 2 * HOUR)])
+async def test_of_two_limits_the_shorter_one_counts(ready: Cluster, asked: int, given: int) -> None:
+    await limit(ready, interactive_limit_s=2 * HOUR)
+    session = await run(ready, interactive=True, limit_s=asked)
+    ends = datetime.fromisoformat(session["expires_at"])
+    assert ends - datetime.fromisoformat(session["started_at"]) == timedelta(seconds=given)
+
+
 async def test_a_warning_comes_before_the_end(ready: Cluster) -> None:
     await limit(ready, interactive_limit_s=HOUR)
     await run(ready, interactive=True)

@@ -12,7 +12,7 @@ from api.tables.sessions import State
 from common.errors import ConflictError, InputError
 from common.protocol import ContainerState, ContainerStatus
 from tests.api.cluster import V1, Cluster, ok, settle
-from tests.api.steps import delete, once, pass_time, run
+from tests.api.steps import delete, once, pass_time, run, try_again
 
 pytestmark = pytest.mark.anyio
 
@@ -87,7 +87,7 @@ async def test_an_agent_that_cannot_be_reached_at_all(ready: Cluster) -> None:
     session = await ready.session("demo")
     reason = "the agent of worker1 does not answer: refused"
     assert (session["state"], session["reason"]) == ("PREPARING", f"{reason}; it is tried again")
-    assert [call for call, _, _ in ready.engine.calls if call not in ("pull", "storage")] == ["launch"] * 3
+    assert [call for call, _, _ in ready.engine.calls if call not in ("pull", "storage", "probe")] == ["launch"] * 3
 
     pass_time(ready, 61)
     await once(ready)
@@ -95,6 +95,7 @@ async def test_an_agent_that_cannot_be_reached_at_all(ready: Cluster) -> None:
     session = await ready.session("demo")
     assert session["attempt"] == 1, "nothing is there, so nothing is waited for"
     ready.engine.failure = None
+    await try_again(ready)
     await ready.settle()
     assert (await ready.session("demo"))["state"] == "RUNNING"
 

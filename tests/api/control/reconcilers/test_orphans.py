@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from common.gpu.share import GpuShare
 from common.protocol import ContainerState, ContainerStatus
 from tests.api.cluster import V1, Cluster, ok, running_cluster
 from tests.api.steps import run
@@ -15,6 +16,10 @@ UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 def unknown(number: int = 0, session_id: str = UNKNOWN) -> ContainerState:
     return ContainerState(id=f"session-unknown-{number}", session_id=session_id, status=ContainerStatus.RUNNING)
+
+
+def held(gpus: int) -> list[GpuShare]:
+    return [GpuShare(f"GPU-worker1-{index}", index, 1000) for index in range(gpus)]
 
 
 def removed(cluster: Cluster) -> set[str]:
@@ -51,6 +56,36 @@ async def test_a_removal_that_failed_is_tried_again_though_nothing_is_new(ready:
         await ready.heartbeat(containers=[wanted, copy])
         await ready.settle()
     assert [id_ for call, _, id_ in ready.engine.calls if call == "terminate"] == [copy.id] * 3
+
+
+async def test_what_one_holds_of_gpus_is_given_to_nobody_until_it_is_gone(ready: Cluster) -> None:
+    """As where Docker cannot end it."""
+    session = await run(ready, gpu_milli=1000)
+    left = ready.engine.containers[ready.container(session)].model_copy(update={"gpus": held(4)})
+    await ok(ready.admin.delete(f"{V1}/sessions/demo", params={"project": "team-a"}))
+    await ready.settle()
+    await ready.heartbeat(containers=[left])
+    await ready.settle()
+    await ready.submit("next", 1000)
+    for _ in range(2):
+        await ready.heartbeat(containers=[left])
+        await ready.settle()
+        assert (await ready.session("next"))["state"] == "PENDING"
+    await ready.heartbeat(containers=[left.model_copy(update={"gpus": held(3)})])
+    await ready.settle()
+    found = await ready.session("next")
+    assert [share["uuid"] for share in found["gpus"]] == ["GPU-worker1-3"]
+
+
+async def test_one_that_has_ended_holds_no_gpus(ready: Cluster) -> None:
+    session = await run(ready)
+    left = ready.engine.containers[ready.container(session)]
+    copy = left.model_copy(update={"id": "session-copy", "gpus": held(4), "status": ContainerStatus.EXITED})
+    await ready.heartbeat(containers=[left, copy])
+    await ready.settle()
+    await ready.submit("next", 1000)
+    await ready.settle()
+    assert (await ready.session("next"))["node"] == "worker1"
 
 
 @pytest.mark.parametrize("session_id", [UNKNOWN, "no-uuid"])
@@ -97,3 +132,14 @@ async def test_after_a_time_they_are_removed(database_url: str) -> None:
         await cluster.heartbeat(containers=[unknown()])
         await cluster.settle()
         assert removed(cluster) == {"session-unknown-0"}
+
+
+async def test_one_that_has_ended_holds_nothing_and_hinders_nothing(ready: Cluster) -> None:
+    """As that of a session which was deleted while its machine was down."""
+    ended = unknown().model_copy(update={"status": ContainerStatus.EXITED, "exit_code": 255})
+    await ready.heartbeat(containers=[ended])
+    await ready.settle()
+    node = await ok(ready.admin.get(f"{V1}/nodes/worker1"))
+    assert (node["unknown_containers"], node["message"]) == (0, "")
+    assert removed(ready) == set(), "the database may be an older one"
+    await run(ready)

@@ -8,9 +8,10 @@ import pytest
 
 from api.engine.base import UnreachableError
 from common.messages import Since
-from common.protocol import ContainerSpec
-from tests.api.cluster import Cluster
+from common.protocol import HEARTBEAT_PATH, PROTOCOL, ContainerSpec
+from tests.api.cluster import V1, Cluster, ok
 from tests.api.steps import once
+from tests.fakes.heartbeats import beat
 
 pytestmark = pytest.mark.anyio
 
@@ -82,3 +83,22 @@ async def test_an_agent_that_was_taken_back_since_is_not_asked(ready: Cluster) -
     for _ in range(3):
         await once(ready)
     assert (await ready.session("new"))["state"] == "RUNNING"
+
+
+async def test_words_of_a_later_release_in_a_heartbeat_end_nothing(ready: Cluster) -> None:
+    before = await submit(ready, "train")
+    assert before["state"] == "RUNNING"
+    containers = [state for (node, _), state in ready.engine.containers.items() if node == before["node"]]
+    report = beat(99_999, f"boot-{PROTOCOL}", name=before["node"], gpus=4, containers=containers).model_dump(
+        mode="json"
+    )
+    report["containers"][0] |= {"status": "frozen", "enforcement": "confidential"}
+    report["node_info"]["enforcement"] = report["node_info"]["gpus"][0]["enforcement"] = "confidential"
+    async with ready.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": before["node"]}) as agent:
+        answer = await agent.post(HEARTBEAT_PATH, json=report)
+    assert answer.is_success, answer.text
+    await ready.settle()
+    after = await ready.session("train")
+    assert (after["state"], after["attempt"]) == ("RUNNING", 0)
+    node = next(node for node in await ok(ready.admin.get(f"{V1}/nodes")) if node["name"] == before["node"])
+    assert (node["state"], node["enforcement"]) == ("ready", "none")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from api.control.reconcilers.reach import CANNOT_BE_CALLED
+from api.control.reconcilers.reach import AGAIN_S
 from api.engine.base import UnreachableError
+from api.resources.nodes.service import CANNOT_BE_CALLED
 from common.errors import ConflictError
 from tests.api.cluster import V1, Cluster, ok
 from tests.api.steps import delete, lose, run, try_again
@@ -82,3 +83,40 @@ async def test_what_a_lost_node_says_is_left_alone(ready: Cluster) -> None:
     await delete(ready)
     await try_again(ready)
     assert await message(ready) == said
+
+
+async def test_nothing_is_placed_on_a_node_that_cannot_be_called_until_it_can(ready: Cluster) -> None:
+    ready.engine.failure = AWAY
+    await ready.submit("demo")
+    await ready.settle()
+    await ready.submit("second")
+    await ready.settle()
+    assert (await ready.session("second"))["state"] == "PENDING"
+    await ready.heartbeat()
+    await ready.settle()
+    assert (await ready.session("second"))["state"] == "PENDING", "reports say nothing of calls"
+    ready.engine.failure = None
+    await try_again(ready)
+    await ready.settle()
+    assert (await ready.session("second"))["state"] == "RUNNING"
+
+
+async def test_a_session_that_no_agent_takes_waits_again(ready: Cluster) -> None:
+    ready.engine.failure = AWAY
+    await ready.submit("demo")
+    await ready.settle()
+    ready.clock.passed += ready.settings.launch_limit_s + 1
+    await try_again(ready)
+    await try_again(ready)
+    session = await ready.session("demo")
+    assert session["state"] == "PENDING"
+    ready.engine.failure = None
+    await probe(ready)
+    assert (await ready.session("demo"))["state"] == "RUNNING"
+
+
+async def probe(cluster: Cluster) -> None:
+    """Let nodes that could not be called be called again, and what waited for them start."""
+    cluster.clock.passed += AGAIN_S
+    await cluster.settle()
+    await cluster.settle()

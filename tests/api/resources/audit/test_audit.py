@@ -14,13 +14,18 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from sqlalchemy import func, inspect, select, text
 
 from api.auth.policy import UserRole
+from api.control.audit_writer import RETRY_S
 from api.endpoints.access import SAFE_METHODS, is_for_agents
-from api.endpoints.auditing import OF_A_MINUTE
+from api.endpoints.audit_log import AT_ONCE
+from api.endpoints.auditing import OF_A_MINUTE, tell_left_out
 from api.endpoints.transactions import _transaction
 from api.resources.audit import repository, service
+from api.resources.audit.log_files import LogFiles
 from api.tables.audit import AUDITED, LEFT_OUT, AuditChange, AuditEvent
+from common.errors import UnavailableError
 from tests.api.cluster import V1, Cluster, ok, refused, sign_in
 from tests.api.endpoints.routes import open_websocket
+from tests.api.steps import once
 from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio
@@ -190,7 +195,7 @@ async def test_a_change_that_cannot_be_told_does_not_happen(audited: Cluster, mo
         raise OSError("no room")
 
     with monkeypatch.context() as broken:
-        broken.setattr(service, "add", fail)
+        broken.setattr(service, "begin", fail)
         answer = await audited.admin.post(f"{V1}/projects", json=PROJECT)
         assert answer.status_code == 500
     await refused(audited.admin.get(f"{V1}/projects/vision"), 404)
@@ -234,8 +239,57 @@ async def test_who_floods_the_log_with_failures_is_counted(audited: Cluster, mon
             await refused(guest.delete(f"{V1}/projects/vision"), 401)
         assert len(await lines(audited, result="refused")) == OF_A_MINUTE
         moment = 61.0
+        await tell_left_out(audited.app)
+        assert (await last(audited, result="refused"))["left_out"] == 6
         await refused(guest.delete(f"{V1}/projects/vision"), 401)
-    assert (await last(audited, result="refused"))["left_out"] == 7
+    assert len(await lines(audited, result="refused")) == OF_A_MINUTE + 2
+
+
+async def test_nothing_hides_behind_a_flood(audited: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = 0.0
+    monkeypatch.setattr("api.endpoints.auditing.time.monotonic", lambda: moment)
+    async with audited.client("no key") as guest:
+        for name in (*["junk"] * OF_A_MINUTE, "vision", "rockets", "junk"):
+            await refused(guest.delete(f"{V1}/projects/{name}"), 401)
+        moment = 61.0
+        await tell_left_out(audited.app)
+    assert (await last(audited, result="refused"))["objects"] == [
+        "projects/vision",
+        "projects/rockets",
+        "projects/junk",
+    ]
+    (found,) = await lines(audited, object="projects/vision")
+    assert (found["object"], found["left_out"]) == ("projects/junk", 2)
+
+
+async def test_a_key_in_place_of_its_id_is_not_told(audited: Cluster) -> None:
+    await refused(audited.admin.delete(f"{V1}/api-keys/psk_Abc-def_0123456789"), 422)
+    assert (await last(audited, result="failed"))["object"] == "api-keys/psk_…"
+
+
+async def test_searches_wait_for_their_turn_and_keep_nobody_from_the_database(
+    audited: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them takes a core for as long as the log is long."""
+    running, most, begun, goes_on = 0, 0, asyncio.Event(), asyncio.Event()
+
+    async def long_search(*_: object, **__: object) -> tuple[list[object], None]:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        begun.set()
+        await goes_on.wait()
+        running -= 1
+        return [], None
+
+    monkeypatch.setattr("api.endpoints.audit_log.service.search", long_search)
+    waiting = [asyncio.create_task(audited.admin.get(f"{V1}/audit")) for _ in range(40)]
+    async with asyncio.timeout(20):
+        await begun.wait()
+        await audited.add_project("vision", 1000)
+        goes_on.set()
+        assert {answer.status_code for answer in await asyncio.gather(*waiting)} == {200}
+    assert most == AT_ONCE
 
 
 async def test_a_domain_sees_what_concerns_it_alone(audited: Cluster) -> None:
@@ -332,14 +386,64 @@ async def test_the_file_of_a_day_that_is_over_can_be_deleted_and_leaves_a_line(a
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     log.append([("later", {"time": "", "action": "none"})], tomorrow)
     await ok(audited.admin.delete(f"{V1}/audit/files/{path.stem}"))
-    assert not path.exists()
     await audited.settle()
+    assert not path.exists()
     verdict = await ok(audited.admin.get(f"{V1}/audit/verification"))
     assert verdict["ok"], verdict
     assert [one["day"] for one in verdict["deleted"]] == [path.stem]
     await refused(audited.admin.delete(f"{V1}/audit/files/{path.stem}"), 404)
     files = await ok(audited.admin.get(f"{V1}/audit/files"))
     assert [one["day"] for one in files] == [f"{tomorrow:%Y%m%d}"]
+
+
+async def deletable(cluster: Cluster) -> Path:
+    """A file whose day is over."""
+    await cluster.add_project("vision", 1000)
+    await cluster.settle()
+    path = file_of(cluster)
+    log = service.log_of(cluster.settings)
+    assert log
+    log.append([("later", {"time": "", "action": "none"})], datetime.now(UTC) + timedelta(days=1))
+    return path
+
+
+async def test_the_log_verifies_at_each_step_of_a_deletion_and_a_crash_leaves_no_file(
+    audited: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await deletable(audited)
+    await ok(audited.admin.delete(f"{V1}/audit/files/{path.stem}"))
+    assert (await ok(audited.admin.get(f"{V1}/audit/verification")))["ok"], "its line is not in the files yet"
+
+    def die(*_: Any) -> None:
+        raise OSError("killed")
+
+    with monkeypatch.context() as killed:
+        killed.setattr(LogFiles, "delete", die)
+        await once(audited)
+    assert path.exists()
+    verdict = await ok(audited.admin.get(f"{V1}/audit/verification"))
+    assert verdict["ok"], verdict
+    await audited.settle()
+    assert not path.exists()
+    verdict = await ok(audited.admin.get(f"{V1}/audit/verification"))
+    assert (verdict["ok"], [one["day"] for one in verdict["deleted"]]) == (True, [path.stem])
+
+
+async def test_a_file_that_did_not_verify_when_it_went_is_told_by_verify_and_by_health(audited: Cluster) -> None:
+    path = await deletable(audited)
+    path.write_bytes(path.read_bytes().replace(b'"quota_milli":1000', b'"quota_milli":9000'))
+    await ok(audited.admin.delete(f"{V1}/audit/files/{path.stem}"))
+    await audited.settle()
+    what = (
+        f"it did not verify when it was deleted: 1 found, first {path.stem}.log:1: this line is not as it was written"
+    )
+    verdict = await ok(audited.admin.get(f"{V1}/audit/verification"))
+    assert {"day": path.stem, "line": 0, "what": what} in verdict["findings"]
+    for _ in range(3):
+        audited.clock.passed += audited.settings.health_interval_s
+        await audited.settle()
+    (one,) = [one for one in await ok(audited.admin.get(f"{V1}/health/checks")) if one["check"] == "audit.log"]
+    assert (one["state"], one["evidence"]) == ("fail", f"{path.stem}.log: {what}")
 
 
 async def test_a_file_is_copied_as_it_is(audited: Cluster) -> None:
@@ -367,3 +471,43 @@ async def test_what_was_done_by_an_id_is_found_by_the_name(audited: Cluster) -> 
     assert deleted.is_success
     found = await lines(audited, object="sessions/one")
     assert [line["action"] for line in found] == ["session_end", "session_submit"]
+
+
+def move(folder: Path, name: str) -> Path:
+    return folder.rename(folder.with_name(name))
+
+
+async def test_a_log_that_cannot_be_read_is_none_that_is_empty_or_was_changed(audited: Cluster) -> None:
+    folder = Path(str(audited.settings.audit_folder))
+    await audited.add_project("vision", 1000)
+    assert await lines(audited)
+    away = move(folder, "away")
+    for path in ("audit", "audit/verification", "audit/files"):
+        told = await refused(audited.admin.get(f"{V1}/{path}"), 503)
+        assert told["reason"] == "the audit log cannot be read: No such file or directory", path
+        assert "folder belongs to the API's user" in told["hint"]
+    move(away, folder.name)
+    audited.clock.passed += RETRY_S
+    assert (await last(audited, project="vision"))["action"] == "project_create"
+
+
+async def test_a_log_that_cannot_be_written_is_tried_again_after_a_while(
+    audited: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[int] = []
+
+    async def fail(*_: Any) -> bool:
+        tries.append(1)
+        raise UnavailableError("the audit log cannot be written: Permission denied")
+
+    await audited.add_project("vision", 1000)
+    with monkeypatch.context() as patch:
+        patch.setattr(service, "write", fail)
+        for _ in range(5):
+            await once(audited)
+        assert len(tries) == 1
+        audited.clock.passed += RETRY_S
+        await once(audited)
+        assert len(tries) == 2
+    audited.clock.passed += RETRY_S
+    assert (await last(audited, project="vision"))["action"] == "project_create"

@@ -91,6 +91,21 @@ async def test_a_weight_that_the_site_has_given_stays_and_may_become_less(cluste
     await refused(dora.patch(f"{V1}/projects/rockets", json={"over_quota_weight": 100}), 403)
 
 
+async def test_only_the_site_says_how_long_sessions_are_spared(cluster: Cluster) -> None:
+    dora, _gil = await two_companies(cluster)
+    body = {"name": "more", "quota_milli": 4000, "period": FOR_EVER, "min_runtime_s": 60}
+    assert (await refused(dora.post(f"{V1}/projects", json=body), 403))["where"] == "min_runtime_s"
+    await add_project(dora, "rockets")
+    await ok(cluster.admin.patch(f"{V1}/projects/rockets", json={"min_runtime_s": 600}))
+    for value in (601, 0, None):
+        error = await refused(dora.patch(f"{V1}/projects/rockets", json={"min_runtime_s": value}), 403)
+        assert error["where"] == "min_runtime_s"
+    same = await ok(dora.patch(f"{V1}/projects/rockets", json={"min_runtime_s": 600, "description": "to Mars"}))
+    assert (same["min_runtime_s"], same["description"]) == (600, "to Mars")
+    cleared = await ok(cluster.admin.patch(f"{V1}/projects/rockets", json={"min_runtime_s": None}))
+    assert cleared["min_runtime_s"] is None
+
+
 # --- policies --------------------------------------------------------------------------------------------------------
 
 

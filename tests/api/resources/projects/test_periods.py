@@ -104,6 +104,7 @@ async def test_everything_of_a_project(cluster: Cluster, clock: Clock) -> None:
         "interactive_group": "day",
         "interactive_limit_s": 3600,
         "interactive_extension_s": 1800,
+        "min_runtime_s": 900,
     }
     made = await ok(cluster.admin.post(PROJECTS, json=given))
     assert {key: made[key] for key in given} == given

@@ -105,3 +105,13 @@ async def test_shared_memory_is_memory(ready: Cluster) -> None:
     await ok(ready.admin.post(f"{V1}/sessions", json={**asked, "shm_mib": 1024}))
     tiny = await ready.submit("tiny", 0, cpu_milli=1000, memory_mib=32)
     assert tiny["shm_mib"] == 32 < DEFAULT_SHM_MIB
+
+
+async def test_what_was_not_asked_for_is_not_called_too_much(ready: Cluster) -> None:
+    asked = body("numbers", gpu_milli=0, cpu_milli=9000)
+    error = await refused(ready.admin.post(f"{V1}/sessions", json=asked), 422)
+    assert (error["where"], error["reason"]) == (
+        "cpu_milli",
+        "one container asks for 9 CPUs and the largest has 8 CPUs",
+    )
+    assert error["hint"] == "ask for less"

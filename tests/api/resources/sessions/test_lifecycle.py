@@ -52,7 +52,8 @@ async def test_deleted_before_it_ran(cluster: Cluster) -> None:
     await cluster.add_image()
     await cluster.add_project()
     await cluster.submit("demo")
-    assert (await delete(cluster))["state"] == "TERMINATED"
+    answer = await delete(cluster)
+    assert (answer["state"], answer["reason"]) == ("TERMINATED", "deleted before it ran")
     assert cluster.engine.calls == []
 
 

@@ -188,6 +188,13 @@ async def test_managers_extend_as_they_like_and_owners_as_far_as_the_project_let
         assert (longer["expires_at"] > after["expires_at"], longer["extended_s"]) == (True, 400)
 
 
+async def test_a_session_without_a_limit_has_nothing_to_put_off(ready: Cluster) -> None:
+    await run(ready)
+    error = await refused(ready.admin.post(f"{V1}/sessions/demo/extend?project=team-a", json={"seconds": 1}), 409)
+    assert error["reason"] == "session demo has no time limit"
+    assert error["hint"] == "neither it nor its project sets one, so there is nothing to put off"
+
+
 async def test_a_session_that_is_being_taken_back_can_be_deleted(ready: Cluster) -> None:
     session = await run(ready)
     async with ready.database.transaction() as db:

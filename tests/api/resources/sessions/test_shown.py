@@ -86,3 +86,5 @@ async def test_what_was_reclaimed_keeps_a_word_of_it(ready: Cluster) -> None:
     assert waiting["state"] == "PENDING"
     assert waiting["interrupted"].startswith("reclaimed for a session of another project")
     assert waiting["interrupted_at"] > mine["started_at"]
+    deleted = await ok(ready.admin.delete(f"{V1}/sessions/demo", params={"project": "team-a"}))
+    assert (deleted["state"], deleted["reason"]) == ("TERMINATED", "deleted")

@@ -40,6 +40,16 @@ async def test_what_the_agent_is_asked_for(ready: Cluster) -> None:
     assert [gpu["used_milli"] for gpu in node["gpus"]] == [500, 1000, 1000, 0]
 
 
+async def test_apps_are_told_where_the_edge_offers_them(ready: Cluster) -> None:
+    session = await run(ready, ports=[8888, 6006], environment={"A": "1"})
+    assert ready.engine.specs[f"session-{session['id']}-0-0"].environment == {
+        "A": "1",
+        "PENSTOCK_APP_PATH": "/demo-6006/",
+        "PENSTOCK_APP_PATH_6006": "/demo-6006/",
+        "PENSTOCK_APP_PATH_8888": "/demo-8888/",
+    }
+
+
 @pytest.mark.parametrize(
     ("change", "where", "reason"),
     [
@@ -53,22 +63,22 @@ async def test_what_the_agent_is_asked_for(ready: Cluster) -> None:
             "gpu_milli",
             "one container asks for 4.05 GPUs and the largest node that it may use has 4 GPUs",
         ),
-        ({"gpu_milli": 0.5}, "gpu_milli", "integer"),
+        ({"gpu_milli": 0.5}, "gpu_milli", "whole number"),
         ({"gpu_milli": None}, "gpu_milli", "how many GPUs"),
         ({"name": "Demo"}, "name", "lower-case"),
         ({"name": "a" * 21}, "name", "20"),
         ({"project": "nobody"}, "project", "no project nobody"),
         ({"image": "rust"}, "image", "no image rust"),
-        ({"image": ""}, "image", "at least 1"),
-        ({"command": []}, "command", "at least 1"),
+        ({"image": ""}, "image", "is empty"),
+        ({"command": []}, "command", "is empty"),
         ({"command": "bash"}, "command", "list"),
         ({"args": ["a\0"]}, "args[0]", "NUL"),
         ({"args": ["a" * 32_768] * 4}, "args", "longer than 128 KiB together, a byte more a word"),
         ({"command": ["\N{GRINNING FACE}" * 16_000] * 3, "args": ["a"]}, "command", "longer than 128 KiB together"),
         ({"environment": {f"A{n}": "a" * 1000 for n in range(131)}}, "environment", "longer than 128 KiB together"),
         ({"environment": {f"A{n}": "" for n in range(257)}}, "environment", "257 variables"),
-        ({"environment": {"1A": "x"}}, "environment.1A", "pattern"),
-        ({"environment": {"A": 1}}, "environment.A", "string"),
+        ({"environment": {"1A": "x"}}, "environment.1A", "does not match"),
+        ({"environment": {"A": 1}}, "environment.A", "not text"),
         ({"pvcs": [{"name": "data", "target": "data"}]}, "pvcs[0].target", "is not a folder"),
         ({"pvcs": [{"name": "data", "target": "/"}]}, "pvcs[0].target", "is not a folder"),
         ({"environment": {"PENSTOCK_RANK": "3"}}, "environment.PENSTOCK_RANK", "belong to Penstock"),
@@ -89,15 +99,15 @@ async def test_what_the_agent_is_asked_for(ready: Cluster) -> None:
         ({"volumes": [{"source": "/mnt", "target": "/dev"}]}, "volumes[0].target", "system"),
         ({"volumes": [{"source": "/mnt", "target": "/mnt"}]}, "volumes", "not open to sessions"),
         ({"volumes": [{"source": "/tmp/../etc", "target": "/a"}]}, "volumes[0].source", "folders"),
-        ({"replicas": 21}, "replicas", "less than or equal to 20"),
-        ({"replicas": 0}, "replicas", "greater than or equal to 1"),
+        ({"replicas": 21}, "replicas", "is more than 20"),
+        ({"replicas": 0}, "replicas", "is less than 1"),
         ({"replicas": 20, "gpu_milli": 1000}, "gpu_milli", "20 containers are asked for"),
         ({"cpu_milli": 9000}, "cpu_milli", "9 CPUs"),
         ({"memory_mib": 1 << 20}, "memory_mib", "MiB of memory"),
         ({"cpu_milli": 9000, "memory_mib": 1 << 20}, "cpu_milli", "9 CPUs"),
-        ({"cpu_milli": -1}, "cpu_milli", "greater than or equal to 0"),
-        ({"memory_mib": 10**30}, "memory_mib", "less than or equal"),
-        ({"shm_mib": 0}, "shm_mib", "greater than or equal to 1"),
+        ({"cpu_milli": -1}, "cpu_milli", "is less than 0"),
+        ({"memory_mib": 10**30}, "memory_mib", "is more than"),
+        ({"shm_mib": 0}, "shm_mib", "is less than 1"),
         ({"shm_mib": 64, "large_shm": True}, "large_shm", "leave one of both out"),
         ({"kind": "training", "interactive": True}, "interactive", "leave one of both out"),
         ({"kind": "game"}, "kind", "'interactive'"),
@@ -105,8 +115,8 @@ async def test_what_the_agent_is_asked_for(ready: Cluster) -> None:
         ({"gpu_models": ["H100"]}, "gpu_milli", "H100"),
         ({"group": "nobody"}, "group", "no resource group nobody"),
         ({"within": "rack"}, "within", "'switch'"),
-        ({"priority": 101}, "priority", "less than or equal to 100"),
-        ({"ports": [0]}, "ports[0]", "greater than or equal to 1"),
+        ({"priority": 101}, "priority", "is more than 100"),
+        ({"ports": [0]}, "ports[0]", "is less than 1"),
         ({"ports": [80, 80]}, "ports", "named twice"),
         ({"starts_at": "2026-01-01T00:00:00"}, "starts_at", "timezone"),
         ({"image": "a b"}, "image", "without spaces"),

@@ -26,8 +26,9 @@ async def talk(
     client: Any = None,
     project: str = "team-a",
     then: Callable[[], Awaitable[Any]] | None = None,
+    name: str = "demo",
 ) -> list[dict[str, Any]]:
-    """Open a terminal in the session demo, send frames, and return what the application sends.
+    """Open a terminal in a session, send frames, and return what the application sends.
 
     With `then` the user stays when that has been done.
     """
@@ -37,7 +38,7 @@ async def talk(
         "type": "websocket",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
         "scheme": "wss",
-        "path": f"{V1}/sessions/demo/exec",
+        "path": f"{V1}/sessions/{name}/exec",
         "root_path": "",
         "query_string": query.encode(),
         "headers": [(b"authorization", key.encode())],
@@ -122,7 +123,9 @@ async def test_terminals_are_for_the_owner(cluster: Cluster) -> None:
     async with running_session(cluster), await cluster.user("alice") as alice:
         assert "no project team-a" in error_of(await talk(cluster, [], client=alice))
         await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"members": ["alice"]}))
-        assert "belongs to admin" in error_of(await talk(cluster, [], client=alice))
+        id_ = (await cluster.session("demo"))["id"]
+        told = error_of(await talk(cluster, [], name=id_, client=alice))
+        assert told == "session demo belongs to admin. Hint: ask admin"
     assert not [call for call in cluster.engine.calls if call[0] == "terminal"]
 
 

@@ -89,3 +89,16 @@ async def test_a_handed_over_folder_is_not_found_by_its_name_any_more(old: Clust
     (volume,) = await volumes(old.admin)
     await ok(old.admin.post(f"{V1}/volumes/{volume['id']}/hand-over", json={"project": "team-b"}))
     assert source(old, await run(old, "two", pvcs=DATA)) != source(old, session)
+
+
+async def test_a_volume_that_a_restored_database_does_not_know_is_kept_and_handed_over(ready: Cluster) -> None:
+    folder = "0b7d5a52-8f0e-4c0e-9a7e-3f1f6a2f7c11"
+    ready.engine.folders = {folder, "backups-of-the-other-machine"}
+    await let_time_pass(ready)
+    found = await volumes(ready.admin)
+    assert told(found) == {("found-0b7d5a52", None, "", "retained", folder)}, "what is called otherwise is not ours"
+    await let_time_pass(ready)
+    assert len(await volumes(ready.admin)) == 1
+    new = {"project": "team-a", "name": "data"}
+    await ok(ready.admin.post(f"{V1}/volumes/{found[0]['id']}/hand-over", json=new))
+    assert source(ready, await run(ready, "one", pvcs=DATA)) == f"/srv/shared/{folder}"

@@ -63,7 +63,8 @@ class RandomWorld(World):
         for name in "abcd"[: draw.randint(2, 4)]:
             quota = draw.randint(0, left // 500) * 500 if draw.random() < 0.7 else 0
             left -= quota
-            found.append(ProjectState(name, quota, draw.random() < 0.8, draw.choice((0, 0, 1, 2, 3))))
+            least = random.Random(f"{self.number}{name}").choice((None, None, None, 0, 30))
+            found.append(ProjectState(name, quota, draw.random() < 0.8, draw.choice((0, 0, 1, 2, 3)), least))
         return tuple(found)
 
     def arrive(self) -> None:

@@ -136,9 +136,16 @@ SMALL = node("small", 0, cpu_milli=64000, memory_mib=9000, switch="t", groups=("
             [BIG, SMALL],
             1000,
             {"cpu_milli": 65000, "memory_mib": 9001},
-            "one container asks for 65 CPUs and the largest has 64 CPUs; and for 9001 MiB of memory and the largest "
+            "one container asks for 65 CPUs and the largest has 64 CPUs, and for 9001 MiB of memory and the largest "
             "has 9000 MiB of the nodes that have its GPUs; ask for less",
             id="CPUs and memory",
+        ),
+        pytest.param(
+            [BIG, SMALL],
+            0,
+            {"cpu_milli": 65000},
+            "one container asks for 65 CPUs and the largest has 64 CPUs; ask for less",
+            id="CPUs without a GPU",
         ),
         pytest.param(
             [BIG, SMALL],

@@ -62,6 +62,14 @@ def test_limits(settings: SchedulerSettings) -> None:
     assert not two_halves(settings).step().reclaims
 
 
+def test_a_young_session_of_a_project_that_spares_it_is_not_moved() -> None:
+    world = two_halves()
+    world.projects = (project("a", 4), project("b", 4, min_runtime_s=NOW + 1))
+    assert not world.step().reclaims
+    world.projects = (project("a", 4), project("b", 4, min_runtime_s=1))
+    assert world.step().reclaims
+
+
 def test_one_that_was_moved_stays_from_then_on() -> None:
     assert not two_halves(moves=1).step().reclaims
     assert two_halves(replace(MOVING, moves_per_session=2), moves=1).step().reclaims

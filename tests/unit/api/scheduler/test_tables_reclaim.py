@@ -97,6 +97,23 @@ RECLAIM = {
         waits={"1": Cause.RECLAIMING},
         victims={"r": "1"},
     ),
+    "a project's own minimum run time counts": Case(
+        four,
+        (project("a", 2), project("b", 2, min_runtime_s=61)),
+        (runs(work("r", "b", 4), on("n", 1, 1, 1, 1), since=NOW - 60),),
+        (work("1", "a", 2),),
+        SchedulerSettings(min_runtime_s=60),
+        waits={"1": Cause.NO_ROOM},
+    ),
+    "a project may have none": Case(
+        four,
+        (project("a", 2, min_runtime_s=61), project("b", 2, min_runtime_s=0)),
+        (runs(work("r", "b", 4), on("n", 1, 1, 1, 1), since=NOW),),
+        (work("1", "a", 2),),
+        SchedulerSettings(min_runtime_s=60),
+        waits={"1": Cause.RECLAIMING},
+        victims={"r": "1"},
+    ),
     "a gang goes as a whole, and only one": Case(
         (node("m", 2), node("n", 2)),
         ab,

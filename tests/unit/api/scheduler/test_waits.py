@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.scheduler.snapshot import Cause, Running
+from api.scheduler.snapshot import Cause, Running, SchedulerSettings
 from tests.unit.api.scheduler.world import SECOND, World, node, on, project, runs, work
 
 AGES = (10, 100, 100_000)
@@ -85,6 +85,37 @@ def test_nothing_is_kept_behind_what_may_stay_for_ever() -> None:
     world.running["r"] = runs(work("r", "a", 2, preemptible=False), on("n", 1, 1))
     world.submit(work("first", "a", 7, NOW - 100), *(work(f"s{at}", "a", 1, NOW - 99) for at in range(6)))
     assert len(world.step().placements) == 6
+
+
+@pytest.mark.parametrize("hard", [True, False])
+def test_a_stream_of_work_that_stays_for_a_time_that_nobody_knows_does_not_starve_the_first(*, hard: bool) -> None:
+    """None of it can be reclaimed, and each that ends is followed by others; the cluster is larger than the quota."""
+    settings = SchedulerSettings(strict_order_after_s=50)
+    world = World((node("n", 8), node("m", 8)), (project("a", 8, over_quota=not hard),), settings, now=NOW)
+    world.submit(*(work(f"b{at}", "a", 1, NOW, preemptible=False) for at in range(8)))
+    world.step()
+    world.submit(work("first", "a", 8, NOW, preemptible=False))
+    for at in range(100):
+        world.submit(*(work(f"s{at}-{turn}", "a", 1, world.now, preemptible=False) for turn in range(2)))
+        world.step()
+        world.delete(*[id_ for id_, each in sorted(world.running.items()) if not each.terminating][:1])
+        if "first" in world.running:
+            assert world.now > NOW + 50, "until then the quota is used"
+            return
+    raise AssertionError(f"starved: {world.decisions[-1].pending_reasons['first']}")
+
+
+def test_what_can_be_reclaimed_runs_on_while_the_quota_waits_for_work_that_cannot_be() -> None:
+    world = World((node("n", 8),), (project("a", 8),), SchedulerSettings(strict_order_after_s=50), now=NOW)
+    world.running["r"] = runs(work("r", "a", 2, preemptible=False), on("n", 1, 1))
+    world.submit(work("first", "a", 7, NOW - 100, preemptible=False))
+    world.submit(*(work(f"fixed{at}", "a", 1, NOW - 99, preemptible=False) for at in range(3)))
+    world.submit(*(work(f"guest{at}", "a", 1, NOW - 99, priority=10) for at in range(5)))
+    world.settle()
+    assert set(world.running) == {"r", "fixed0", *(f"guest{at}" for at in range(5))}
+    world.delete("r")
+    world.settle()
+    assert "first" in world.running, "it starts as soon as it would have without the one beside it"
 
 
 @pytest.mark.parametrize(("limit_s", "goes"), [(0, False), (100, True), (101, False)])

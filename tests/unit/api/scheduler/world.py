@@ -170,7 +170,9 @@ def check(snapshot: Snapshot, decision: Decision) -> None:
         victim, beneficiary = running[reclaim.victim].workload, queued[reclaim.beneficiary]
         assert not running[reclaim.victim].terminating, "who is terminating is not reclaimed again"
         assert victim.preemptible, "only what may be reclaimed is"
-        assert snapshot.now - running[reclaim.victim].since >= snapshot.settings.min_runtime_s * SECOND
+        own = quota[victim.project].min_runtime_s
+        least = snapshot.settings.min_runtime_s if own is None else own
+        assert snapshot.now - running[reclaim.victim].since >= least * SECOND
         assert reclaim.beneficiary in decision.pending_reasons, "who gets the room waits until it is free"
         if reclaim.moved:
             assert reclaim.victim in decision.reservations, "who is moved has places elsewhere"

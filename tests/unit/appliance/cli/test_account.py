@@ -257,7 +257,7 @@ def test_every_problem_is_shown(logged_in: FakeApi, run: Run) -> None:
     logged_in.on("POST", "/sessions", {"errors": problems}, status=422)
     code, out, err = run("submit", "x", "-i", "y", "-g", "1")
     assert (code, out) == (2, "")
-    assert err == "error: name: is wrong. Hint: mend it\nerror: image: is wrong. Hint: mend it\n"
+    assert err == "error: NAME: is wrong. Hint: mend it\nerror: -i: is wrong. Hint: mend it\n"
 
 
 def test_a_failure_of_the_api_names_the_request_for_the_administrator(logged_in: FakeApi, run: Run) -> None:

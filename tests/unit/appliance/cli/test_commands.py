@@ -29,10 +29,13 @@ SAYS_ONLY_THAT_IT_IS_DONE = {
     ),
     *("domain delete", "reservoir prune", "reservoir key rotate", "reservoir uploads remove-account"),
     *("reservoir verify", "reservoir uploads allow", "reservoir uploads deny", "reservoir uploads add-account"),
+    *("reservoir uploads add-owner", "reservoir uploads remove-owner"),
     *("lab up", "lab down", "site verify"),
 }
 SHOWS_WHAT_IS_NOT_OURS = {
-    *("logs", "bash", "exec", "cp", "completion", "scheduler save", "reservoir receipt", "audit copy")
+    *("bash", "exec", "cp", "completion", "scheduler save", "reservoir receipt", "audit copy"),
+    # what units run
+    *("backup carry-out", "repair climb", "repair serve"),
 }
 """A session's bytes, a script, a file."""
 

@@ -56,12 +56,19 @@ def test_node_get_shows_each_gpu_and_how_shares_are_held(logged_in: FakeApi, run
     logged_in.on("GET", "/nodes/worker1", node(message="its clock is wrong"))
     out = run("node", "get", "worker1")[1]
     assert "Message:         its clock is wrong\n" in out
+    assert "Orphaned" not in out
     assert "Enforcement:     none\n" in out
     assert out.endswith(
         "\nGPU  UUID   MODEL                MEMORY     ENFORCEMENT  IN USE\n"
         "0    SIM-1  Lab GPU (simulated)  16384 MiB  none         1\n"
         "1    SIM-2  Lab GPU (simulated)  16384 MiB  none         0.25\n"
     )
+
+
+def test_node_get_shows_what_orphaned_containers_hold(logged_in: FakeApi, run: Run) -> None:
+    held = {"SIM-2": 500, "SIM-gone": 1000}
+    logged_in.on("GET", "/nodes/worker1", node(orphaned_milli=held))
+    assert "Orphaned GPUs:   0.5 of GPU 1, 1 of GPU SIM-gone\n" in run("node", "get", "worker1")[1]
 
 
 def test_node_get_shows_slices_and_what_a_change_of_kinds_waits_for(logged_in: FakeApi, run: Run) -> None:

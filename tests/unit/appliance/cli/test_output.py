@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from appliance.cli.output import age, print_fields, print_table, table
+from appliance.cli.output import age, plain, print_fields, print_table, table
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 HEAD = ("NAME", "STATUS", "AGE", "NODE", "IMAGE", "TYPE", "PROJECT", "USER", "GPUs")
@@ -58,3 +58,13 @@ def test_what_others_have_written_is_shown_and_not_obeyed(capsys: pytest.Capture
         "NAME  REASON",
         r"a     line\nbreak 손실 é",
     ]
+
+
+@pytest.mark.parametrize("sign", ["\u200b", "\u2028", "\u2029", "\U000e0041", "\ufeff", "\ud800", "\x85", "\u200d"])
+def test_what_nobody_sees_is_named(sign: str) -> None:
+    assert plain(f"a{sign}b") == f"a{sign.encode('unicode_escape').decode()}b"
+
+
+@pytest.mark.parametrize("text", ["می‌خواهم", "क्‍ष", "👩‍💻", "손실 é", "e\u0301", "日本\u3000語", "1\u00a0000 €"])
+def test_words_of_all_languages_are_shown(text: str) -> None:
+    assert plain(text) == text

@@ -112,6 +112,8 @@ def test_create_needs_no_more_than_a_quota(logged_in: FakeApi, run: Run) -> None
             {"add_managers": ["bob"], "remove_managers": ["ada"]},
         ),
         (("--session-access", "private"), {"session_access": "private"}),
+        (("--min-runtime", "30m"), {"min_runtime_s": 1800}),
+        (("--min-runtime", "site"), {"min_runtime_s": None}),
         (
             ("--until", "never"),
             {"period": {"starts_at": "2026-01-02T03:04:05+00:00", "ends_at": None}},

@@ -14,7 +14,8 @@ from appliance.cli.lab import app as lab_app
 from appliance.cli.site import app as site_app
 from appliance.site import deployment, lab, report, verification
 from appliance.site.playbook import Counts
-from appliance.site.verdict import Check, CheckState, NodeVerdict, Verdict
+from appliance.site.verdict import NodeVerdict, Verdict
+from common.checks import Check, CheckState
 from common.errors import InputError, PartialError, Problem, UnauthenticatedError
 
 EXAMPLE = Path(__file__).parents[4] / "inventory/example/site.yml"
@@ -42,7 +43,7 @@ def test_check_prints_the_whole_model_as_json() -> None:
     [
         (None, "No such file"),
         (b"\xff\xfe", "not text in UTF-8"),
-        (b"name: x\n", "this key is required"),
+        (b"name: x\n", "this is required"),
     ],
 )
 def test_a_site_file_that_cannot_be_used_is_an_error(tmp_path: Path, content: bytes | None, reason: str) -> None:
@@ -110,7 +111,7 @@ def test_who_was_left_out_is_named_with_an_exit_code_of_its_own(monkeypatch: pyt
     left_out = {"worker2": [Problem("worker2: Time: Install", "it does not answer", "start it")]}
     asked: list[Any] = []
 
-    def deploy(*_: Any, limit: Any) -> deployment.Deployment:
+    def deploy(*_: Any, limit: Any, **__: Any) -> deployment.Deployment:
         asked.append(limit)
         done = deployed("pass@word1", 7)
         done.left_out = left_out
@@ -143,7 +144,7 @@ def test_who_was_left_out_is_named_with_an_exit_code_of_its_own(monkeypatch: pyt
 def test_verify_prints_one_verdict_and_exits_accordingly(
     monkeypatch: pytest.MonkeyPatch, state: str, code: int
 ) -> None:
-    check = Check("answers", "answers", CheckState(state), "seen", "a hint", "worker1", "2026-01-01T00:00:00Z")
+    check = Check("answers", "answers", CheckState(state), "seen", "a hint", "worker1", "5-E", "2026-01-01T00:00:00Z")
     verdict = Verdict("lab", "2026-01-01T00:00:00Z", {"worker1": NodeVerdict([check])})
     monkeypatch.setattr(verification, "verify", lambda *_, **__: verdict)
     result = run(site_app, "verify", "-f", EXAMPLE)
@@ -159,6 +160,7 @@ def test_verify_prints_one_verdict_and_exits_accordingly(
             "subject": "worker1",
             "evidence": "seen",
             "hint": "a hint",
+            "repair": "5-E",
             "since": "2026-01-01T00:00:00Z",
         }
     ]

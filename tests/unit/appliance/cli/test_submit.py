@@ -74,6 +74,7 @@ def test_what_was_asked_is_sent_and_the_state_is_shown(logged_in: FakeApi, run: 
         ("-g 1 --gpu-model V100 --gpu-model P100 --group fast", {"gpu_models": ["V100", "P100"], "group": "fast"}),
         ("-g 1 --priority 80 --no-preemptible", {"priority": 80, "preemptible": False}),
         ("-g 1 --start-at 2027-01-31T22:00+09:00", {"starts_at": "2027-01-31T13:00:00+00:00"}),
+        ("-g 1 --time 1d12h", {"limit_s": 129_600}),
     ],
 )
 def test_options(logged_in: FakeApi, run: Run, options: str, wanted: dict[str, Any]) -> None:
@@ -118,6 +119,39 @@ def test_wait_returns_when_it_runs_or_has_ended(
     assert len(logged_in.calls) == 3
 
 
+def test_wait_says_meanwhile_why(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appliance.cli.waiting.WAIT_STEP_S", 0)
+    logged_in.on("POST", "/sessions", session(state="PENDING", reason="every GPU is in use"), status=201)
+    logged_in.on("GET", "/sessions/5c7b", session(state="PENDING", reason="every GPU is in use"))
+    logged_in.then("GET", "/sessions/5c7b", session())
+    _, out, err = run("submit", "first", "-i", "y", "-g", "1", "--wait")
+    assert (out, err) == ("first: Running, 0.5 GPU, project team-a\n", "first waits: every GPU is in use\n")
+
+
+def test_who_stops_waiting_hears_that_it_stays(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("appliance.cli.waiting.time.sleep", interrupt)
+    logged_in.on("POST", "/sessions/batch", [session(name=f"x-{one}", state="PENDING") for one in (1, 2)], status=201)
+    code, out, err = run("submit", "x", "-i", "y", "-g", "1", "--count", "2", "--wait")
+    assert (code, out) == (130, "")
+    assert err == "x-1, x-2 stay in the queue; `penstock delete x-1 x-2` takes them out\n"
+    logged_in.on("POST", "/sessions/first/restart", session(state="TERMINATING"), status=202)
+    code, _, err = run("restart", "first", "--wait")
+    assert (code, err) == (130, "first stays in the queue; `penstock delete first` takes it out\n")
+
+
+@pytest.mark.parametrize(
+    ("field", "option"),
+    [("cpu_milli", "--cpu"), ("gpu_milli", "-g"), ("shm_mib", "--shm"), ("pvcs[0].target", "--pvc"), ("image", "-i")],
+)
+def test_what_the_api_refuses_is_named_by_its_option(logged_in: FakeApi, run: Run, field: str, option: str) -> None:
+    logged_in.refuse("POST", "/sessions", 422, field, "is too much", "ask for less")
+    code, _, err = run("submit", "first", "-i", "y", "-g", "1")
+    assert (code, err) == (2, f"error: {option}: is too much. Hint: ask for less\n")
+
+
 @pytest.mark.parametrize(
     ("options", "where", "reason"),
     [
@@ -137,6 +171,7 @@ def test_wait_returns_when_it_runs_or_has_ended(
         ("-g 1 --port 8888", "--port", "a port is reached by an address"),
         ("-g 1 --start-at 2020-01-31T22:00", "--start-at", "is past"),
         ("-g 1 --start-at tomorrow", "--start-at", "'tomorrow' is no date"),
+        ("-g 1 --time soon", "--time", "'soon' is no length of time"),
     ],
 )
 def test_bad_options_are_refused_before_anything_is_asked(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import stat
 import tarfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -127,3 +129,62 @@ def test_a_header_as_long_as_it_likes_is_not_read(target: Path) -> None:
 def test_what_is_no_archive_says_so(target: Path, data: bytes) -> None:
     with pytest.raises(IntegrityError, match="no archive"):
         unpack(data, target)
+
+
+DEEP = [entry("x/a/b/c/s", tarfile.SYMTYPE, "../../.."), entry("x/out", tarfile.LNKTYPE, "x/a/b/c/s")]
+"""A link that stays inside where it is, and would not under a name nearer to the top."""
+
+
+def test_a_link_gets_no_second_name(target: Path) -> None:
+    with pytest.raises(InputError, match="y/out"):
+        unpack(archive(*DEEP, entry("x/file", data=b"kept")), target)
+    assert sorted(path.name for path in (target / "y").iterdir()) == ["a", "file"]
+
+
+def test_a_second_copy_leads_out_through_nothing_of_the_first(target: Path) -> None:
+    for tree in (archive(*DEEP), archive(entry("x/out/outside", data=b"written"))):
+        with suppress(InputError):
+            unpack(tree, target)
+    assert (target.parent / "outside").read_text() == "as it was"
+    unpack(archive(entry("x", data=b"written")), target / "y/a/b/c/s", called="beside")
+    assert (target / "y/beside").read_text() == "written"
+
+
+def test_headers_without_a_member_fill_no_memory(target: Path) -> None:
+    def headers() -> Iterator[bytes]:
+        for number in range(64):
+            record = b" k%02d=" % number + b"a" * 100_000 + b"\n"
+            info = tarfile.TarInfo("PaxHeader")
+            info.type, info.size = tarfile.XHDTYPE, len(record) + 6
+            yield info.tobuf() + b"%d" % info.size + record + b"\0" * (-info.size % 512)
+
+    with pytest.raises(IntegrityError, match="a header of"):
+        unpack(b"".join(headers()), target)
+
+
+@pytest.mark.parametrize("mtime", ["nan", "1e300", "-inf"])
+@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.DIRTYPE])
+def test_a_time_that_cannot_be_is_left_out(target: Path, mtime: str, kind: bytes) -> None:
+    info, data = entry("x", kind)
+    info.pax_headers = {"mtime": mtime}
+    unpack(archive((info, data), form=tarfile.PAX_FORMAT), target)
+    assert (target / "y").stat().st_mtime == pytest.approx(time.time(), abs=600)
+
+
+@pytest.mark.parametrize("data", [b"", bytes(1024)])
+def test_nothing_is_no_copy(target: Path, data: bytes) -> None:
+    with pytest.raises(IntegrityError, match="sent nothing"):
+        unpack(data, target)
+
+
+def test_a_file_that_is_cut_off_takes_no_name(target: Path) -> None:
+    (target / "y").write_text("as it was")
+    with pytest.raises(IntegrityError, match="ends in the middle"):
+        unpack(archive(entry("x", data=b"d" * 5000))[:1024], target)
+    assert [path.read_text() for path in target.iterdir()] == ["as it was"]
+
+
+def test_names_that_a_terminal_would_obey_are_shown(target: Path) -> None:
+    with pytest.raises(InputError) as raised:
+        unpack(archive(entry("x/\x1b[2J", tarfile.FIFOTYPE), form=tarfile.PAX_FORMAT), target)
+    assert raised.value.problems[0].where == "y/\\x1b[2J"

@@ -40,6 +40,7 @@ NOT_FOR_CLIENTS = {
     ("post", "/agent/v1/metrics"): "for node agents, by their certificates",
     ("post", "/agent/v1/denied-calls"): "for node agents, by their certificates",
     ("post", "/agent/v1/app-callers"): "for node agents, by their certificates",
+    ("post", "/agent/v1/repairs"): "for the controller, by its certificate",
 }
 JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 KINDS = (

@@ -57,7 +57,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def close(now: Site, state: Path, **options: bool) -> list[str]:
-    return departure.close(now, state, lambda _: None, **options)
+    return departure.close(now, state, playbook.run, **options)
 
 
 def test_who_has_left(state: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from appliance.site import deployment, pki, playbook, preflight
+from appliance.site.backup.make import Backups
 from appliance.site.model import Site, load
 from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, PenstockError, ProcessError
 from common.yaml_document import parse
@@ -37,13 +39,16 @@ class World:
         self.findings: list[dict[str, Any]] = []
         self.failure: PenstockError | None = None
         self.missing: list[int] = []
-        self.artifacts = [SimpleNamespace(name="penstock", version="1.2.3")]
+        self.artifacts = [SimpleNamespace(name="penstock", version="1.2.3", sha256="0")]
+        self.schema = "0024"
+        self.no_backup: PenstockError | None = None
         self.releases = ["bookworm", "trixie"]
         self.site_changes = 5
         self.down: list[str] = []
         self.broken: list[str] = []
         self.hosts: dict[str, Any] = {}
         self.unattended = False
+        self.without_lock: list[str] = []
 
     def bundle(self) -> Any:
         targets = [SimpleNamespace(os="debian", name=release, release=release) for release in self.releases]
@@ -68,10 +73,18 @@ class World:
         self.did.append("issue")
         return self.changed
 
+    def back_up(self, *_: Any) -> Any:
+        self.did.append("backup")
+        if self.no_backup:
+            raise self.no_backup
+        return SimpleNamespace(name="penstock-20261123-073000")
+
     def run(
-        self, name: str, hosts: dict[str, Any], *, limit: list[str], together: bool = True, **_: Any
+        self, name: str, hosts: dict[str, Any], *, limit: Sequence[str] = (), together: bool = True, **options: Any
     ) -> playbook.Result:
-        self.did.append(f"{name} {' '.join(limit)}")
+        self.did.append(f"{name} {' '.join(limit)}".strip())
+        if not options.get("held"):
+            self.without_lock.append(name)
         assert together == ("worker1" not in limit and "worker2" not in limit) or name == "preflight"
         self.hosts = hosts
         result = playbook.Result(name, log=Path("log"))
@@ -82,6 +95,7 @@ class World:
             return result
         result.phases = {"Time": 1.5}
         result.nodes = {node: playbook.Counts(ok=9, changed=self.site_changes) for node in limit}
+        result.changes = {node: [f"Task of {name}"] for node in limit if self.site_changes}
         self.fail(result, [node for node in limit if node in self.broken], playbook.Outcome.FAILED)
         return result
 
@@ -101,13 +115,21 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(deployment, "take", played.take)
     monkeypatch.setattr(deployment, "publish", played.publish)
     monkeypatch.setattr(pki, "issue", played.issue)
+    monkeypatch.setattr(deployment, "newest_step", lambda _: played.schema)
+    monkeypatch.setattr(Backups, "take", played.back_up)
     monkeypatch.setattr(playbook, "run", played.run)
     return played
 
 
 def run(site: Site, world: World, limit: list[str] | None = None) -> deployment.Deployment:
     return deployment.deploy(
-        site, Path("bundle"), deployment.DeployListener(), limit=limit, state=world.state, root=Path("/reservoir")
+        site,
+        Path("bundle"),
+        deployment.DeployListener(),
+        file="name: lab\n",
+        limit=limit,
+        state=world.state,
+        root=Path("/reservoir"),
     )
 
 
@@ -125,11 +147,53 @@ def test_the_first_deploy_does_all_steps_in_order(site: Site, world: World) -> N
     assert list(done.phases) == ["bundle", "identity", "preflight", "Time"]
     assert done.phases["Time"] == 4.5
     assert done.nodes["master1"] == playbook.Counts(ok=18, changed=10)
+    assert done.tasks["master1"] == ["Task of nodes", "Task of edge"]
+    assert done.tasks["worker1"] == ["Task of nodes"]
     assert done.reached == ["master1", "storage1", "worker1", "worker2"]
     assert done.admin_password == (world.state / "admin-password").read_text().strip()
     for secret in ("admin-password", "index-password", "audit-key"):
         assert (world.state / secret).stat().st_mode & 0o777 == 0o600
     assert world.state.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_archive_of_the_log_has_a_key_that_stays_where_the_site_wants_one(site: Site, world: World) -> None:
+    key = world.state / "wal-key"
+    run(site, world)
+    assert not key.exists()
+    assert world.hosts["all"]["children"]["wal_archive"]["hosts"] == {}
+    archived = site.model_copy(update={"backup": site.backup.model_copy(update={"wal_to": "/mnt/wal"})})
+    run(archived, world)
+    made = key.read_text()
+    assert (len(made.strip()), key.stat().st_mode & 0o777) == (64, 0o600)
+    run(archived, world)
+    assert key.read_text() == made
+    assert list(world.hosts["all"]["children"]["wal_archive"]["hosts"]) == ["master1"]
+
+
+def test_a_deploy_that_migrates_the_database_takes_a_backup_before_and_names_it(site: Site, world: World) -> None:
+    assert run(site, world).backup == ""
+    assert run(site, world).backup == ""
+    world.schema = "0025"
+    world.did.clear()
+    assert run(site, world).backup == records(world)[0]["backup"] == "penstock-20261123-073000"
+    assert world.did.index("backup") < world.did.index("nodes master1 storage1")
+
+
+def test_nothing_is_migrated_without_a_backup_unless_there_is_no_database(site: Site, world: World) -> None:
+    run(site, world)
+    world.schema, world.no_backup = "0025", ProcessError("the disk is full")
+    world.did.clear()
+    with pytest.raises(ProcessError, match="the disk is full"):
+        run(site, world)
+    assert not [each for each in world.did if each.startswith("nodes")]
+    world.no_backup = NotFoundError("the master has no database")
+    assert run(site, world).ok
+
+
+def test_a_deploy_keeps_its_site_file_for_backups(site: Site, world: World) -> None:
+    run(site, world)
+    assert (world.state / "site.yml").read_text() == "name: lab\n"
+    assert (world.state / "site.yml").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_second_deploy_changes_nothing_and_keeps_the_password(site: Site, world: World) -> None:
@@ -312,9 +376,16 @@ def test_two_deploys_do_not_run_at_once(site: Site, world: World) -> None:
     world.state.mkdir()
     with (world.state / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(ConflictError, match="another deploy of this site is still running"):
+        with pytest.raises(ConflictError, match="a deploy or a backup of this site is still running"):
             run(site, world)
     assert world.did == []
+
+
+def test_the_lock_goes_to_every_playbook_of_a_deploy(site: Site, world: World) -> None:
+    (world.state / "pki/nodes/worker9").mkdir(parents=True)
+    run(site, world)
+    assert world.did[0] == "departure"
+    assert world.without_lock == []
 
 
 def test_a_rehearsal_changes_nothing(site: Site, world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,11 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+from pydantic import ValidationError
 
-from appliance.site import inventory
+from appliance.site import groups, inventory
 from appliance.site.model import Site
 from common.settings.package_index import PackageIndexSettings
 
@@ -41,6 +43,7 @@ def test_groups_follow_from_the_types_of_the_nodes() -> None:
 def test_every_group_is_declared_and_nothing_else() -> None:
     declared = yaml.safe_load((ROOT / "inventory/groups.yml").read_text())
     assert set(declared["all"]["children"]) == set(build()["children"])
+    assert set(build()["children"]) == groups.NAMES - set(groups.OF_ANSIBLE)
 
 
 def test_the_reservoir_node_is_local_and_the_others_are_reached_by_ssh() -> None:
@@ -199,7 +202,7 @@ def test_what_a_site_says_of_its_services_reaches_them() -> None:
     assert (agent["pids_limit"], agent["port_range"], agent["accelerators"]) == (100, [40000, 40010], ["acme"])
     assert not {"fgpu_per_gpu", "plugins"} & set(agent)
     assert built["vars"]["site_gpu_plugins"] == ["penstock-acme==2.1"]
-    assert built["vars"]["site_package_index"] == {"upload_limit_mib": 20}
+    assert built["vars"]["site_package_index"] == {"upload_limit_mib": 20, "account_quota_mib": 20480}
 
 
 def test_nfs_is_exported_by_its_node_and_mounted_by_its_clients() -> None:
@@ -278,3 +281,29 @@ def test_a_worker_may_stand_for_a_cluster() -> None:
     assert "egress" not in cluster, "the cluster keeps it, not the agent"
     assert not any(name.startswith("kubernetes") for name in machine)
     assert machine["mount_roots"] == ["/srv/shared"]
+
+
+def test_orders_of_repairs_are_taken_where_the_site_says_so() -> None:
+    before, after = build()["vars"], build(repair={"controller": True})["vars"]
+    assert (before["site_takes_orders"], "controller" in before["site_control_api"]) == (False, False)
+    assert (after["site_takes_orders"], after["site_control_api"]["controller"]) == (True, True)
+
+
+def test_the_api_orders_repairs_by_itself_where_the_site_says_so() -> None:
+    api = build(repair={"controller": True, "automatic": ["engine"], "max_unhealthy_percentage": 10})["vars"]
+    said = {name: value for name, value in api["site_control_api"].items() if name.startswith("repair")}
+    assert said == {"repair_automatic": ["engine"], "repair_max_unhealthy_percentage": 10}
+
+
+@pytest.mark.parametrize(
+    ("repair", "reason"),
+    [
+        ({"controller": True, "automatic": ["disk"]}, "'disk' is no check with a repair; choose of agent, database"),
+        ({"automatic": ["engine"]}, "which nobody takes"),
+    ],
+)
+def test_automatic_repairs_are_of_checks_that_have_one_and_need_a_controller(
+    repair: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ValidationError, match=reason):
+        build(repair=repair)

@@ -336,3 +336,12 @@ def test_a_lab_needs_one_network_of_256_addresses() -> None:
         with pytest.raises(InputError, match=reason) as caught:
             lab.subnet_of(site(EXAMPLE.replace("10.71.8.11", address)))
         assert caught.value.problems[0].where == "nodes[1].address"
+
+
+def test_the_site_file_in_a_node_is_for_root_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    docker = Docker()
+    monkeypatch.setattr(process, "run", docker)
+    monkeypatch.setattr(process, "attach", lambda *_, **__: 0)
+    assert lab.install(site(), EXAMPLE, print) == 0
+    [written] = [words for words in docker.commands if lab.SITE_FILE in words]
+    assert written[-2:] == [lab.SITE_FILE, "0600"]

@@ -186,3 +186,11 @@ def test_a_new_ca_begins_a_list_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "ca.key").write_text("not a key")
     pki.issue(site_of(MASTER), tmp_path, now=NOW)
     assert revoked(tmp_path) == set()
+
+
+def test_the_controller_has_a_certificate_of_its_own(tmp_path: Path) -> None:
+    assert pki.issue(SITE, tmp_path, now=NOW) is True
+    assert pki.issue(SITE, tmp_path, now=NOW) is False
+    own = x509.load_pem_x509_certificate((tmp_path / "controller/node.crt").read_bytes())
+    assert own.subject.rfc4514_string() == "CN=controller.penstock", "no node can have a name with a dot"
+    assert stat.S_IMODE((tmp_path / "controller/node.key").stat().st_mode) == 0o600

@@ -32,7 +32,8 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[
     def run(script: Script, code: int = 0, said: str = "", **options: Any) -> tuple[playbook.Result, list[Event]]:
         def ansible(**arguments: Any) -> SimpleNamespace:
             status = "successful" if code == 0 else "failed"
-            return SimpleNamespace(rc=code, status=status, run=lambda: play(**arguments))
+            config = SimpleNamespace(command=["ansible-playbook"])
+            return SimpleNamespace(rc=code, status=status, config=config, run=lambda: play(**arguments))
 
         def play(**arguments: Any) -> None:
             artifacts = Path(arguments["artifact_dir"]) / arguments["ident"]
@@ -73,6 +74,7 @@ def test_events_name_phase_node_task_and_outcome(run: Any) -> None:
         Event("Edge", "m1", "Configure", Outcome.OK),
     ]
     assert result.nodes == {"m1": playbook.Counts(ok=1), "w1": playbook.Counts(ok=2, changed=1, skipped=1)}
+    assert result.changes == {"w1": ["Install chrony"]}
     assert list(result.phases) == ["Time", "Edge"]
     result.require_success()
 
@@ -157,7 +159,8 @@ def test_old_logs_are_forgotten(run: Any, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_an_interruption_is_one_here_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    canceled = SimpleNamespace(rc=254, status="canceled", run=lambda: None)
+    config = SimpleNamespace(command=["ansible-playbook"])
+    canceled = SimpleNamespace(rc=254, status="canceled", config=config, run=lambda: None)
     monkeypatch.setattr(interface, "init_runner", lambda **_: canceled)
     with pytest.raises(KeyboardInterrupt):
         playbook.run("site", {"all": {}}, state=tmp_path, listen=lambda _: None)

@@ -11,7 +11,8 @@ import pytest
 
 from appliance.site import report
 from appliance.site.model import load
-from appliance.site.verdict import Check, CheckState, NodeVerdict, Verdict
+from appliance.site.verdict import NodeVerdict, Verdict
+from common.checks import Check, CheckState
 from common.errors import UnavailableError
 from common.yaml_document import parse
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from appliance.site.model import Site, load
-from appliance.site.verdict import Check, Verdict
+from appliance.site.verdict import Verdict
 from appliance.site.verification import judge, published
+from common.checks import Check, CheckState
 from common.yaml_document import parse
 from reservoir.contents.artifact import Artifact, DebianArtifact, PythonArtifact
 from reservoir.intake.store import Store
@@ -48,6 +50,7 @@ def node(**special: Any) -> dict[str, Any]:
         "penstock": {},
         "packages": {"chrony": "4.3-2"},
         "services": {"chrony.service": "active"},
+        "enabled": {"chrony.service": "enabled"},
         "running": {"chrony.service": STARTED},
         "ports": [22],
         "default_routes": [],
@@ -98,6 +101,7 @@ def evidence() -> dict[str, Any]:
             package_sources=["file:/var/lib/penstock/reservoir/current/apt/"],
             penstock={"site": "0.1.0", "api": "0.1.0"},
             database={"ok": True, "detail": ""},
+            audit={"ok": True, "detail": "/log can be written"},
             calls={name: answer(name) for name in ("console", "agent of worker1", "agent of worker2")},
             nodes={
                 "ok": True,
@@ -146,6 +150,12 @@ def test_a_site_where_all_is_well(site: Site, evidence: dict[str, Any]) -> None:
     ("node", "changes", "name", "said"),
     [
         ("worker1", {"services": {"docker.service": "failed"}}, "docker.service runs", "failed"),
+        (
+            "worker1",
+            {"enabled": {"docker.socket": "disabled"}},
+            "docker.socket starts with the machine",
+            "disabled",
+        ),
         ("worker1", {"ports": [22]}, "service ports are open", "nothing listens on 6001"),
         (
             "master1",
@@ -199,7 +209,20 @@ def test_a_site_where_all_is_well(site: Site, evidence: dict[str, Any]) -> None:
             "clock follows the site",
             "+0.000 ms to x, not synchronised",
         ),
+        (
+            "worker1",
+            {"time": {"reference": "10.71.8.11", "local": False, "offset_s": 0.0, "synchronised": True}},
+            "clock follows the site",
+            "+0.000 ms to its own clock, and the site's is that of master1",
+        ),
+        (
+            "worker1",
+            {"time": {"reference": "", "local": True, "offset_s": 0.0, "synchronised": True}},
+            "clock follows the site",
+            "+0.000 ms to its own clock, and the site's is that of master1",
+        ),
         ("storage1", {"api": {"ok": False, "detail": "HTTP 502"}}, "control API answers this node", "HTTP 502"),
+        ("master1", {"audit": {"ok": False, "detail": "3 lines wait"}}, "audit log is written", "3 lines wait"),
         ("master1", {"database": {"ok": False, "detail": "no role"}}, "database answers", "no role"),
         (
             "worker1",
@@ -243,6 +266,8 @@ def test_one_fault_is_one_bad_check(
 ) -> None:
     evidence[node].update(changes)
     assert bad(site, evidence) == [(node, name, said)]
+    (hint,) = [c.hint for c in verdict(site, evidence).nodes[node].checks if c.state != "ok"]
+    assert hint or not changes.keys() & {"ports", "time", "docker", "ways", "enabled", "pip_sources", "audit"}
 
 
 @pytest.mark.parametrize(
@@ -336,14 +361,15 @@ def test_a_service_that_does_not_answer_a_node_is_named_with_where_to_look(
         (30, "warn", "ends in 30 days, on 2026-01-31"),
         (8, "warn", "ends in 8 days, on 2026-01-09"),
         (7, "fail", "ends in 7 days, on 2026-01-08"),
-        (1, "fail", "ends in 1 days, on 2026-01-02"),
+        (1, "fail", "ends in 1 day, on 2026-01-02"),
+        (0.3, "fail", "ends within a day, on 2026-01-01"),
         (-2, "fail", "ended on 2025-12-30"),
         (None, "fail", "there is none"),
     ],
 )
 @pytest.mark.parametrize("which", ["certificate.end", "authority.end", "call"])
 def test_a_certificate_that_ends_soon(
-    site: Site, evidence: dict[str, Any], which: str, days: int | None, state: str, said: str
+    site: Site, evidence: dict[str, Any], which: str, days: float | None, state: str, said: str
 ) -> None:
     """That on the node's disk, that of the site, and that which a service really shows."""
     until = None if days is None else int((NOW + timedelta(days=days)).timestamp())
@@ -373,6 +399,13 @@ def test_a_part_that_could_not_be_looked_at_is_unknown_and_takes_nothing_else_aw
     assert of(found, "worker1", "docker").state == "ok"
 
 
+def test_what_was_not_told_in_time_has_a_hint(site: Site, evidence: dict[str, Any]) -> None:
+    late = {"ok": False, "detail": "runuser did not answer within 30 s", "nodes": []}
+    evidence["master1"]["nodes"] = late
+    check = of(verdict(site, evidence), "worker1", "agent")
+    assert (check.state, "overloaded or hangs" in check.hint) == ("unknown", True)
+
+
 def test_a_node_whose_look_failed_keeps_what_it_got_from_calls(site: Site, evidence: dict[str, Any]) -> None:
     evidence["worker1"] = {"calls": evidence["worker1"]["calls"]}
     found = judge(site, evidence, {"worker1": "no space left"}, "2026-01-01T00:00:00Z")
@@ -389,6 +422,13 @@ def test_since_when_a_check_is_as_it_is(site: Site, evidence: dict[str, Any]) ->
     later.date(json.loads(json.dumps(first.json())))
     assert of(later, "worker1", "docker").since == "2026-01-02T00:00:00Z"
     assert of(later, "worker2", "docker").since == "2026-01-01T00:00:00Z"
+
+
+def test_a_site_is_as_its_worst_check(site: Site, evidence: dict[str, Any]) -> None:
+    found = verdict(site, evidence)
+    for worst in (CheckState.WARN, CheckState.UNKNOWN, CheckState.FAIL):
+        found.nodes["worker1"].checks.insert(0, Check("x", "x", worst, ""))
+        assert found.state is worst
 
 
 def test_a_node_that_says_nothing_fails_with_the_reason(site: Site, evidence: dict[str, Any]) -> None:
@@ -475,6 +515,31 @@ def test_packages_that_are_not_those_of_the_publication(site: Site, evidence: di
         "run `apt-get update; apt-get install --allow-downgrades chrony=4.3-3` on master1 and `penstock site deploy`"
     )
     assert [check.ok for check in found.nodes["storage1"].checks if "versions" in check.name] == [True]
+
+
+def test_the_hint_takes_the_newest_version_by_debians_rules(site: Site, evidence: dict[str, Any]) -> None:
+    served = {"bookworm": {"chrony": {"4.9-1", "4.10-1", "4.10~rc1-1"}}}
+    check = of(judge(site, evidence, {}, "2026-01-01T00:00:00Z", served), "master1", "versions")
+    assert "chrony 4.3-2, and 4.9-1, 4.10~rc1-1, 4.10-1 is published" in check.evidence
+    assert "--allow-downgrades chrony=4.10-1`" in check.hint
+
+
+@pytest.mark.parametrize("servers", [[], ["10.71.8.1"]])
+def test_a_master_that_has_time_servers_is_not_the_clock_of_the_site(
+    site: Site, evidence: dict[str, Any], servers: list[str]
+) -> None:
+    time = site.time.model_copy(update={"servers": [IPv4Address(server) for server in servers]})
+    evidence["master1"]["time"] = {"reference": "", "local": True, "offset_s": 0.0, "synchronised": True}
+    found = bad(site.model_copy(update={"time": time}), evidence)
+    said = "+0.000 ms to its own clock, and the site's is that of 10.71.8.1"
+    assert found == ([("master1", "clock follows the site", said)] if servers else [])
+
+
+@pytest.mark.parametrize("before", [[], {"nodes": []}, {"nodes": {"master1": {"checks": [{"id": "time"}]}}}])
+def test_a_verdict_before_of_another_form_is_passed_over(site: Site, evidence: dict[str, Any], before: Any) -> None:
+    found = verdict(site, evidence)
+    found.date(before)
+    assert {check.since for check in found.checks} == {found.time}
 
 
 def test_what_a_site_serves(tmp_path: Path) -> None:

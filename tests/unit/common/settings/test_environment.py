@@ -74,8 +74,8 @@ def test_pairs_are_text_or_json(minutes: str) -> None:
 
 def test_every_problem_is_named_at_once_with_variable_reason_and_hint() -> None:
     assert problems(KETTLE_LITRES="-1", KETTLE_DEGREES="hot", KETTLE_MINUTES="green", KETTLE_COLOUR="red") == [
-        f"KETTLE_LITRES: Input should be greater than 0. Hint: {HINT}",
-        f"KETTLE_DEGREES: Input should be a valid integer, unable to parse string as an integer. Hint: {HINT}",
+        f"KETTLE_LITRES: is not more than 0. Hint: {HINT}",
+        f"KETTLE_DEGREES: is not a whole number. Hint: {HINT}",
         f"KETTLE_MINUTES: a pair is written NAME=VALUE, and green is none. Hint: {HINT}",
         f"KETTLE_COLOUR: unknown setting. Hint: remove it, or correct its spelling; a node has it from {FILE}",
     ]

@@ -117,6 +117,10 @@ def _no_signature(folder: Path) -> None:
     (folder / bundles.SIGNATURE).unlink()
 
 
+def _without_key(folder: Path) -> None:
+    (folder / bundles.PUBLIC_KEY).unlink()
+
+
 def _no_key(folder: Path) -> None:
     (folder / bundles.PUBLIC_KEY).write_text("nothing")
 
@@ -127,6 +131,7 @@ def _no_key(folder: Path) -> None:
         (_other_key, "the signature does not belong to the key"),
         (_other_list, "the signature does not belong to the key"),
         (_no_signature, "the bundle is not signed"),
+        (_without_key, "its maker's public key is missing. Hint: give the folder of a medium"),
         (_no_key, "the bundle's key is damaged"),
     ],
 )

@@ -162,7 +162,7 @@ def test_signatures_of_malware_grow_old(made: Report) -> None:
         ("schema: 1\nblocks: {}\n", "policy.yml:2: blocks: unknown key"),
         ("schema: 1\nmax_age_days: 0\n", "policy.yml:2: max_age_days"),
         ("schema: 1\nblock:\n  severity: terrible\n", "policy.yml:3: block.severity"),
-        ("schema: 1\nexceptions:\n  - id: A\n    reason: x\n", "exceptions[0].expires: this key is required"),
+        ("schema: 1\nexceptions:\n  - id: A\n    reason: x\n", "exceptions[0].expires: this is required"),
         ("schema: 1\nexceptions:\n  - {id: A, reason: ' ', expires: 2026-01-01}\n", "exceptions[0].reason"),
         (f"schema: 1\nexceptions:\n{TWICE}", "policy.yml:4: exceptions[1]: A is excepted twice"),
         ("schema: 1\nlicences:\n  deny: [GPL3ish]\n", "GPL3ish is not the SPDX name of a licence"),

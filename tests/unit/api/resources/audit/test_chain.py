@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -27,7 +28,7 @@ def written(days: Sequence[str] = DAYS, lines: int = LINES, key: bytes = KEY) ->
 
 def verified(log: Mapping[str, Sequence[bytes]], **heads: Head) -> Verification:
     files = ((day, b"".join(lines).splitlines(keepends=True)) for day, lines in log.items())
-    return chain.verify(KEY, files, heads)
+    return chain.verify(KEY, files, {who: [head] for who, head in heads.items()})
 
 
 def found(log: Mapping[str, Sequence[bytes]], **heads: Head) -> list[Finding]:
@@ -143,6 +144,75 @@ def test_an_older_log_that_was_put_back_and_went_on_is_known_to_who_saw_the_newe
         log[DAYS[2]].append(line)
     assert found(log) == []
     assert found(log, worker1=seen) == [Finding("", 0, "line 10 is another one than worker1 has seen")]
+
+
+def test_lines_that_stand_too_late_take_time_by_their_number_and_not_by_its_square() -> None:
+    key, lines = KEY, 12_000
+    whole = written(DAYS[:1], lines, key)[DAYS[0]]
+    began = time.process_time()
+    assert verified({DAYS[0]: whole}).ok
+    well_s = time.process_time() - began
+    began = time.process_time()
+    wrong = found({DAYS[0]: whole[1::2] + whole[-2::-2]})
+    assert [one.what for one in wrong[:2]] == [
+        "line 11999 of the log stands too late",
+        "line 11997 of the log stands too late",
+    ]
+    assert len(wrong) == lines // 2
+    assert time.process_time() - began < 5 * well_s
+
+
+def test_a_line_that_stands_too_late_twice_is_there_again() -> None:
+    log = written(DAYS[:1])
+    second = log[DAYS[0]].pop(1)
+    log[DAYS[0]] += [second, second]
+    assert [one.what for one in found(log)] == [
+        "line 2 of the log stands too late",
+        "line 2 of the log stands here again",
+    ]
+
+
+def test_what_others_have_seen_is_told_once_of_each() -> None:
+    log = written()
+    seen = [head_of(line) for line in log[DAYS[2]]]
+    del log[DAYS[2]][1:]
+    forged = [Head(3, "0" * 64), Head(4, "0" * 64)]
+    files = [(day, list(lines)) for day, lines in log.items()]
+    assert chain.verify(KEY, files, {"worker1": seen, "worker2": forged}).findings == [
+        Finding("", 0, "the log ends with line 9, and worker1 has seen 12"),
+        Finding("", 0, "line 3 is another one than worker2 has seen"),
+    ]
+
+
+def test_deletions_by_the_clock_are_one_and_excuse_no_more_than_before() -> None:
+    log = written()
+    records = [
+        {"day": day, "first": head_of(log[day][0]).seq, "last": (end := head_of(log[day][-1])).seq, "mac": end.mac}
+        for day in DAYS[:2]
+    ]
+    clock = [{**one, "user": "", "time": f"{number}"} for number, one in enumerate(records)]
+    (one,) = chain.together(clock)
+    assert one == {
+        "day": DAYS[0],
+        "through": DAYS[1],
+        "first": 1,
+        "last": 8,
+        "mac": records[1]["mac"],
+        "user": "",
+        "time": "1",
+    }
+    assert len(chain.together([clock[0], {**clock[1], "user": "root"}])) == 2
+    seen, end = head_of(log[DAYS[0]][1]), head_of(log[DAYS[2]][-1])
+    gone = chain.seal(KEY, end, DAYS[2], {"user": "", "time": "2", "deleted": {**records[1], "earlier": [clock[0]]}})[0]
+    log[DAYS[2]].append(gone)
+    del log[DAYS[0]]
+    assert verified(log, worker1=seen).ok
+    log[DAYS[2]][-1] = chain.seal(KEY, end, DAYS[2], {"user": "", "time": "2", "deleted": one})[0]
+    assert [one.what for one in found(log)] == ["lines 1 to 4 of the log before this one are missing"]
+    del log[DAYS[1]]
+    assert verified(log, worker1=seen).ok
+    del log[DAYS[2]][0]
+    assert [one.what for one in found(log)] == ["lines 1 to 9 of the log before this one are missing"]
 
 
 def deleted(log: dict[str, list[bytes]], day: str) -> None:

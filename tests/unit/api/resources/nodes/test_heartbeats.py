@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import tracemalloc
+from datetime import timedelta
 
 import pytest
 
 from api.clock import now
-from api.resources.nodes.heartbeats import CONTESTED_FOR, Heartbeats
+from api.resources.nodes.heartbeats import CONTESTED_FOR, Contest, Heartbeats, Rival, Sender
 from common.errors import ConflictError
 from common.protocol import ContainerStatus
 from tests.fakes.heartbeats import beat
+
+OWN, CLONE = Sender(machine="machine-1"), Sender(machine="machine-2", address="192.0.2.99")
 
 
 def test_late_and_repeated_heartbeats_are_left_out() -> None:
@@ -48,9 +51,50 @@ def test_an_agent_that_another_one_displaced_says_so_for_a_while() -> None:
         heartbeats.receive(beat(2, "boot-1"), at)
     heartbeats.receive(beat(3, "boot-2"), at)
     heartbeats.receive(beat(4, "boot-2"), at)
-    assert [report.contested for report in heartbeats.take()] == [True]
+    assert [report.contest for report in heartbeats.take()] == [Contest(Rival.AGENT)]
     heartbeats.repeat("worker1", 5, at + CONTESTED_FOR)
-    assert [(report.contested, report.news) for report in heartbeats.take()] == [(False, True)]
+    assert [(report.contest, report.news) for report in heartbeats.take()] == [(None, True)]
+
+
+def test_another_machine_is_refused_as_long_as_the_node_is_heard() -> None:
+    heartbeats, at = Heartbeats(held_s=12), now()
+    assert heartbeats.receive(beat(1), at, sender=OWN)
+    for number in range(3):
+        moment = at + timedelta(seconds=5 * number)
+        with pytest.raises(ConflictError, match="another machine reports as worker1"):
+            heartbeats.receive(beat(1, f"clone-{number}"), moment, sender=CLONE)
+        assert heartbeats.receive(beat(2 + number), moment, sender=OWN), "it is displaced by nobody"
+    (report,) = heartbeats.take()
+    assert (report.heartbeat.boot, report.news) == ("boot-1", True)
+    assert report.contest == Contest(Rival.MACHINE, "192.0.2.99")
+    assert heartbeats.receive(beat(1, "boot-2"), moment, sender=OWN), "its own agent begins anew whenever it likes"
+
+
+def test_a_node_that_was_not_heard_for_long_may_be_another_machine() -> None:
+    heartbeats, at = Heartbeats(held_s=12), now()
+    heartbeats.receive(beat(1), at, sender=OWN)
+    with pytest.raises(ConflictError):
+        heartbeats.receive(beat(1, "boot-2"), at + timedelta(seconds=11), sender=CLONE)
+    assert heartbeats.receive(beat(2, "boot-2"), at + timedelta(seconds=12), sender=CLONE)
+    assert [report.contest for report in heartbeats.take()] == [None], "so it is with one that was started anew"
+    with pytest.raises(ConflictError):
+        heartbeats.receive(beat(1, "boot-3"), at + timedelta(seconds=13), sender=OWN)
+
+
+def test_a_node_is_its_machines_for_a_while_after_a_start_of_the_api() -> None:
+    heartbeats, at = Heartbeats(held_s=12), now()
+    heartbeats.recall({"worker1": "machine-1"}, at)
+    with pytest.raises(ConflictError, match="another machine reports as worker1"):
+        heartbeats.receive(beat(1), at + timedelta(seconds=11), sender=CLONE)
+    assert heartbeats.receive(beat(1), at + timedelta(seconds=12), sender=CLONE), "it was exchanged meanwhile"
+    heartbeats.recall({"worker2": "machine-1"}, at)
+    assert heartbeats.receive(beat(1, name="worker2"), at, sender=OWN)
+
+
+def test_agents_that_tell_no_machine_are_told_apart_by_their_boots_alone() -> None:
+    heartbeats, at = Heartbeats(held_s=12), now()
+    heartbeats.receive(beat(1), at, sender=OWN)
+    assert heartbeats.receive(beat(1, "boot-2"), at)
 
 
 def test_only_the_newest_is_handed_over_and_only_once() -> None:

@@ -32,6 +32,14 @@ def problem_of(spec: ContainerSpec, *others: ContainerState, roots: tuple[Path, 
     return problem.where, problem.reason
 
 
+def test_the_log_of_a_container_is_as_large_as_the_site_says() -> None:
+    limits = containers.ContainerLimits(log_mib=7, log_files=2)
+    assert containers.creation(make(), limits=limits)["host_config"]["LogConfig"]["Config"] == {
+        "max-size": "7m",
+        "max-file": "2",
+    }
+
+
 def test_command_replaces_the_image_s_entrypoint_and_args_follow() -> None:
     own = containers.creation(make())
     assert (own["entrypoint"], own["command"]) == (None, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
@@ -79,7 +80,8 @@ def make_cluster(
 ) -> PodSupervisor:
     """Return a cluster of which nothing is known yet."""
     base = base_node_info("k8s1", region="", switch="", started_at=datetime.now(UTC))
-    return PodSupervisor(client, pod_settings, base, PodPorts(gate or Gate()), schedule_s)
+    settings = dataclasses.replace(pod_settings, schedule_s=schedule_s)
+    return PodSupervisor(client, settings, base, PodPorts(gate or Gate()))
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import UTC, datetime
+from ipaddress import IPv4Address
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -14,6 +15,7 @@ from appliance.agent.kubernetes.pod_settings import FolderClaim
 from common.errors import InputError
 from common.gpu.kinds import Enforcement
 from common.protocol import ContainerStatus, Pull
+from common.settings.pod_template import PodTemplate
 from tests.unit.appliance.agent.kubernetes.conftest import POD_SETTINGS, make
 
 STARTED = "2026-01-02T03:04:05Z"
@@ -71,6 +73,17 @@ def test_words_reach_the_container_as_they_were_written() -> None:
     assert made["command"] == ["sh", "-c", "echo $$$$ $$(HOME)"]
     assert made["args"] == ["$$1"]
     assert {"name": "PROMPT", "value": "$$(USER)$$ "} in made["env"]
+
+
+def test_names_of_the_site_stand_behind_those_of_the_template() -> None:
+    said = PodTemplate.model_validate({"spec": {"hostAliases": [{"ip": "10.0.0.9", "hostnames": ["licences"]}]}})
+    settings = dataclasses.replace(POD_SETTINGS, template=said)
+    made = pods.manifest(make(), settings, "", {"reservoir": IPv4Address("10.0.0.2")})["spec"]
+    assert made["hostAliases"] == [
+        {"ip": "10.0.0.9", "hostnames": ["licences"]},
+        {"ip": "10.0.0.2", "hostnames": ["reservoir"]},
+    ]
+    assert "hostAliases" not in pods.manifest(make(), POD_SETTINGS, "")["spec"]
 
 
 @pytest.mark.parametrize(("pull", "policy"), [(Pull.MISSING, "IfNotPresent"), (Pull.NEVER, "Never")])

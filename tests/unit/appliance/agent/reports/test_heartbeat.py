@@ -11,7 +11,14 @@ import pytest
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.reports.heartbeat import MAX_DELAY_S, HeartbeatReporter, delay_after
 from appliance.agent.settings import Settings
-from common.protocol import ContainerState, ContainerStatus, HeartbeatReply, NodeInfo
+from common.protocol import (
+    AUDIT_HEAD_HEADER,
+    MACHINE_HEADER,
+    ContainerState,
+    ContainerStatus,
+    HeartbeatReply,
+    NodeInfo,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -43,12 +50,14 @@ class Api:
     def __init__(self, lost: int) -> None:
         self.lost = lost
         self.boots: list[str] = []
+        self.machines: set[str] = set()
         self.containers: list[Any] = []
         self.displaced = False
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         heartbeat = json.loads(request.content)
         self.containers = heartbeat.get("containers", [])
+        self.machines.add(request.headers[MACHINE_HEADER])
         repeats = heartbeat["boot"] in self.boots
         self.boots.append(heartbeat["boot"])
         if self.lost:
@@ -64,7 +73,7 @@ class Api:
 def reporter_of(containers: Idle) -> HeartbeatReporter:
     settings = Settings.model_construct(name="worker1", address="10.0.0.1", port=6001)
     node_info = NodeInfo(name="worker1", agent_version="1", engine_version="1", os="o", cpu_milli=1, memory_mib=1)
-    return HeartbeatReporter(settings, lambda: node_info, cast("Supervisor", containers))
+    return HeartbeatReporter(settings, lambda: node_info, cast("Supervisor", containers), machine="machine-1")
 
 
 @pytest.fixture
@@ -92,6 +101,23 @@ async def test_what_a_lost_reply_said_is_learned_from_a_later_one(reporter: Hear
     assert api.boots[-1] == api.boots[-2], "one run of the agent is one boot, once it is known"
 
 
+async def test_what_an_answer_says_of_the_audit_log_is_noted_whatever_else_it_says() -> None:
+    noted: list[str] = []
+    settings = Settings.model_construct(name="worker1", address="10.0.0.1", port=6001)
+    node_info = NodeInfo(name="worker1", agent_version="1", engine_version="1", os="o", cpu_milli=1, memory_mib=1)
+    reporter = HeartbeatReporter(settings, lambda: node_info, cast("Supervisor", Idle()), list, noted.append)
+    answers = [
+        httpx.Response(200, content="{}", headers={AUDIT_HEAD_HEADER: "1:a"}),
+        httpx.Response(204, headers={AUDIT_HEAD_HEADER: "2:b"}),
+        httpx.Response(204),
+    ]
+    transport = httpx.MockTransport(lambda _: answers.pop(0))
+    async with httpx.AsyncClient(transport=transport, base_url="https://api") as client:
+        while answers:
+            await reporter.report(client)
+    assert noted == ["1:a", "2:b"]
+
+
 async def test_an_agent_that_another_one_displaced_begins_anew(reporter: HeartbeatReporter) -> None:
     api = Api(0)
     async with httpx.AsyncClient(transport=httpx.MockTransport(api), base_url="https://api") as client:
@@ -101,6 +127,7 @@ async def test_an_agent_that_another_one_displaced_begins_anew(reporter: Heartbe
         api.displaced = False
         assert await reporter.report(client) == 2
     assert api.boots[0] == api.boots[1] != api.boots[2]
+    assert api.machines == {"machine-1"}, "a new boot is of the same machine"
 
 
 @pytest.mark.parametrize(("failures", "delay_s"), [(1, 0.5), (2, 1.0), (3, 2.0), (7, MAX_DELAY_S), (5000, MAX_DELAY_S)])

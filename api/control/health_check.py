@@ -1,0 +1,189 @@
+"""Check of the site's health by the leader: the database, the registry, the edge, its machine, and every agent.
+
+Whether an agent reports is looked at often: a node that is lost is seen before it counts as lost, which has more
+consequences and takes longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import httpx
+from sqlalchemy import text
+
+from api.clock import Clock
+from api.control import archive_check, audit_check, syslog_check
+from api.database import Database
+from api.resources.health import service
+from api.settings import Settings
+from api.tables.health import HealthCheck as Row
+from api.tables.nodes import Node, NodeState
+from common import machine_checks
+from common.checks import Check, CheckState
+from common.health import DampedChecks, Damping, graded
+from common.protocol import CheckReport
+from common.repairs import REPAIR_OF
+
+AGENTS_S = 2.0
+"""So often it is looked whether agents report."""
+SILENT = 2
+"""So many heartbeats that did not come make an agent silent."""
+STALL_S = 6.0
+"""After a longer pause between two looks silence says nothing: it may be ours."""
+ANSWER_S = 5.0
+CONNECTIONS = (80, 95)
+"""Percent of the database's connections in use that warn and fail."""
+DAY_S = 24 * 3600
+AGENT = "agent"
+
+
+class HealthCheck:
+    """Looks again and again; what it found last is remembered, and only what has changed is written."""
+
+    def __init__(self, database: Database, settings: Settings, clock: Clock) -> None:
+        """Begin with a look after the first interval."""
+        self._database = database
+        self._settings = settings
+        self._clock = clock
+        self._looked = self._looked_at_site = self._began = clock.monotonic()
+        self._agents: dict[UUID, CheckState] = {}
+        self._site: DampedChecks[tuple[str, str]] | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to look."""
+        return self._clock.monotonic() - self._looked >= AGENTS_S
+
+    async def look(self) -> None:
+        """Look once."""
+        moment = self._clock.monotonic()
+        if moment - self._looked > STALL_S:
+            self._began = moment
+        self._looked = moment
+        await self._look_at_agents(self._clock.now(), moment)
+        if moment - self._looked_at_site >= self._settings.health_interval_s:
+            self._looked_at_site = moment
+            await self._look_at_site(moment)
+
+    async def _look_at_agents(self, at: datetime, moment: float) -> None:
+        silent_s = SILENT * self._settings.heartbeat_interval_s
+        judges = moment - self._began >= silent_s
+        async with self._database.transaction() as db:
+            found = await service.silent(db, at, timedelta(seconds=silent_s))
+            self._agents = {node.id: state for node, _ in found if (state := self._agents.get(node.id))}
+            for node, silent in found:
+                if silent and not judges and node.state is not NodeState.LOST:
+                    # neither a failure nor a sign of life: what counted counts
+                    continue
+                check = _agent(node, silent=bool(silent))
+                if self._agents.get(node.id) is not check.state:
+                    await service.record_node(db, self._settings, node, [CheckReport.of(check)])
+                    self._agents[node.id] = check.state
+
+    async def _look_at_site(self, moment: float) -> None:
+        looks: list[Callable[[], Awaitable[Iterable[Check]]]] = [
+            *(self._database_works, self._archive, self._machine, self._audit)
+        ]
+        if self._settings.agent_ca:
+            looks += [self._registry, self._edge]
+        found = await asyncio.gather(*(look() for look in looks))
+        async with self._database.transaction() as db:
+            if self._site is None:
+                # what the leader before found: a first bad look counts no more than any other
+                known = {(row.check_id, row.thing): _check(row) for row in await service.of_site(db)}
+                damping = Damping(self._settings.health_looks, self._settings.health_good_looks)
+                self._site = DampedChecks(damping, known)
+            self._site.see({(check.id, check.subject): check for part in found for check in part}, moment)
+            reports = [CheckReport.of(check) for check in self._site.counts.values()]
+            await service.record_site(db, self._settings, reports)
+            await service.judge_controller(db, self._settings, self._clock.now())
+
+    async def _database_works(self) -> list[Check]:
+        query = "SELECT (SELECT count(*) FROM pg_stat_activity), current_setting('max_connections')::int"
+        began = time.monotonic()
+        async with self._database.reading() as db:
+            used, most = (await db.execute(text(query))).one()
+        took_ms = (time.monotonic() - began) * 1000
+        state = graded(100 * used / most, *CONNECTIONS)
+        said = f"{used} of {most} connections are in use"
+        hint = f"look at pg_stat_activity; the last answer took {took_ms:.0f} ms" if state is not CheckState.OK else ""
+        return [Check("database", "database answers", state, said, hint, repair=REPAIR_OF["database"] if hint else "")]
+
+    async def _archive(self) -> list[Check]:
+        return await archive_check.look(self._database, self._clock.now())
+
+    async def _audit(self) -> list[Check]:
+        at = self._clock.now()
+        return [
+            *await audit_check.look(self._database, self._settings),
+            *await syslog_check.look(self._database, self._settings, at),
+        ]
+
+    async def _machine(self) -> list[Check]:
+        settings = self._settings
+        disk = settings.health_disk_warn_percent, settings.disk_stop_percent
+        memory = settings.health_memory_warn_percent, settings.health_memory_fail_percent
+
+        def look() -> list[Check]:
+            return [*machine_checks.disks(machine_checks.LEADERS_FOLDERS, *disk), *machine_checks.memory(*memory)]
+
+        return await asyncio.to_thread(look)
+
+    async def _registry(self) -> list[Check]:
+        url = f"https://{self._settings.registries[0]}/v2/" if self._settings.registries else ""
+        hint = "look at `systemctl status docker-registry nginx` on the reservoir"
+        return await self._answers("registry", "registry answers", url, hint)
+
+    async def _edge(self) -> list[Check]:
+        hint = "look at `systemctl status penstock-edge` on the master"
+        return await self._answers("edge", "edge answers", self._settings.apps_url, hint)
+
+    async def _answers(self, identity: str, name: str, url: str, hint: str) -> list[Check]:
+        """Return whether a service answers over TLS that the site's authority vouches for, and for how long it does."""
+        if not url:
+            return []
+        context = ssl.create_default_context(cafile=str(self._settings.agent_ca))
+        try:
+            async with (
+                httpx.AsyncClient(verify=context, timeout=ANSWER_S, trust_env=False) as client,
+                client.stream("GET", url) as answer,
+            ):
+                until = answer.extensions["network_stream"].get_extra_info("ssl_object").getpeercert()["notAfter"]
+                status = answer.status_code
+        except (httpx.HTTPError, OSError) as error:
+            said = f"{url}: {error or type(error).__name__}"
+            return [Check.of(identity, name, ok=False, evidence=said, hint=hint, repair=REPAIR_OF[identity])]
+        # it may ask for a login, or know nothing at this address: it answers all the same
+        works = Check.of(
+            identity, name, ok=status < httpx.codes.INTERNAL_SERVER_ERROR, evidence=f"{url} answers {status}", hint=hint
+        )
+        return [works, self._lasts(url, ssl.cert_time_to_seconds(until))]
+
+    def _lasts(self, url: str, until: float) -> Check:
+        days = (until - time.time()) / DAY_S
+        settings = self._settings
+        state = graded(-days, -settings.health_certificate_warn_days, -settings.health_certificate_fail_days)
+        hint = "run `penstock site deploy`, which renews it" if state is not CheckState.OK else ""
+        said = f"counts until {datetime.fromtimestamp(until, UTC):%Y-%m-%d}"
+        return Check("certificate", "certificate counts for long", state, said, hint, url)
+
+
+def _agent(node: Node, *, silent: bool) -> Check:
+    """Judge whether an agent reports."""
+    seen = f"{node.last_seen:%Y-%m-%d %H:%M:%S} UTC" if node.last_seen else "ever"
+    return Check.of(
+        *(AGENT, "agent reports"),
+        ok=not silent and node.state is not NodeState.LOST,
+        evidence="it reports" if not silent and node.state is not NodeState.LOST else f"silent since {seen}",
+        hint=f"look whether {node.name} runs, and at `systemctl status penstock-agent` there",
+        repair=REPAIR_OF[AGENT],
+    )
+
+
+def _check(row: Row) -> Check:
+    return Check(row.check_id, row.name, row.state, row.evidence, row.hint, row.thing, row.repair)

@@ -1,0 +1,92 @@
+"""Endpoints of health: the checks of nodes and of the site, their history, and what people say of them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Query, Response
+
+from api.auth.policy import Action
+from api.control.manager import WakeAfterwards
+from api.endpoints.access import Caller, SettingsOf, action
+from api.endpoints.routes import Router
+from api.endpoints.transactions import Reading, Transaction
+from api.lists import texts
+from api.resources.health import metrics, service
+from api.resources.health.schemas import AcknowledgementRequest, CheckChangeView, CheckView
+from api.resources.nodes import service as nodes
+from common.checks import CheckState
+
+router = Router(tags=["health"])
+
+PAGE, MAX_PAGE = 200, 1000
+NodeOf = Annotated[str | None, Query(max_length=63, pattern=r"^[A-Za-z0-9._-]*$")]
+
+
+@router.get("/health/checks")
+@action(Action.HEALTH_READ)
+async def list_checks(
+    *,
+    caller: Caller,  # noqa: ARG001 - who may call it sees all
+    db: Reading,
+    settings: SettingsOf,
+    node: NodeOf = None,
+    state: Annotated[list[CheckState] | None, Query()] = None,
+) -> list[CheckView]:
+    """List the checks of the site and of its nodes, of one `node` (empty: the site itself), in some states."""
+    return await service.show(db, settings, node, state or ())
+
+
+@router.get("/health/changes", responses={200: {"headers": {"X-Next": texts.HEADERS["X-Next"]}}})
+@action(Action.HEALTH_READ)
+async def list_check_changes(
+    *,
+    response: Response,
+    db: Reading,
+    node: NodeOf = None,
+    check: Annotated[str | None, Query(max_length=255, pattern=r"^[a-z.]+$")] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = PAGE,
+    after: Annotated[str | None, Query(pattern=r"^[0-9]{1,18}$")] = None,
+) -> list[CheckChangeView]:
+    """List how checks have changed, the newest first; `X-Next` is what to send as `after` to get those that follow."""
+    found = await service.changes(db, node, check, int(after) if after else None, limit + 1)
+    if len(found) > limit:
+        response.headers["X-Next"] = str(found[limit - 1].number)
+    return found[:limit]
+
+
+@router.put("/health/checks/{check_id}/acknowledgement")
+@action(Action.HEALTH_CHANGE)
+async def acknowledge_check(
+    check_id: UUID, request: AcknowledgementRequest, caller: Caller, db: Transaction, settings: SettingsOf
+) -> CheckView:
+    """Tell nobody of a check until a moment. A node that it closes stays closed."""
+    return await service.acknowledge(db, settings, check_id, request, caller)
+
+
+@router.delete("/health/checks/{check_id}/acknowledgement")
+@action(Action.HEALTH_CHANGE)
+async def end_check_acknowledgement(check_id: UUID, db: Transaction, settings: SettingsOf) -> CheckView:
+    """Tell of a check again."""
+    return await service.end_acknowledgement(db, settings, check_id)
+
+
+@router.post("/health/checks/{check_id}/clear")
+@action(Action.HEALTH_CHANGE)
+async def clear_check(
+    check_id: UUID, caller: Caller, db: Transaction, settings: SettingsOf, _wake: WakeAfterwards
+) -> CheckView:
+    """Let a check count as well until what it tells of occurs anew: somebody has looked after it."""
+    node_id = await service.node_of(db, check_id)
+    node = await nodes.by_id(db, node_id) if node_id else None
+    return await service.clear(db, settings, check_id, node, caller)
+
+
+@router.get("/metrics", response_class=Response, responses={200: {"content": {metrics.MEDIA_TYPE: {}}}})
+@action(Action.HEALTH_READ)
+async def show_metrics(db: Reading, settings: SettingsOf) -> Response:
+    """Show checks and nodes in the text format of Prometheus."""
+    return Response(
+        metrics.text(await service.show(db, settings, None, ()), await nodes.every(db)), media_type=metrics.MEDIA_TYPE
+    )

@@ -1,0 +1,67 @@
+"""Endpoints of repairs: administrators of the site order them, and the controller takes the orders."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Path
+
+from api.auth.policy import Action
+from api.endpoints.access import Caller, SettingsOf, action, for_controller
+from api.endpoints.routes import Router
+from api.endpoints.transactions import Reading, Transaction
+from api.resources.backups import service as backups
+from api.resources.health import service as health
+from api.resources.repairs import service
+from api.resources.repairs.schemas import RepairRequest, RepairRunDetailView, RepairRunView, RepairView
+from common.repair_protocol import CONTROLLER_PATH, ControllerReply, ControllerReport
+
+router = Router(tags=["repairs"])
+controller = Router(tags=["agents"])
+
+RepairPath = Annotated[str, Path(max_length=16, pattern=r"^[0-9A-Za-z-]+$")]
+
+
+@router.get("/repairs")
+@action(Action.REPAIR_READ)
+async def list_repairs() -> list[RepairView]:
+    """List the repairs of known issues."""
+    return service.every()
+
+
+@router.post("/repairs/{repair}/runs", status_code=201)
+@action(Action.REPAIR_RUN)
+async def order_repair(
+    repair: RepairPath, request: RepairRequest, caller: Caller, db: Transaction, settings: SettingsOf
+) -> RepairRunDetailView:
+    """Order a run of a repair; the controller begins it within seconds, unless another one runs."""
+    return service.view(await service.order(db, repair, request, caller.name, taken=settings.controller))
+
+
+@router.get("/repair-runs")
+@action(Action.REPAIR_READ)
+async def list_repair_runs(db: Reading) -> list[RepairRunView]:
+    """List the last 100 runs, whoever ordered them, the latest first."""
+    return await service.runs(db)
+
+
+@router.get("/repair-runs/{run_id}")
+@action(Action.REPAIR_READ)
+async def get_repair_run(run_id: UUID, db: Reading) -> RepairRunDetailView:
+    """Show one run with its steps, which come while it runs."""
+    return await service.show(db, run_id)
+
+
+@controller.post(CONTROLLER_PATH)
+@for_controller
+async def report_repairs(message: ControllerReport, db: Transaction, settings: SettingsOf) -> ControllerReply:
+    """Take what the controller tells of runs, looks and backups, and say what was ordered.
+
+    No other certificate will do.
+    """
+    if message.nodes is not None:
+        await health.record_controller(db, settings, message.nodes)
+    reply = await service.take(db, message)
+    reply.backup_order = await backups.take(db, message, wants=message.wants and reply.order is None)
+    return reply

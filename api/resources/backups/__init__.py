@@ -1,0 +1,1 @@
+"""Backups: the controller takes them, and administrators order them."""

@@ -1,0 +1,104 @@
+"""Rules of backups: the controller tells which there are and does what was ordered, which replaces nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.resources.backups import repository
+from api.resources.backups.schemas import BackupOrderRequest, BackupOrderView, BackupView
+from api.tables.backups import Backup, BackupOrder
+from common import backup_protocol
+from common.backup_protocol import OPEN_ORDERS, BackupOrderReport, BackupOrderState
+from common.errors import ConflictError, NotFoundError
+from common.repair_protocol import ControllerReport
+
+MOST = 100
+"""So many orders are listed."""
+
+
+async def every(db: AsyncSession) -> list[BackupView]:
+    """Return all backups, the newest first, as the controller told it last."""
+    return [BackupView.model_validate(backup.record) for backup in await repository.every(db)]
+
+
+async def order(db: AsyncSession, request: BackupOrderRequest, user: str, *, taken: bool) -> BackupOrderView:
+    """Order something; `taken` says whether the controller of the site takes orders.
+
+    Raises NotFoundError for a backup that there is not, ConflictError where nobody would do it or one waits already.
+    """
+    if not taken:
+        raise ConflictError(
+            "the controller of this site takes no orders",
+            where="backup",
+            hint="run `penstock backup` on the reservoir node; or set `repair.controller: true` and deploy",
+        )
+    if request.backup and request.backup not in {backup.name for backup in await repository.every(db)}:
+        raise NotFoundError(f"there is no backup {request.backup}", where="backup", hint="list the backups")
+    if (waiting := await repository.ordered(db)) is not None:
+        raise ConflictError(
+            f"an order ({waiting.action}) waits already", where="backup", hint="wait until it has ended"
+        )
+    placed = BackupOrder(action=request.action, backup=request.backup, user_name=user, status=BackupOrderState.ORDERED)
+    repository.add(db, placed)
+    await db.flush()
+    return _view(placed)
+
+
+async def orders(db: AsyncSession) -> list[BackupOrderView]:
+    """Return the last orders, the latest first."""
+    return [_view(each) for each in await repository.orders(db, MOST)]
+
+
+async def show(db: AsyncSession, identity: UUID) -> BackupOrderView:
+    """Return one order; raises NotFoundError."""
+    found = await repository.by_id(db, identity)
+    if found is None:
+        raise NotFoundError(f"there is no order {identity}", where="order", hint="list the orders")
+    return _view(found)
+
+
+async def take(db: AsyncSession, report: ControllerReport, *, wants: bool) -> backup_protocol.BackupOrder | None:
+    """Take in what the controller tells of backups, and return what it is to do next where it `wants` an order."""
+    if report.backups is not None:
+        told = {backup.name: backup for backup in report.backups}.values()
+        rows = [
+            Backup(name=each.name, position=at, record=each.model_dump(mode="json")) for at, each in enumerate(told)
+        ]
+        await repository.replace(db, rows)
+    for each in report.backup_orders:
+        await _note(db, each)
+    await db.flush()
+    waiting = await repository.ordered(db) if wants else None
+    return backup_protocol.BackupOrder.model_validate(_plain(waiting) | {"id": str(waiting.id)}) if waiting else None
+
+
+async def _note(db: AsyncSession, told: BackupOrderReport) -> None:
+    """Take in one order. What was ordered here stays as it was ordered, and what is over stays over."""
+    known = await repository.by_id(db, UUID(told.id))
+    if known is None or BackupOrderState(known.status) not in OPEN_ORDERS:
+        # one of before a restore is nobody's any more
+        return
+    known.status, known.reason, known.finished_at = told.state, told.reason, told.finished_at
+    known.record = {"backup": told.backup, "seconds": told.seconds}
+
+
+def _view(order: BackupOrder) -> BackupOrderView:
+    about = order.record.get("backup") or order.backup
+    return BackupOrderView.model_validate(_plain(order) | {"backup": about})
+
+
+def _plain(order: BackupOrder) -> dict[str, Any]:
+    return {
+        "id": order.id,
+        "action": order.action,
+        "backup": order.backup,
+        "by": order.user_name,
+        "state": order.status,
+        "reason": order.reason,
+        "ordered_at": order.created_at,
+        "finished_at": order.finished_at,
+        "seconds": (order.record or {}).get("seconds", 0.0),
+    }

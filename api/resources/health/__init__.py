@@ -1,0 +1,1 @@
+"""Checks of nodes and of the site: their states, their history, and who is told of a change."""

@@ -1,0 +1,139 @@
+"""Queries of health."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Row, Select, delete, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.database import among
+from api.tables.health import HealthAlert, HealthChange, HealthCheck, Source
+from api.tables.nodes import Node
+from common.checks import CheckState
+
+_name = func.coalesce(Node.name, HealthCheck.node_name)
+"""The name of a check's node, which has an agent or not; empty for the site."""
+
+
+def _listed() -> Select[HealthCheck, str]:
+    query = select(HealthCheck, _name).outerjoin(Node, Node.id == HealthCheck.node_id)
+    return query.order_by(_name, HealthCheck.check_id, HealthCheck.thing)
+
+
+async def listed(db: AsyncSession, node: str | None, states: Collection[CheckState]) -> Sequence[Row[HealthCheck, str]]:
+    """Return checks with the names of their nodes: of a node, `""` for the site, in some states."""
+    query = _listed()
+    if node is not None:
+        query = query.where(_name == node)
+    if states:
+        query = query.where(HealthCheck.state.in_(states))
+    return (await db.execute(query)).all()
+
+
+async def by_id(db: AsyncSession, id_: UUID) -> Row[HealthCheck, str] | None:
+    """Return a check with the name of its node, locked until the transaction ends."""
+    query = _listed().where(HealthCheck.id == id_).with_for_update(of=HealthCheck)
+    return (await db.execute(query)).one_or_none()
+
+
+async def of_nodes(db: AsyncSession, nodes: Collection[UUID], source: Source | None = None) -> Sequence[HealthCheck]:
+    """Return the checks of nodes, of all sources or one."""
+    query = select(HealthCheck).where(among(HealthCheck.node_id, nodes))
+    if source:
+        query = query.where(HealthCheck.source == source)
+    return (await db.scalars(query.order_by(HealthCheck.check_id, HealthCheck.thing))).all()
+
+
+async def of_source(db: AsyncSession, source: Source) -> Sequence[HealthCheck]:
+    """Return the checks of the site itself, and of nodes without an agent, that one source makes."""
+    return (
+        await db.scalars(select(HealthCheck).where(HealthCheck.node_id.is_(None), HealthCheck.source == source))
+    ).all()
+
+
+def add(db: AsyncSession, row: HealthCheck | HealthChange | HealthAlert) -> None:
+    """Add a row to the transaction."""
+    db.add(row)
+
+
+async def remove(db: AsyncSession, rows: Collection[HealthCheck]) -> None:
+    """Delete checks."""
+    for row in rows:
+        await db.delete(row)
+
+
+async def changes(
+    db: AsyncSession, node: str | None, check: str | None, before: int | None, limit: int
+) -> Sequence[HealthChange]:
+    """Return changes, the newest first: of a node, of a check, before a number."""
+    query = select(HealthChange).order_by(HealthChange.number.desc()).limit(limit)
+    if node is not None:
+        query = query.where(HealthChange.node == node)
+    if check is not None:
+        query = query.where(HealthChange.check_id == check)
+    if before is not None:
+        query = query.where(HealthChange.number < before)
+    return (await db.scalars(query)).all()
+
+
+async def state_before(db: AsyncSession, node: str, check: HealthCheck) -> CheckState | None:
+    """Return the state that a check of a node had before it changed last; None where that is forgotten."""
+    query = select(HealthChange.before).where(
+        HealthChange.node == node, HealthChange.check_id == check.check_id, HealthChange.thing == check.thing
+    )
+    return await db.scalar(query.order_by(HealthChange.number.desc()).limit(1))
+
+
+async def last_well(db: AsyncSession, nodes: Collection[str]) -> Mapping[tuple[str, str, str], datetime]:
+    """Return when the checks of nodes, `""` for the site, were well last, by node, check and thing; without those of
+    which that is not known.
+    """
+    key = HealthChange.node, HealthChange.check_id, HealthChange.thing
+    was_well = select(*key, func.max(HealthChange.at)).where(
+        among(HealthChange.node, nodes), HealthChange.after == CheckState.OK
+    )
+    return {(node, check, thing): at for node, check, thing, at in await db.execute(was_well.group_by(*key))}
+
+
+async def forget(db: AsyncSession, before: datetime, limit: int) -> int:
+    """Delete changes of before a moment, so many at most; returns how many."""
+    old = select(HealthChange.number).where(HealthChange.at < before).limit(limit)
+    done = delete(HealthChange).where(HealthChange.number.in_(old)).returning(HealthChange.number)
+    return len((await db.scalars(done)).all())
+
+
+async def noted(db: AsyncSession, node: str, since: datetime, besides: str) -> int:
+    """Return how many changes of a node were noted since a moment, besides those of one check."""
+    query = select(func.count()).where(HealthChange.node == node, HealthChange.at >= since)
+    return await db.scalar(query.where(HealthChange.check_id != besides)) or 0
+
+
+async def waiting(db: AsyncSession, node: str) -> tuple[int, int]:
+    """Return how many alerts wait, and how many of them are of a node."""
+    of_node = func.count().filter(HealthAlert.told["node"].astext == node)
+    row = (await db.execute(select(func.count(), of_node).select_from(HealthAlert))).one()
+    return row[0], row[1]
+
+
+def is_due(at: datetime) -> ColumnElement[bool]:
+    """Return that an alert is to be sent now."""
+    return HealthAlert.due_at <= at
+
+
+async def due(db: AsyncSession, at: datetime, limit: int) -> Sequence[HealthAlert]:
+    """Return the alerts to send now, the oldest first."""
+    query = select(HealthAlert).where(HealthAlert.due_at <= at).order_by(HealthAlert.number).limit(limit)
+    return (await db.scalars(query)).all()
+
+
+async def told(db: AsyncSession, number: int) -> None:
+    """Let go of an alert."""
+    await db.execute(delete(HealthAlert).where(HealthAlert.number == number))
+
+
+async def silent(db: AsyncSession, at: datetime, after: timedelta) -> Sequence[Row[Node, bool]]:
+    """Return all nodes, and whether nothing was heard of each for so long."""
+    return (await db.execute(select(Node, Node.last_seen < at - after).order_by(Node.name))).all()

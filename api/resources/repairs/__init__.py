@@ -1,0 +1,1 @@
+"""Repairs: ladders that the controller climbs, ordered by administrators."""

@@ -1,0 +1,144 @@
+"""Rules of repairs: the controller does what was ordered, and tells of what was ordered on itself, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.resources.repairs import automatic, repository
+from api.resources.repairs.automatic import Failing, Past
+from api.resources.repairs.schemas import RepairRequest, RepairRunDetailView, RepairRunView, RepairView, RungView
+from api.tables.repairs import RepairRun
+from common import repairs
+from common.errors import ConflictError, NotFoundError
+from common.repair_protocol import ControllerReply, ControllerReport, RepairOrder, RunReport
+from common.repairs import OPEN, REPAIRS, RUNGS, RunState
+
+MOST = 100
+"""So many runs are listed."""
+
+
+def every() -> list[RepairView]:
+    """Return all repairs."""
+    return [
+        RepairView(
+            id=repair.id,
+            symptoms=list(repair.symptoms),
+            looks_for=repair.looks_for,
+            rungs=[RungView(rung=rung, does=RUNGS[rung]) for rung in repair.rungs],
+        )
+        for repair in REPAIRS.values()
+    ]
+
+
+async def order(db: AsyncSession, identity: str, request: RepairRequest, user: str, *, taken: bool) -> RepairRun:
+    """Order a run; `taken` says whether the controller of the site takes orders.
+
+    Raises NotFoundError for a repair that there is not, ConflictError where nobody would do it or one is under way.
+    """
+    repair = repairs.find(identity)
+    if not taken:
+        raise ConflictError(
+            "the controller of this site takes no orders",
+            where="repair",
+            hint="run `penstock repair run` on the reservoir node; or set `repair.controller: true` and deploy",
+        )
+    if (waiting := await repository.ordered(db)) is not None:
+        raise ConflictError(f"a run of {waiting.name} waits already", where="repair", hint="wait until it has ended")
+    run = RepairRun(
+        name=repair.id,
+        node=request.limit,
+        dry_run=request.dry_run,
+        agreed=request.agreed,
+        user_name=user,
+        status=RunState.ORDERED,
+    )
+    repository.add(db, run)
+    await db.flush()
+    return run
+
+
+async def runs(db: AsyncSession) -> list[RepairRunView]:
+    """Return the last runs, the latest first."""
+    return [RepairRunView.model_validate(_plain(run)) for run in await repository.latest(db, MOST)]
+
+
+async def past(db: AsyncSession, failing: Iterable[Failing]) -> list[Past]:
+    """Return the last runs but rehearsals that are over, and all that count for checks that fail."""
+    runs = {run.id: run for run in await repository.latest(db, MOST)}
+    for each in failing:
+        ordered = await repository.ordered_by(db, automatic.name(each.check), each.node, each.well_at)
+        runs |= {run.id: run for run in ordered}
+    return [
+        Past(run.name, run.node, RunState(run.status), run.created_at, run.user_name, run.finished_at)
+        for run in runs.values()
+        if not run.dry_run or RunState(run.status) in OPEN
+    ]
+
+
+async def show(db: AsyncSession, identity: UUID) -> RepairRunDetailView:
+    """Return one run with its steps; raises NotFoundError."""
+    run = await repository.by_id(db, identity)
+    if run is None:
+        raise NotFoundError(f"there is no run {identity}", where="run", hint="list the runs")
+    return view(run)
+
+
+def view(run: RepairRun) -> RepairRunDetailView:
+    """Return a run as it is shown."""
+    return RepairRunDetailView.model_validate(_plain(run))
+
+
+async def take(db: AsyncSession, report: ControllerReport) -> ControllerReply:
+    """Take in what the controller tells of its runs, and return what it is to do next."""
+    for told in report.runs:
+        await _note(db, told)
+    await db.flush()
+    waiting = await repository.ordered(db) if report.wants else None
+    return ControllerReply(order=_order(waiting) if waiting else None)
+
+
+async def _note(db: AsyncSession, told: RunReport) -> None:
+    """Take in one run. What was ordered of it here stays as it was ordered, and what is over stays over."""
+    run = await repository.by_id(db, UUID(told.id))
+    if run is None:
+        run = RepairRun(
+            id=UUID(told.id),
+            name=told.repair,
+            node=told.limit,
+            dry_run=told.dry_run,
+            agreed=told.agreed,
+            user_name=told.by,
+            created_at=told.ordered_at,
+            status=RunState.ORDERED,
+        )
+        repository.add(db, run)
+    elif RunState(run.status) not in OPEN:
+        return
+    run.status, run.reason, run.finished_at = told.state, told.reason, told.finished_at
+    run.record = told.model_dump(mode="json", include={"tried", "sick", "steps"})
+
+
+def _order(run: RepairRun) -> RepairOrder:
+    return RepairOrder.model_validate(_plain(run) | {"id": str(run.id)})
+
+
+def _plain(run: RepairRun) -> dict[str, Any]:
+    return {
+        "id": run.id,
+        "repair": run.name,
+        "by": run.user_name,
+        "limit": run.node,
+        "dry_run": run.dry_run,
+        "agreed": run.agreed,
+        "state": run.status,
+        "reason": run.reason,
+        "ordered_at": run.created_at,
+        "finished_at": run.finished_at,
+        "tried": run.record.get("tried", []),
+        "sick": run.record.get("sick", []),
+        "steps": run.record.get("steps", []),
+    }

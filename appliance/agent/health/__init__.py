@@ -1,0 +1,1 @@
+"""Health of a node: what is looked at, and what is told of it."""

@@ -1,0 +1,108 @@
+"""Doctor: what is not well at the site, and what to do about it, also where the control API does not answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from appliance.cli import config, output
+from appliance.cli.options import complete_nodes
+from appliance.cli.output import Format, FormatOption
+from appliance.client.views import Check
+from common import checks
+from common.checks import CheckState
+from common.errors import PenstockError, UnauthenticatedError, UnavailableError
+
+HEAD = ("STATE", "NODE", "CHECK", "OF", "SINCE", "SEEN")
+ANSWER_S = 10.0
+"""How long the control API may take."""
+API = "control API answers"
+
+
+def doctor(
+    *,
+    node: Annotated[
+        str | None,
+        typer.Option("--node", metavar="NAME", help="Only this node's checks.", autocompletion=complete_nodes),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Show what is well, too.")] = False,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Say what is not well at the site, since when, and which repair is for it; exit with 1 where something fails.
+
+    Where the control API does not answer, it says what can be seen from here.
+    """
+    login = config.load()
+    try:
+        found = login.connect(ANSWER_S).health.checks(node=node)
+    except (UnavailableError, UnauthenticatedError) as error:
+        check = _from_here(error)
+        _show_seen(check, form)
+        raise typer.Exit(1) from None
+    shown = [check for check in found if every or check["state"] != "ok"]
+    output.show(shown, form, lambda told: _table(told, len(found)))
+    if any(check["state"] == "fail" for check in found):
+        raise typer.Exit(1)
+
+
+def _from_here(error: PenstockError) -> checks.Check:
+    """Return what an answer that did not come says, and the first repair to try."""
+    problem = error.problems[0]
+    # nothing listens or the edge has nobody behind it: 5-A brings back what people reach, 5-B and 5-C what is behind it
+    repair = "" if isinstance(error, UnauthenticatedError) else "5-B" if "status 50" in problem.reason else "5-A"
+    return checks.Check("api", API, CheckState.FAIL, problem.reason, problem.hint, problem.where, repair)
+
+
+def _show_seen(check: checks.Check, form: Format) -> None:
+    if form is Format.JSON:
+        print(
+            json.dumps(
+                [
+                    {
+                        "check": check.id,
+                        "node": "",
+                        "thing": check.subject,
+                        "name": check.name,
+                        "state": check.state,
+                        "evidence": check.evidence,
+                        "hint": check.hint,
+                        "repair": check.repair,
+                    }
+                ]
+            )
+        )
+        return
+    output.print_table(HEAD, [("fail", "site", check.id, check.subject, "-", check.evidence)])
+    _advise([(check.id, check.hint, check.repair)])
+    print("What the nodes say of themselves is known when it answers; `penstock site verify` asks them without it.")
+
+
+def _table(found: list[Check], total: int) -> None:
+    rows = [
+        (
+            check["state"] + (" (acknowledged)" if check["acknowledged_until"] else ""),
+            check["node"] or "site",
+            check["check"],
+            check["thing"] or "-",
+            output.age(check["since"]),
+            check["evidence"] + (", takes nothing new" if check["closes"] else ""),
+        )
+        for check in found
+    ]
+    if rows:
+        output.print_table(HEAD, rows, ("OF", "SEEN"))
+    _advise((check["check"], check["hint"], check["repair"]) for check in found if check["state"] != "ok")
+    bad = sum(check["state"] != "ok" for check in found)
+    print(f"{total - bad} of {total} checks are well.")
+
+
+def _advise(found: Iterable[tuple[str, str, str]]) -> None:
+    """Say once of each kind of check what to do."""
+    for check, hint, repair in dict.fromkeys(found):
+        if hint:
+            print(output.plain(f"{check}: {hint}"))
+        if repair:
+            print(output.plain(f"{check}: `penstock repair run {repair}`"))

@@ -1,0 +1,29 @@
+"""Groups of nodes in the inventory, each with the name of the role that its nodes get. Pure."""
+
+from __future__ import annotations
+
+EVERY_NODE = ("preflight", "kept_files", "pki", "package_source", "time", "logs", "repair", "restarts", "evidence")
+GROUPS = {
+    "reservoir": ("reservoir", "package_index", "repair_orders", "backup"),
+    "master": ("departure", "database", "database_backup", "log_store", "control_api", "agent_edge", "edge"),
+    "worker": ("container_engine", "node_agent"),
+    "storage": ("storage_server",),
+}
+"""By the role of a node, what makes it that."""
+STORAGE_CLIENT, STORAGE_MARKER, FABRIC = "storage_client", "storage_marker", "fabric"
+HEALTH, MONITORING, WAL_ARCHIVE = "health", "monitoring", "wal_archive"
+"""These depend on more than the role."""
+
+OF_ANSIBLE = ("all", "ungrouped")
+NAMES = {
+    *EVERY_NODE,
+    *(group for groups in GROUPS.values() for group in groups),
+    STORAGE_CLIENT,
+    STORAGE_MARKER,
+    FABRIC,
+    HEALTH,
+    MONITORING,
+    WAL_ARCHIVE,
+    *OF_ANSIBLE,
+}
+"""What no node may be called: Ansible takes such a name for the whole group."""

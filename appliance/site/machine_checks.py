@@ -1,0 +1,56 @@
+"""Judgement of a machine by itself: its services, and its clock. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from appliance.site.model import Node, Site
+from appliance.site.seen import Seen
+from common.checks import Check
+
+OFFSET_S = 1.0
+"""How far a node's clock may be from the site's, in seconds."""
+
+STARTED_AT_BOOT = ("enabled", "static", "indirect", "alias", "generated")
+"""What systemd says of units that start with the machine, or with another one that does."""
+
+
+def services(seen: Seen) -> Iterator[Check]:
+    """Judge whether services run."""
+    for unit, state in sorted(seen["services"].items()):
+        hint = f"look at `journalctl -u {unit}`"
+        yield Check.of("service", f"{unit} runs", ok=state == "active", evidence=state, hint=hint, subject=unit)
+
+
+def enabled(node: Node, seen: Seen) -> Iterator[Check]:
+    """Judge whether services come back after a restart of the machine."""
+    for unit, state in sorted(seen["enabled"].items()):
+        yield Check.of(
+            *("service.enabled", f"{unit} starts with the machine"),
+            ok=state in STARTED_AT_BOOT,
+            evidence=state,
+            hint=f"run `systemctl enable {unit}` on {node.name}",
+            subject=unit,
+        )
+
+
+def time(site: Site, node: Node, seen: Seen) -> Iterator[Check]:
+    """Judge whether a node follows the clock of the site, which the master alone is itself, where it has no servers."""
+    told, name = seen["time"], "clock follows the site"
+    hint = (
+        f"look at `chronyc sources` and /etc/chrony/chrony.conf on {node.name}; `penstock site deploy` writes it anew"
+    )
+    if told is None:
+        hint = f"look at `journalctl -u chrony` on {node.name}"
+        yield Check.of("time", name, ok=False, evidence="chrony does not answer", hint=hint)
+        return
+    is_own = told["local"] or told["reference"] == str(node.address)
+    reference = "its own clock" if is_own else told["reference"]
+    said = f"{told['offset_s'] * 1000:+.3f} ms to {reference}"
+    if not told["synchronised"]:
+        said += ", not synchronised"
+    astray = is_own and (node != site.master or bool(site.time.servers))
+    if astray:
+        said += f", and the site's is that of {', '.join(map(str, site.time.servers)) or site.master.name}"
+    near = told["synchronised"] and abs(told["offset_s"]) < OFFSET_S
+    yield Check.of("time", name, ok=near and not astray, evidence=said, hint=hint)

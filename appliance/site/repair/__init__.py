@@ -1,0 +1,1 @@
+"""Repairs of known issues, run on the controller of a site."""

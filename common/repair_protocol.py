@@ -1,0 +1,102 @@
+"""The protocol of API and controller: orders, what becomes of them, and checks of nodes without an agent. Pure."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from common.backup_protocol import MAX_BACKUPS, MAX_ORDERS, BackupOrder, BackupOrderReport, BackupReport
+from common.protocol import MAX_CHECKS, CheckReport
+from common.repairs import RunState
+
+CONTROLLER = "controller.penstock"
+"""The name in the controller's own certificate; no node can have one with a dot."""
+CONTROLLER_PATH = "/agent/v1/repairs"
+"""POST ControllerReport → ControllerReply: runs that are new or have changed, for the next one that was ordered."""
+LOOK_S = 300.0
+"""So often the controller looks at the nodes without an agent, and at the backups."""
+SILENT_S = 4 * LOOK_S
+"""After so long without a look the controller is silent."""
+MAX_RUNS = 50
+MAX_NODES = 1000
+MAX_STEPS = 5000
+MAX_TASKS = 1000
+
+Word = Annotated[str, Field(max_length=255)]
+Words = Annotated[str, Field(max_length=20_000)]
+
+
+class Told(BaseModel):
+    """Base of what the controller tells: what a later release has beside it is passed over."""
+
+    model_config = ConfigDict(extra="ignore", from_attributes=True)
+
+
+class StepReport(Told):
+    """A look at a node, or a rung and the look after it; `tasks` say what was done."""
+
+    node: Word
+    at: AwareDatetime
+    rung: Word = ""
+    ok: bool = False
+    evidence: Words = ""
+    seconds: float = 0.0
+    tasks: list[Words] = Field(default=[], max_length=MAX_TASKS)
+
+
+class RunReport(Told):
+    """What has become of a run until now, in full."""
+
+    id: Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+    repair: Annotated[str, Field(max_length=16)]
+    by: Word
+    limit: Word | None = None
+    dry_run: bool = False
+    agreed: bool = False
+    state: RunState
+    reason: Words = ""
+    ordered_at: AwareDatetime
+    finished_at: AwareDatetime | None = None
+    tried: list[Word] = Field(default=[], max_length=MAX_STEPS)
+    sick: list[Word] = Field(default=[], max_length=MAX_STEPS)
+    steps: list[StepReport] = Field(default=[], max_length=MAX_STEPS)
+
+
+class NodeChecks(Told):
+    """The checks of a node that has no agent; those without a `node` are of the site."""
+
+    node: Annotated[str, Field(max_length=63)] = ""
+    checks: list[CheckReport] = Field(max_length=MAX_CHECKS)
+
+
+class ControllerReport(Told):
+    """What the controller tells: runs and orders that are new or have changed, and whether it `wants` an order.
+
+    After a look, `nodes` has all checks that it makes. `backups` are all that there are, None where that is as it was.
+    """
+
+    runs: list[RunReport] = Field(default=[], max_length=MAX_RUNS)
+    wants: bool = True
+    nodes: list[NodeChecks] | None = Field(default=None, max_length=MAX_NODES)
+    backups: list[BackupReport] | None = Field(default=None, max_length=MAX_BACKUPS)
+    backup_orders: list[BackupOrderReport] = Field(default=[], max_length=MAX_ORDERS)
+
+
+class RepairOrder(Told):
+    """A run that an administrator has ordered."""
+
+    id: str
+    repair: str
+    by: str
+    limit: str | None = None
+    dry_run: bool = False
+    agreed: bool = False
+    ordered_at: AwareDatetime
+
+
+class ControllerReply(Told):
+    """The next order, the oldest first: of a repair, or about a backup; None where nothing was ordered."""
+
+    order: RepairOrder | None = None
+    backup_order: BackupOrder | None = None

@@ -1,0 +1,97 @@
+#!/usr/bin/python3
+"""Files that a node alone has: packed into an archive, and put back from it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+from collections.abc import Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: local_files
+short_description: Pack the files of a node that match patterns, or put them back
+description: What is there already when files are put back stays beside, with another ending.
+author: Penstock
+options:
+  action: {type: str, required: true, choices: [pack, unpack], description: What to do.}
+  archive: {type: path, required: true, description: The archive.}
+  patterns: {type: list, elements: str, required: true, description: Which files; no others are put back.}
+"""
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "action": {"type": "str", "required": True, "choices": ["pack", "unpack"]},
+    "archive": {"type": "path", "required": True},
+    "patterns": {"type": "list", "elements": "str", "required": True},
+}
+BEFORE = ".before"
+
+
+def main() -> None:
+    """Return how many files there were as `count`."""
+    module = AnsibleModule(argument_spec=OPTIONS)
+    archive, patterns = Path(module.params["archive"]), module.params["patterns"]
+    try:
+        count = pack(archive, patterns) if module.params["action"] == "pack" else unpack(archive, patterns)
+    except (OSError, tarfile.TarError) as error:
+        module.fail_json(msg=f"{archive}: {error}. Hint: look at the disk of this node.")
+    module.exit_json(changed=True, count=count)
+
+
+def pack(archive: Path, patterns: Sequence[str]) -> int:
+    """Write an archive that root alone reads, and return how many files it has."""
+    found = [path for pattern in patterns for path in _matching(pattern) if path.is_file()]
+    with archive.open("wb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        with tarfile.open(fileobj=file, mode="w:gz") as packed:
+            for path in found:
+                _add(packed, path)
+    return len(found)
+
+
+def unpack(archive: Path, patterns: Sequence[str]) -> int:
+    """Put the files back that match; what matches and is there now gets another name."""
+    for pattern in patterns:
+        for present in _matching(pattern):
+            present.rename(f"{present}{BEFORE}")
+    count = 0
+    with tarfile.open(archive) as packed:
+        for member in packed:
+            target = Path("/", member.name)
+            content = packed.extractfile(member)
+            if content is None or ".." in target.parts or not any(fnmatch(str(target), each) for each in patterns):
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with content, target.open("wb") as file:
+                shutil.copyfileobj(content, file)
+            target.chmod(member.mode & 0o777)
+            _give(target, member)
+            count += 1
+    return count
+
+
+def _matching(pattern: str) -> list[Path]:
+    return sorted(Path("/").glob(pattern.lstrip("/")))
+
+
+def _add(packed: tarfile.TarFile, path: Path) -> None:
+    """Add a file with the size that it has now; a log may grow meanwhile."""
+    with path.open("rb") as file:
+        packed.addfile(packed.gettarinfo(str(path), fileobj=file), file)
+
+
+def _give(target: Path, member: tarfile.TarInfo) -> None:
+    """Give a file to whom it belonged, and to root where there is no such user."""
+    try:
+        shutil.chown(target, member.uname, member.gname)
+    except LookupError:
+        os.chown(target, 0, 0)
+
+
+if __name__ == "__main__":
+    main()

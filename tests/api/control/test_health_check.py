@@ -1,0 +1,128 @@
+"""What the leader looks at: its database, its machine, and whether agents report."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.clock import now
+from api.control.health_check import HealthCheck
+from common.checks import Check
+from tests.api.cluster import V1, Cluster, ok
+
+pytestmark = pytest.mark.anyio
+
+
+async def passes(cluster: Cluster, seconds: int) -> None:
+    """Let time pass for the leader, second by second, and what is due be done."""
+    for _ in range(seconds):
+        cluster.clock.passed += 1
+        cluster.clock.ahead += timedelta(seconds=1)
+        await cluster.settle()
+
+
+async def checks(cluster: Cluster, node: str) -> dict[str, dict[str, Any]]:
+    found = await ok(cluster.admin.get(f"{V1}/health/checks?node={node}"))
+    return {each["check"]: each for each in found}
+
+
+async def test_the_site_itself_is_looked_at(ready: Cluster) -> None:
+    await passes(ready, 12)
+    found = await checks(ready, "")
+    assert found.keys() == {"database", "disk", "memory"}
+    assert found["database"]["state"] == "ok"
+    assert "connections are in use" in found["database"]["evidence"]
+
+
+async def test_an_agent_that_is_silent_is_seen_before_its_node_is_lost(ready: Cluster) -> None:
+    for _ in range(3):
+        await passes(ready, 5)
+        await ready.heartbeat()
+        await ready.settle()
+    # time of the tests runs ahead of the heartbeats' own
+    ready.clock.ahead = timedelta()
+    await passes(ready, 4)
+    assert (await checks(ready, "worker1"))["agent"]["state"] == "ok"
+    seconds = 4
+    while (await checks(ready, "worker1"))["agent"]["state"] == "ok":
+        await passes(ready, 1)
+        seconds += 1
+    assert seconds <= 15
+    assert (await ok(ready.admin.get(f"{V1}/nodes/worker1")))["state"] == "ready"
+    found = (await checks(ready, "worker1"))["agent"]
+    assert found["evidence"].startswith("silent since 20")
+    assert found["repair"] == "5-H2"
+    await ready.heartbeat()
+    ready.clock.ahead = timedelta()
+    await passes(ready, 3)
+    assert (await checks(ready, "worker1"))["agent"]["state"] == "ok"
+
+
+async def test_after_a_pause_of_ours_silence_says_nothing(ready: Cluster) -> None:
+    await passes(ready, 4)
+    ready.clock.passed += 60
+    ready.clock.ahead += timedelta(seconds=60)
+    await passes(ready, 5)
+    assert (await checks(ready, "worker1"))["agent"]["state"] == "ok"
+
+
+@pytest.mark.parametrize("pauses", [True, False], ids=["a pause", "a new leader"])
+async def test_an_agent_that_is_silent_stays_so_until_it_reports(ready: Cluster, pauses: bool) -> None:
+    await ready.heartbeat()
+    await passes(ready, 3)
+    assert (await checks(ready, "worker1"))["agent"]["state"] == "ok"
+    while (await checks(ready, "worker1"))["agent"]["state"] == "ok":
+        await passes(ready, 1)
+    if pauses:
+        # as where a leader waits long for the agent that hangs
+        ready.clock.passed += 7
+        await passes(ready, 3)
+    else:
+        await HealthCheck(ready.database, ready.settings, ready.clock).look()
+    assert (await checks(ready, "worker1"))["agent"]["state"] == "fail"
+    changes = await ok(ready.admin.get(f"{V1}/health/changes?node=worker1&check=agent"))
+    assert (changes[0]["before"], changes[0]["after"]) == ("ok", "fail")
+    await ready.heartbeat()
+    ready.clock.ahead = timedelta()
+    await passes(ready, 3)
+    assert (await checks(ready, "worker1"))["agent"]["state"] == "ok"
+
+
+class EdgeCheck(HealthCheck):
+    """A leader that looks at an edge alone, which answers or not; its certificate ends soon."""
+
+    answers = True
+
+    async def see(self, *answers: bool) -> None:
+        for self.answers in answers:
+            await self._look_at_site(self._clock.monotonic())
+
+    async def _edge(self) -> list[Check]:
+        works = Check.of("edge", "edge answers", ok=self.answers, evidence="")
+        return [works, self._lasts("https://edge", time.time() + 3 * 86400)] if self.answers else [works]
+
+    async def _registry(self) -> list[Check]:
+        return []
+
+
+async def test_a_certificate_that_cannot_be_seen_for_a_moment_is_not_well(ready: Cluster) -> None:
+    settings = ready.settings.model_copy(update={"agent_ca": Path("/ca.pem")})
+    await EdgeCheck(ready.database, settings, ready.clock).see(True)
+    path = f"{V1}/health/checks/{(await checks(ready, ''))['certificate']['id']}/acknowledgement"
+    await ok(ready.admin.put(path, json={"until": (now() + timedelta(hours=1)).isoformat()}))
+    # another one leads: what the first one knew is known
+    leader = EdgeCheck(ready.database, settings, ready.clock)
+    await leader.see(False)
+    found = await checks(ready, "")
+    assert (found["certificate"]["state"], found["certificate"]["acknowledged_by"]) == ("fail", "admin")
+    assert found["edge"]["state"] == "ok"
+    await leader.see(False)
+    assert (await checks(ready, ""))["edge"]["state"] == "fail"
+    await leader.see(True, True, True)
+    assert {check: each["state"] for check, each in (await checks(ready, "")).items() if each["state"] != "ok"} == {
+        "certificate": "fail"
+    }

@@ -1,0 +1,95 @@
+"""Time to find the lines of one request in gathered journals, by the words that the API gives journalctl.
+
+Usage: python -m tests.bench.log_search [LINES]; prints one line of JSON; exits with 1 where a search takes a second.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from api.resources.logs import search
+from api.resources.logs.search import Search
+from tests import journals
+
+LINES = 500_000
+A_REQUEST = 4
+"""So many lines has each request."""
+SEARCHES = 20
+AIM_S = 1.0
+
+
+def lines(count: int) -> Iterator[dict[str, str]]:
+    """Yield lines as API and agents write them, of 200 nodes."""
+    for number in range(count):
+        request = name(number // A_REQUEST)
+        yield {
+            "MESSAGE": f"level=info event=ended request_id={request} session=web-{number} project=vision",
+            "PRIORITY": "6",
+            "SYSLOG_IDENTIFIER": "penstock-agent",
+            "_HOSTNAME": f"worker{number % 200}",
+            "_SYSTEMD_UNIT": "penstock-agent.service",
+            "_PID": "812",
+            "PENSTOCK_REQUEST": request,
+            "PENSTOCK_NODE": f"worker{number % 200}",
+            "PENSTOCK_SESSION": f"web-{number}",
+        }
+
+
+def name(number: int) -> str:
+    """Return the id of a request."""
+    return f"{random.Random(number).getrandbits(128):032x}"
+
+
+def seconds(folder: Path, request: str, *, cold: bool) -> float:
+    """Return how long a search takes; `cold` without what the kernel remembers of the files."""
+    for path in folder.iterdir() if cold else ():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    start = time.perf_counter()
+    words = search.command(folder.parent, Search(request=request), 200, None)
+    printed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    took = time.perf_counter() - start
+    assert len(list(search.entries(printed, {}))) == A_REQUEST
+    return took
+
+
+def main() -> None:
+    """Write journals and search them."""
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else LINES
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "site"
+        folder.mkdir()
+        start = time.perf_counter()
+        journals.write(folder / "site.journal", lines(count))
+        written = time.perf_counter() - start
+        size = sum(path.stat().st_size for path in folder.iterdir())
+        wanted = [name(random.randrange(count // A_REQUEST)) for _ in range(SEARCHES)]
+        cold = [seconds(folder, request, cold=True) for request in wanted]
+        warm = [seconds(folder, request, cold=False) for request in wanted]
+        told = {
+            "bench": "log_search",
+            "lines": count,
+            "files": len(list(folder.iterdir())),
+            "gigabytes": round(size / 1e9, 2),
+            "lines_written_per_s": round(count / written),
+            "cold_median_s": round(statistics.median(cold), 3),
+            "cold_worst_s": round(max(cold), 3),
+            "warm_median_s": round(statistics.median(warm), 3),
+            "aim_s": AIM_S,
+        }
+    print(json.dumps(told))
+    sys.exit(max(cold) > AIM_S)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Unit tests of the control of the API."""

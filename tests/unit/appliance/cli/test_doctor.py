@@ -1,0 +1,112 @@
+"""The commands `doctor` and `health`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.unit.appliance.cli.conftest import FakeApi, Run
+
+
+def check(state: str = "fail", **more: Any) -> dict[str, Any]:
+    said = {
+        "id": "00000000-0000-4000-8000-000000000001",
+        "node": "worker1",
+        "check": "disk",
+        "thing": "/",
+        "name": "disk has room",
+        "state": state,
+        "evidence": "97 % is full",
+        "hint": "" if state == "ok" else "look at `du`",
+        "repair": "",
+        "since": "2026-01-01T00:00:00Z",
+        "closes": state == "fail",
+        "acknowledged_until": None,
+        "acknowledged_by": "",
+        "comment": "",
+    }
+    return said | more
+
+
+def test_doctor_shows_what_is_not_well_and_what_to_do(logged_in: FakeApi, run: Run) -> None:
+    found = [check(), check(thing="/var"), check("ok", check="memory"), check(check="engine", hint="", repair="5-D")]
+    logged_in.on("GET", "/health/checks", found)
+    code, out, _ = run("doctor")
+    assert code == 1
+    assert "97 % is full, takes nothing new" in out
+    assert "memory" not in out
+    assert out.count("disk: look at `du`") == 1
+    assert "engine: `penstock repair run 5-D`" in out
+    assert "1 of 4 checks are well." in out
+
+
+def test_advice_of_an_agent_is_shown_and_not_obeyed(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("GET", "/health/checks", [check(hint="\x1b[2Jx", repair="\x1b]0;y\x07")])
+    out = run("doctor")[1]
+    assert r"disk: \x1b[2Jx" in out
+    assert "\x1b" not in out
+
+
+def test_warnings_are_shown_and_are_no_failure(logged_in: FakeApi, run: Run) -> None:
+    found = [check("warn", acknowledged_until="2026-01-02T00:00:00Z"), check("ok", check="memory", evidence="")]
+    logged_in.on("GET", "/health/checks", found)
+    code, out, _ = run("doctor", "--all", "--node", "worker1")
+    assert code == 0
+    assert "warn (acknowledged)" in out
+    assert "memory" in out
+    assert logged_in.last.query == {"node": "worker1"}
+
+
+def test_programs_get_the_checks_as_the_api_says_them(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("GET", "/health/checks", [check()])
+    code, out, _ = run("doctor", "-o", "json")
+    assert (code, json.loads(out)) == (1, [check()])
+
+
+@pytest.mark.parametrize(("trouble", "repair"), [(ConnectionRefusedError(), "5-A"), (TimeoutError(), "5-A")])
+def test_where_the_api_does_not_answer_it_says_what_is_seen_from_here(
+    logged_in: FakeApi, run: Run, trouble: OSError, repair: str
+) -> None:
+    logged_in.trouble = trouble
+    code, out, _ = run("doctor")
+    assert code == 1
+    assert f"`penstock repair run {repair}`" in out
+    assert "https://master1:56789" in out
+
+
+def test_an_edge_that_has_nobody_behind_it_asks_for_another_repair(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("GET", "/health/checks", b"<html>502</html>", 502)
+    code, out, _ = run("doctor", "-o", "json")
+    [seen] = json.loads(out)
+    assert (code, seen["state"], seen["repair"]) == (1, "fail", "5-B")
+
+
+def test_history_is_a_table(logged_in: FakeApi, run: Run) -> None:
+    change = {"number": 1, "at": "2026-01-01T00:00:00Z", "node": "", "check": "edge", "thing": "", "before": None}
+    logged_in.on("GET", "/health/changes", [change | {"after": "fail", "evidence": "it does not answer"}])
+    code, out, _ = run("health", "history", "--check", "edge")
+    assert code == 0
+    assert "it does not answer" in out
+    assert logged_in.last.query["check"] == "edge"
+
+
+def test_a_check_is_named_by_node_check_and_thing(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("GET", "/health/checks", [check(), check(id="2", thing="/var")])
+    code, _, err = run("health", "clear", "disk", "--node", "worker1")
+    assert (code, "name one of /, /var" in err) == (2, True)
+    code, _, err = run("health", "clear", "memory", "--node", "worker1")
+    assert (code, "worker1 has no check memory" in err) == (6, True)
+    logged_in.on("POST", "/health/checks/2/clear", check("ok", evidence="cleared by admin"))
+    code, out, _ = run("health", "clear", "disk", "--node", "worker1", "--of", "/var")
+    assert (code, out) == (0, "disk is ok: cleared by admin\n")
+
+
+def test_an_acknowledgement_says_until_when_and_why(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("GET", "/health/checks", [check(id="1")])
+    logged_in.on("PUT", "/health/checks/1/acknowledgement", check())
+    code, out, _ = run("health", "acknowledge", "disk", "--node", "worker1", "--for", "2h", "--comment", "ordered")
+    assert code == 0
+    assert out.startswith("Nobody is told of disk until 20")
+    assert logged_in.last.body["comment"] == "ordered"

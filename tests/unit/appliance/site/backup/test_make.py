@@ -1,0 +1,174 @@
+"""Backups that are taken one after the other, with the database played, on clocks that are not always right."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import shutil
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.site.backup import database, health
+from appliance.site.backup.catalogue import FEW, Catalogue, described
+from appliance.site.backup.make import Backups
+from appliance.site.model import Site
+from common.checks import CheckState
+from common.errors import ConflictError, ProcessError
+
+DAY = timedelta(days=1)
+
+
+@dataclass
+class Days:
+    """A site that takes a backup a day."""
+
+    folder: Path
+    now: datetime = datetime(2026, 11, 23, 2, tzinfo=UTC)
+    fails: bool = False
+    site: Site = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Give it a second place."""
+        second = self.folder / "second"
+        second.mkdir()
+        nodes = [{"name": "m1", "address": "10.0.0.1", "roles": ["reservoir", "master"]}]
+        self.site = Site.model_validate({"name": "s", "nodes": nodes, "backup": {"copy_to": str(second)}})
+
+    @property
+    def backups(self) -> Backups:
+        return Backups(self.site, lambda _: None, self.folder / "backup", clock=lambda: self.now)
+
+    def go(self, days: int) -> None:
+        for _ in range(days):
+            self.now += DAY
+            self.backups.take()
+
+    def dump(self, _: Site, dump: Path, __: Path, **___: Any) -> dict[str, Any]:
+        if self.fails:
+            raise ProcessError("no room", where="m1", hint="make some")
+        rows = b"rows"
+        dump.write_bytes(gzip.compress(rows))
+        size, sha256 = described(dump)
+        plain = {"plain_size": len(rows), "plain_sha256": hashlib.sha256(rows).hexdigest()}
+        told = {"present": True, "moment": f"{self.now:%FT%TZ}", "schema": "1", "tables": {}, "seconds": {}}
+        return {**told, "size": size, "sha256": sha256, **plain}
+
+    def good(self) -> list[list[str]]:
+        places = [self.backups.catalogue, self.backups.second or Catalogue(self.folder / "none")]
+        return [[record.name for record in place.records() if record.good] for place in places]
+
+
+@pytest.fixture
+def days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Days:
+    days = Days(tmp_path)
+    monkeypatch.setattr(database, "make", days.dump)
+    return days
+
+
+def test_a_clock_that_is_ahead_once_leaves_a_few_backups(days: Days) -> None:
+    days.go(5)
+    before = days.good()
+    days.now += 60 * DAY
+    days.backups.take()
+    assert [names[1:] for names in days.good()] == [names[: FEW - 1] for names in before]
+
+
+def test_one_of_a_clock_that_was_ahead_is_named_and_goes_by_itself(days: Days) -> None:
+    days.go(3)
+    days.now += 40 * DAY
+    ahead = days.backups.take()
+    days.now -= 39 * DAY
+    check = health.judged(days.site, days.folder / "backup", days.now)[0]
+    assert f"{ahead.name} is of a moment that is still to come" in check.evidence
+    later = days.backups.take()
+    assert (days.backups.catalogue.choose(None), days.good()[0][:2]) == (later, [later.name, ahead.name])
+    assert not (days.folder / "backup" / f"{ahead.name}.sql").exists(), "the newest alone is there in plain"
+    check = health.judged(days.site, days.folder / "backup", days.now)[0]
+    assert (check.state, ahead.name in check.evidence) == (CheckState.WARN, True)
+    for _ in range(days.site.backup.keep - 1):
+        days.go(1)
+    assert all(ahead.name not in names for names in days.good())
+    check = health.judged(days.site, days.folder / "backup", days.now)[0]
+    assert check.state is CheckState.OK, check.evidence
+
+
+def test_after_a_rebuild_new_ones_are_the_newest_in_the_second_place_too(days: Days) -> None:
+    days.go(20)
+    shutil.rmtree(days.folder / "backup")
+    days.go(3)
+    here, there = days.good()
+    assert (len(here), there[:3]) == (3, here)
+
+
+def test_a_try_that_was_broken_off_is_told_until_the_next_good_one(days: Days, monkeypatch: pytest.MonkeyPatch) -> None:
+    days.go(1)
+    left = days.folder / "backup/penstock-20261124-030000.x1y2"
+    left.mkdir()
+    days.now += timedelta(hours=2)
+    tried = days.backups.catalogue.tries()
+    assert [(each.name, each.good) for each in tried] == [(left.stem, False), (days.good()[0][0], True)]
+    check = health.judged(days.site, days.folder / "backup", days.now)[0]
+    assert (check.state, f"{left.stem}: it was broken off" in check.evidence) == (CheckState.WARN, True)
+    assert "`journalctl -u 'penstock-backup*'` on m1" in check.hint
+    seen: list[list[str]] = []
+
+    def look(*words: Any, **how: Any) -> dict[str, Any]:
+        seen.append([each.name for each in days.backups.catalogue.tries()])
+        return days.dump(*words, **how)
+
+    monkeypatch.setattr(database, "make", look)
+    days.go(1)
+    assert seen == [days.good()[0][1:]], "one that runs was not broken off"
+    assert health.judged(days.site, days.folder / "backup", days.now)[0].state is CheckState.OK
+
+
+def test_a_copy_that_went_is_named(days: Days) -> None:
+    days.go(1)
+    assert days.backups.second
+    shutil.rmtree(days.backups.second.folder)
+    check = {each.id: each for each in health.judged(days.site, days.folder / "backup", days.now)}["backup.copy"]
+    assert (check.state, "its copy is not in" in check.evidence) == (CheckState.WARN, True)
+
+
+def test_a_second_one_in_the_same_second_takes_nothing_from_the_first(days: Days) -> None:
+    days.go(1)
+    first, days.fails = days.good(), True
+    with pytest.raises(ConflictError):
+        days.backups.take()
+    assert days.good() == first
+
+
+def test_of_backups_that_fail_no_more_are_kept_than_of_good_ones(days: Days) -> None:
+    days.go(2)
+    days.fails = True
+    for _ in range(days.site.backup.keep + 3):
+        with pytest.raises(ProcessError):
+            days.go(1)
+    failed = [record for record in days.backups.catalogue.records() if not record.good]
+    assert (len(failed), len(days.good()[0])) == (days.site.backup.keep, 2)
+
+
+def test_the_archive_of_the_log_that_fails_takes_nothing_from_the_dump(
+    days: Days, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days.site = days.site.model_copy(
+        update={"backup": days.site.backup.model_copy(update={"wal_to": "/mnt/wal"})}, deep=True
+    )
+    asked: list[str] = []
+
+    def archive(_: Site, action: str, *__: object, **___: object) -> dict[str, str]:
+        asked.append(action)
+        if len(asked) > 1:
+            raise ProcessError("the archive is full", where="m1", hint="make room")
+        return {"backup": "20261123-020000F"}
+
+    monkeypatch.setattr(database, "archive", archive)
+    days.go(2)
+    last, first = days.backups.catalogue.records()
+    assert asked == ["archive", "archive"]
+    assert (first.good, first.archived) == (True, "20261123-020000F")
+    assert (last.good, last.archived, "the archive is full" in last.unarchived) == (True, "", True)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import yaml
 
 from tests.lab.journey import ROOT
+
+ZONE = "Asia/Kathmandu"
+BACKUP_HOUR = (datetime.now(ZoneInfo(ZONE)).hour + 12) % 24
+"""Half a day away: at its own hour a backup would be taken in the middle of a test that counts on there being none."""
 
 OTHER = {
     "name": "tests-other",
@@ -22,7 +28,8 @@ OTHER = {
         }
     ],
     "storage": [{"kind": "external", "name": "shared", "path": "/srv/shared"}],
-    "time": {"zone": "Asia/Kathmandu"},
+    "time": {"zone": ZONE},
+    "backup": {"hour": BACKUP_HOUR},
 }
 """What a site has once, reservoir and master, on the Debian release on which the users' site does not have them."""
 
@@ -34,7 +41,8 @@ def users_site() -> dict[str, Any]:
     """
     site: dict[str, Any] = yaml.safe_load((ROOT / "inventory" / "example" / "site.yml").read_text())
     site["name"] = "tests"
-    site["time"] = {"zone": "Asia/Kathmandu"}
+    site["time"] = {"zone": ZONE}
+    site["backup"] = {"hour": BACKUP_HOUR}
     site["logs"] = {"gather": True}
     # administrators may order backups from elsewhere
     site["repair"] = {"controller": True, "automatic": ["engine"]}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from appliance.site.model import Site, load
+from appliance.site.model import Site
+from appliance.site.site_file import load
 from common.errors import InputError
 from common.yaml_document import parse
 

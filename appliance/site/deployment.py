@@ -23,8 +23,9 @@ from appliance.site.alone import Alone, alone
 from appliance.site.backup.make import Backups
 from appliance.site.backup.migration import migrates, newest_step
 from appliance.site.backup.secrets import Places
-from appliance.site.model import NodeRole, Site, load
+from appliance.site.model import NodeRole, Site
 from appliance.site.rollout import KEPT, Problems, Rollout
+from appliance.site.site_file import load
 from common import files
 from common.errors import ConflictError, InputError, NotFoundError, Problem, UnavailableError
 from common.progress import Progress

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from appliance.site import pki
 from appliance.site.inventory import build
-from appliance.site.model import load
+from appliance.site.site_file import load
 from common.yaml_document import parse
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from appliance.site import deployment, inventory, pki, playbook
-from appliance.site.model import Site, load
+from appliance.site.model import Site
+from appliance.site.site_file import load
 from common import files
 from common.yaml_document import parse
 from reservoir.intake.take import take

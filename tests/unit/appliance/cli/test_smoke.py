@@ -12,7 +12,7 @@ import pytest
 from appliance.cli import smoke
 from appliance.cli.smoke import Smoke
 from appliance.client import Client
-from appliance.site.model import load
+from appliance.site.site_file import load
 from common.checks import Check
 from common.errors import ForbiddenError, UnavailableError
 from common.yaml_document import parse

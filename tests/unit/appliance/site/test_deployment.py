@@ -15,7 +15,8 @@ import pytest
 
 from appliance.site import deployment, pki, playbook, preflight
 from appliance.site.backup.make import Backups
-from appliance.site.model import Site, load
+from appliance.site.model import Site
+from appliance.site.site_file import load
 from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, PenstockError, ProcessError
 from common.yaml_document import parse
 from reservoir.bundle import bundles

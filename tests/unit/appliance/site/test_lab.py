@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from appliance.site import lab, lab_node
-from appliance.site.model import Site, load
+from appliance.site.model import Site
+from appliance.site.site_file import load
 from common import process
 from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, ProcessError, UnavailableError
 from common.yaml_document import parse

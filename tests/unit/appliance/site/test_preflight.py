@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from appliance.site import inventory, preflight
-from appliance.site.model import Site, load
+from appliance.site.model import Site
+from appliance.site.site_file import load
 from common.yaml_document import parse
 from reservoir.contents.artifact import DebianArtifact
 from reservoir.contents.bundle import Bundle

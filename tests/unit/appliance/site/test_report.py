@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from appliance.site import report
-from appliance.site.model import load
+from appliance.site.site_file import load
 from appliance.site.verdict import NodeVerdict, Verdict
 from common.checks import Check, CheckState
 from common.errors import UnavailableError

@@ -13,7 +13,8 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from appliance.site.model import Site, load
+from appliance.site.model import Site
+from appliance.site.site_file import load
 from appliance.site.verdict import Verdict
 from appliance.site.verification import judge, published
 from common.checks import Check, CheckState

@@ -7,7 +7,8 @@ from textwrap import dedent
 
 import pytest
 
-from appliance.site.model import NodeRole, Site, load, worker_path
+from appliance.site.model import NodeRole, Site, worker_path
+from appliance.site.site_file import load
 from common.errors import InputError
 from common.yaml_document import parse
 

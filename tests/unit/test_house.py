@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,8 @@ MODULES = sorted(
     if path.parent.name not in ("installer", "shim")
 )
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+PURE = "pure modules do no I/O"
+PURE_BY_THEMSELVES = "modules that are pure by themselves do no I/O of their own"
 TEXT_SUFFIXES = {".py", ".sh", ".yml", ".yaml", ".md", ".j2", ".toml", ".cfg", ".json", ".html", ".js", ".css", ".c"}
 
 
@@ -40,20 +43,26 @@ def test_the_import_contracts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lint_imports(cache_dir=None) == 0
 
 
-def pure_modules() -> list[Path]:
-    """The modules of the contract for pure ones."""
-    [contract] = [contract for contract in CONTRACTS if contract["name"] == "pure modules do no I/O"]
-    places = [ROOT / module.replace(".", "/") for module in contract["source_modules"]]
+def modules_of(contract: str) -> list[Path]:
+    """The modules of a contract for pure ones."""
+    [found] = [each for each in CONTRACTS if each["name"] == contract]
+    places = [ROOT / module.replace(".", "/") for module in found["source_modules"]]
     return sorted(
         path for place in places for path in (place.rglob("*.py") if place.is_dir() else [place.with_suffix(".py")])
     )
+
+
+def test_what_calls_itself_pure_is_held_to_it() -> None:
+    said = {path for path in MODULES if re.search(r"\bPure[.:]", ast.get_docstring(ast.parse(path.read_text())) or "")}
+    assert len(said) > 50
+    assert {name(path) for path in said - {*modules_of(PURE), *modules_of(PURE_BY_THEMSELVES)}} == set()
 
 
 def test_pure_modules_take_of_pathlib_what_touches_no_disk() -> None:
     allowed = {"pathlib.PurePath", "pathlib.PurePosixPath"}
     taken = {
         f"{name(path)}: {getattr(node, 'module', '')}.{alias.name}"
-        for path in pure_modules()
+        for path in modules_of(PURE)
         for node in nodes(path)
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names

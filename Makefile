@@ -54,13 +54,13 @@ bundle: setup ## Build the product's bundle in build/bundle
 	@$(BIN)/penstock reservoir build manifest.yml --output build/bundle
 
 shim: setup ## The library for GPU shares in build/shim: release
-	@$(MAKE) --no-print-directory -C appliance/gpu/shim PYTHON=$(CURDIR)/$(BIN)/python OUT=$(CURDIR)/build/shim release
+	@$(MAKE) --no-print-directory -C appliance/gpu/shim PYTHON="$(CURDIR)/$(BIN)/python" OUT="$(CURDIR)/build/shim" release
 
-shim-test: setup
-	@$(MAKE) --no-print-directory -C appliance/gpu/shim PYTHON=$(CURDIR)/$(BIN)/python OUT=$(CURDIR)/build/shim test
+shim-test: setup ## Tests of that library
+	@$(MAKE) --no-print-directory -C appliance/gpu/shim PYTHON="$(CURDIR)/$(BIN)/python" OUT="$(CURDIR)/build/shim" test
 
-shim-sanitized: setup
-	@$(MAKE) --no-print-directory -C appliance/gpu/shim PYTHON=$(CURDIR)/$(BIN)/python OUT=$(CURDIR)/build/shim sanitized
+shim-sanitized: setup ## The same, with sanitizers
+	@$(MAKE) --no-print-directory -C appliance/gpu/shim PYTHON="$(CURDIR)/$(BIN)/python" OUT="$(CURDIR)/build/shim" sanitized
 
 demo: setup ## The main job: bundle, closed lab cluster, fractional GPU sessions; prints address and login
 	@$(BIN)/python -m tests.lab.demo --site $(SITE)
@@ -68,7 +68,7 @@ demo: setup ## The main job: bundle, closed lab cluster, fractional GPU sessions
 demo-down: ## Remove the demo's cluster
 	@$(BIN)/penstock lab down -f $(SITE)
 
-lint: $(LINTED)
+lint: $(LINTED) ## Style: ruff, and ansible-lint when roles or playbooks have changed
 	$(SAY) "Lint: ruff"
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -79,15 +79,15 @@ $(LINTED): $(STAMP) .ansible-lint ansible.cfg $(shell find inventory molecule pl
 	@$(BIN)/ansible-lint --offline -q inventory molecule playbooks roles
 	@mkdir -p $(@D) && touch $@
 
-types:
+types: $(STAMP) ## Types: mypy
 	$(SAY) "Types: mypy strict"
 	@$(BIN)/mypy
 
-unit:
+unit: $(STAMP) ## Unit tests and the rules of the house
 	$(SAY) "Unit tests"
 	@$(PYTEST) tests/unit -q -n auto --hypothesis-profile=$(EXAMPLES)
 
-api-tests:
+api-tests: $(STAMP) ## Tests of the control API, on PostgreSQL
 	$(SAY) "Control API: on PostgreSQL"
 	@$(PYTEST) tests/api -q -n auto
 
@@ -105,11 +105,11 @@ check: setup ## The fast tier: lint, types and unit tests side by side, properti
 	@EXAMPLES=fast $(BIN)/python -m tools.tiers lint,types,unit
 
 # one worker more than cores: they wait for engines, agents and services most of the time
-integration: bundle
+integration: bundle ## Tests on real parts: apt, Docker Engine, PostgreSQL
 	$(SAY) "Integration tests: Docker Engine, PostgreSQL, apt, debootstrap"
 	@$(PYTEST) tests/integration -v -n 3 --dist loadfile --no-loadscope-reorder
 
-lab: setup
+lab: setup ## Tests of the closed lab
 	$(SAY) "The closed lab: dry run on bare nodes, deploy, Molecule's checks, end to end"
 	@$(PYTEST) tests/lab -v -s
 
@@ -168,4 +168,4 @@ bench: bundle ## Figures, one JSON line each; the last ones start the demo's lab
 	@$(BIN)/python -m tests.bench.session_start
 
 clean: ## Remove what was built (the demo's cluster: make demo-down)
-	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .ansible
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .ansible .import_linter_cache

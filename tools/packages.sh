@@ -2,6 +2,11 @@
 # Debian packages that building, the lab and the tests need on this machine; installs those that are absent, and says so.
 set -euo pipefail
 
+if [ "$(id -u)" != 0 ]; then
+  echo "error: this needs root, as Docker Engine and debootstrap do. Hint: run make with sudo" >&2
+  exit 2
+fi
+
 declare -A purpose=(
   [debootstrap]="base images from the bundle's own packages"
   [docker.io]="Docker Engine: the lab's nodes, sessions"
@@ -46,10 +51,5 @@ done
 printf '\n\033[1m== Debian packages to install on this machine:\033[0m\n'
 for package in "${missing[@]}"; do printf '   %-16s %s\n' "$package" "${purpose[$package]}"; done
 
-as_root=()
-if [ "$(id -u)" != 0 ]; then
-  command -v sudo >/dev/null || { echo "error: not root, and there is no sudo. Hint: run as root: apt-get install ${missing[*]}" >&2; exit 2; }
-  as_root=(sudo)
-fi
-"${as_root[@]}" apt-get update -q
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
+apt-get update -q
+DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"

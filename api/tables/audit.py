@@ -93,6 +93,21 @@ LEFT_OUT: dict[str, frozenset[str]] = {
 """The columns of audited tables whose values do not, by the reason why; those of nodes are what agents report."""
 
 
+NOT_AUDITED: dict[str, frozenset[str]] = {
+    "the log itself": frozenset({"audit_changes", "audit_events", "audit_head", "audit_sent"}),
+    "goes with a session": frozenset(
+        {"containers", "gang_networks", "gang_nodes", "gpu_shares", "services", "session_volumes"}
+    ),
+    "observed, not chosen": frozenset(
+        {
+            *("accounting_days", "backups", "denied_calls", "gpu_samples", "gpus", "health_alerts", "health_changes"),
+            *("login_tries", "session_logs", "spans"),
+        }
+    ),
+}
+"""The tables that are not audited, by the reason why."""
+
+
 class AuditEvent(Base):
     """What somebody did or tried: `entry` is its line in the log, without what the database changed by it.
 

@@ -6,12 +6,12 @@ import json
 import time
 from collections.abc import Mapping
 
+from appliance.site.inventory import STATE
 from common import process
 from common.errors import ProcessError, UnavailableError
 
 BOOT_S = 300.0
 POLL_S = 0.3
-STATE = "/var/lib/penstock/site"
 
 ROUTES = """
 import errno, json, socket

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from difflib import get_close_matches
 from ipaddress import IPv4Network
+from zoneinfo import available_timezones
 
 from appliance.site import groups
 from appliance.site.gpu import order_findings
@@ -63,6 +65,7 @@ def load(document: YamlDocument) -> Site:
         _egress,
         _workers,
         _journals,
+        _zone,
     )
     problems = [document.problem(path, reason, hint) for rule in rules for path, reason, hint in rule(site)]
     if problems:
@@ -147,6 +150,14 @@ def _journals(site: Site) -> Iterator[Finding]:
             f"is too little for the journals of {len(site.nodes)} nodes",
             f"write {needed} or more",
         )
+
+
+def _zone(site: Site) -> Iterator[Finding]:
+    zones = available_timezones()
+    if site.time.zone not in zones:
+        near = get_close_matches(site.time.zone, sorted(zones), n=1)
+        hint = f"did you mean {near[0]}?" if near else "write one such as Asia/Seoul"
+        yield ("time", "zone"), f"there is no time zone {site.time.zone}", hint
 
 
 def _servers(site: Site) -> Iterator[Finding]:

@@ -91,11 +91,13 @@ def rollback(root: Path, number: int | None = None) -> Published:
         if number is None:
             number = max((earlier for earlier in store.numbers() if serving and earlier < serving), default=0)
         if number not in store.numbers():
-            known = ", ".join(map(str, store.numbers())) or "none"
+            known = ", ".join(map(str, store.numbers()))
             raise NotFoundError(
                 f"there is no publication {number}" if number else "there is no publication before this one",
                 where=str(store.publications),
-                hint=f"choose one of those that are kept: {known}",
+                hint=f"choose one of those that are kept: {known}"
+                if known
+                else "run `penstock reservoir import BUNDLE`",
             )
         if record_of(store.publications / str(number))["layout"] != LAYOUT:
             raise ConflictError(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance.site.deployment import new_password
+from appliance.site.lab import BUNDLE_LABEL
 from common import files
 from common.errors import ConflictError, UnauthenticatedError, UnavailableError
 
@@ -113,10 +114,18 @@ class Journey:
             try:
                 self.show_penstock(*command)
             except subprocess.CalledProcessError as error:
-                if error.returncode != ConflictError.exit_code:
+                if error.returncode != ConflictError.exit_code or self._is_of_another_checkout():
                     raise
                 self.down()  # an earlier run's lab stands on another bundle
                 self.show_penstock(*command)
+
+    def _is_of_another_checkout(self) -> bool:
+        """Return whether somebody works with this lab from a bundle that lies elsewhere, and is there still."""
+        words = ("docker", "inspect", *self.containers.values())
+        nodes = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+        marks = [str(node["Config"]["Labels"].get(BUNDLE_LABEL, "")) for node in nodes]
+        bundles = [Path(mark.rpartition(":")[0]) for mark in marks if mark]
+        return any(bundle.is_dir() and not bundle.is_relative_to(ROOT) for bundle in bundles)
 
     def down(self) -> None:
         """Remove the lab."""

@@ -27,7 +27,22 @@ PAGES = sorted(
     [ROOT / "README.md", ROOT / "tests/fakes/cuda/README.md"]
     + [path for pattern in ("docs/**/*.md", "roles/*/README.md") for path in ROOT.glob(pattern)]
 )
-FOLDERS = ("api", "appliance", "common", "reservoir", "docs", "inventory", "molecule", "playbooks", "roles", "tests")
+FOLDERS = (
+    *(
+        "api",
+        "appliance",
+        "common",
+        "reservoir",
+        "docs",
+        "inventory",
+        "molecule",
+        "playbooks",
+        "roles",
+        "tests",
+        "tools",
+    ),
+    *("changelog.d", ".ci"),
+)
 PLACEHOLDERS = re.compile(r"NAME|ISSUE|[<>…{}]")
 
 

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 from importlinter.cli import lint_imports
 
 from tests.tree import ROOT, files
@@ -91,6 +92,14 @@ def test_no_host_name_of_a_package_registry_stands_in_the_project() -> None:
         if domain in path.read_text(errors="replace")
     ]
     assert not found
+
+
+def test_all_versions_of_a_release_are_the_same() -> None:
+    projects = [ROOT / "pyproject.toml", ROOT / "appliance/gpu/shim/pyproject.toml"]
+    versions = {name(path): tomllib.loads(path.read_text())["project"]["version"] for path in projects}
+    manifests = [ROOT / "manifest.yml", ROOT / "monitoring.yml"]
+    versions |= {name(path): yaml.safe_load(path.read_text())["version"] for path in manifests}
+    assert len(set(versions.values())) == 1, versions
 
 
 def test_every_change_has_a_news_fragment_and_every_decision_a_number() -> None:

@@ -21,7 +21,8 @@ from api.endpoints.auditing import OF_A_MINUTE, tell_left_out
 from api.endpoints.transactions import _transaction
 from api.resources.audit import repository, service
 from api.resources.audit.log_files import LogFiles
-from api.tables.audit import AUDITED, LEFT_OUT, AuditChange, AuditEvent
+from api.tables.audit import AUDITED, LEFT_OUT, NOT_AUDITED, AuditChange, AuditEvent
+from api.tables.base import Base
 from common.errors import UnavailableError
 from tests.api.cluster import V1, Cluster, ok, refused, sign_in
 from tests.api.endpoints.routes import open_websocket
@@ -169,6 +170,12 @@ async def test_every_column_of_an_audited_table_is_told_or_left_out_for_a_reason
         undecided = names - set(AUDITED[table]) - left_out
         assert table == "nodes" or not undecided, f"{table}: {undecided}"
         assert not set(AUDITED[table]) & LEFT_OUT["secret"]
+
+
+def test_every_table_is_audited_or_left_out_for_a_reason() -> None:
+    left_out = frozenset().union(*NOT_AUDITED.values())
+    assert not left_out & AUDITED.keys()
+    assert left_out | AUDITED.keys() == Base.metadata.tables.keys()
 
 
 async def test_every_endpoint_that_changes_something_tells_it_with_the_change(audited: Cluster) -> None:

@@ -92,6 +92,13 @@ def test_another_console_port_stands_in_its_url() -> None:
             "10.0.0.4 is also nodes[1].ib_address",
             "its own address",
         ),
+        (
+            "name: north",
+            "name: north\ntime: {zone: Asia/Seol}",
+            "2: time.zone",
+            "there is no time zone",
+            "mean Asia/Seoul?",
+        ),
         ("10.0.0.3", "10.0.0.300", "4: nodes[1].address", "is not an IPv4 address", "write one such as 10.0.0.1"),
         ("10.0.0.3", "127.0.0.1", "4: nodes[1].address", "127.0.0.1 cannot be the address", "the site's network"),
         (", agent_port: 6001", "", "4: nodes[1]", "worker w1 has no agent_port", "add `agent_port: 6001`"),

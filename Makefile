@@ -123,6 +123,7 @@ test: setup ## All tests, from lint to the closed lab; ends with how long each t
 OPENB ?= ../shared/data/openb
 
 bench: bundle ## Figures, one JSON line each; the last ones start the demo's lab. OPENB=FOLDER holds the traces of openb
+	@ls $(OPENB)/openb_pod_list_*.csv >/dev/null || { echo "error: no traces of openb in $(OPENB). Hint: OPENB=FOLDER with openb_*.csv of Alibaba's cluster-trace-gpu-v2023" >&2; exit 2; }
 	$(SAY) "Verify: rate beside plain hashing, memory"
 	@$(BIN)/python -m tests.bench.verify "$$(ls -dt build/bundle/penstock-*/ | head -n 1)"
 	$(SAY) "Builds: again without changes and without a network; the disk that a first one takes"

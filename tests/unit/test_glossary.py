@@ -28,7 +28,7 @@ AREAS = {
     "stranger": "api/control api/resources/nodes api/resources/sessions common tests/api/control",
     "take back": "api/control api/resources/sessions api/scheduler api/tables common docs/notes docs/user.md tests/api "
     "tests/lab tests/unit/api",
-    "tenant": "api appliance common reservoir",
+    "tenant": "api appliance common docs reservoir",
     "usage": "api appliance/cli appliance/client common docs tests/api",
 }
 """Folders where a word can mean only what the glossary calls otherwise; elsewhere it has an everyday meaning."""

@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # each tier leaves a report for the table of `make test`
 PYTEST = $(BIN)/pytest --junitxml=build/tiers/$@.xml
 # those of a group run side by side; with a plus between them one after another, beside a bundle that is slow to come
-TIERS := lint,types,unit+api-tests,bundle integration lab
+TIERS := lint,types,unit+api-tests,bundle integration,lab
 # how many examples a property is tried on: `full`, or `fast` (tests/conftest.py)
 EXAMPLES ?= full
 
@@ -105,7 +105,7 @@ check: setup ## The fast tier: lint, types and unit tests side by side, properti
 	@EXAMPLES=fast $(BIN)/python -m tools.tiers lint,types,unit
 
 # one worker more than cores: they wait for engines, agents and services most of the time
-integration: bundle ## Tests on real parts: apt, Docker Engine, PostgreSQL
+integration: setup ## Tests on real parts: apt, Docker Engine, PostgreSQL
 	$(SAY) "Integration tests: Docker Engine, PostgreSQL, apt, debootstrap"
 	@$(PYTEST) tests/integration -v -n 3 --dist loadfile --no-loadscope-reorder
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import product_bundle
 from tests.lab import sites as site_files
 from tests.lab.growth import Growth, grow
 from tests.lab.journey import ROOT
@@ -62,7 +63,9 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
     users, other = (
         LabSite(path, bundles=ROOT / "build" / "bundle", config_home=folder / f"config-{path.stem}") for path in paths
     )
-    users.build()
+    with product_bundle.alone():
+        users.build()
+        users.bundle = product_bundle.linked(users.bundle, ROOT / "build" / "lab")
     other.bundle, other.quiet = users.bundle, True
     sites = {"users": users, "other": other}
     try:

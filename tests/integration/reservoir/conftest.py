@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 
 from reservoir.artifacts.image import archive
-from reservoir.download.cache import link_or_copy
+from tests import product_bundle as product_bundles
 from tests.integration.reservoir import loaded
 from tests.integration.reservoir.disks import Disk, mounted
 
@@ -88,17 +87,10 @@ def product_bundle(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> 
     """The product's bundle as it is built now, once for all workers of a run, under links of its own."""
     own = tmp_path_factory.getbasetemp()
     built = (own if worker_id == "master" else own.parent) / "bundle"
-    with built.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        source = Path(built.read_text() or _build())
+    with product_bundles.alone():
+        source = Path(built.read_text() if built.exists() else _build())
         built.write_text(str(source))
-    copy = tmp_path_factory.mktemp("product") / source.name
-    for path in source.rglob("*"):
-        if path.is_file():
-            (copy / path.relative_to(source)).parent.mkdir(parents=True, exist_ok=True)
-            link_or_copy(path, copy / path.relative_to(source))
-    copy.parent.chmod(0o755)
-    return copy
+        return product_bundles.linked(source, tmp_path_factory.mktemp("product"))
 
 
 def lasting_cache(name: str) -> Path:

@@ -9,8 +9,9 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from appliance.cli import usage
 from appliance.cli.options import HELP
-from common.errors import PenstockError, UnavailableError
+from common.errors import InputError, PenstockError, UnavailableError
 
 COMMANDS = {
     # name: (module:attribute, one line of help)
@@ -112,18 +113,34 @@ def main() -> None:
     # lets the root answer a shell that completes; the options that it returns would write into the user's files
     typer.main.get_install_completion_arguments()
     try:
-        root(prog_name="penstock")
+        code = _run()
     except PenstockError as error:
         for problem in error.problems:
             print(f"error: {problem}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        code = error.exit_code
+    except typer.Abort:
+        print("aborted", file=sys.stderr)
+        code = 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        sys.exit(130)
+        code = 130
     except BrokenPipeError:
         sys.stderr.close()
-        sys.exit(141)
+        code = 141
     except OSError as error:
         hint = "check the path, its permissions, and the disk or network behind it"
         print(f"error: {error.filename or 'this machine'}: {error.strerror or error}. Hint: {hint}", file=sys.stderr)
-        sys.exit(UnavailableError.exit_code)
+        code = UnavailableError.exit_code
+    sys.exit(code)
+
+
+def _run() -> int:
+    """Run what was typed and return its exit code; raises InputError where that is no command of ours."""
+    try:
+        code = root(prog_name="penstock", standalone_mode=False)
+    except usage.Mistake as mistake:
+        if not usage.is_help(mistake):
+            raise usage.refused(mistake) from None
+        print(mistake, file=sys.stderr)
+        return InputError.exit_code
+    return code if isinstance(code, int) else 0

@@ -93,10 +93,32 @@ def test_help_lists_every_command_with_one_line(run: Run) -> None:
         assert summary.split(":")[0].split()[0] in out
 
 
-def test_a_command_that_does_not_exist(run: Run) -> None:
-    code, _, err = run("lsit")
-    assert code == 2
-    assert "No such command 'lsit'" in err
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("lst", "no such command 'lst'. Hint: did you mean list?"),
+        ("project craete", "no such command 'craete'. Hint: did you mean create?"),
+        ("frobnicate", "no such command 'frobnicate'. Hint: see `penstock -h`"),
+        ("submit x", "--image: this is required. Hint: see `penstock submit -h`"),
+        ("node drain w1 --timout 1m", "--timout: there is no such option. Hint: did you mean --timeout?"),
+        (
+            "submit x -i python --within rack",
+            "--within: 'rack' is not one of 'anywhere', 'switch', 'node', 'island'. Hint: ",
+        ),
+        ("submit x -i python --replicas many", "--replicas: input should be a valid integer"),
+    ],
+)
+def test_a_mistake_in_what_is_typed_is_told_with_its_place_and_a_hint(run: Run, words: str, said: str) -> None:
+    code, out, err = run(*words.split())
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {said}"), err
+    assert err.count("\n") == 1
+
+
+def test_a_group_without_a_command_shows_its_help(run: Run) -> None:
+    code, out, err = run("project")
+    assert (code, out) == (2, "")
+    assert err.startswith("Usage: penstock project")
 
 
 @pytest.mark.parametrize("shell", Shell)

@@ -41,6 +41,12 @@ def begin() -> None:
     bind_contextvars(request_id=_new())
 
 
+def resume(name: str) -> None:
+    """Go on with what a request asked for earlier, under its id; empty where that is not known."""
+    if name:
+        bind_contextvars(request_id=name)
+
+
 class RequestIds:
     """ASGI middleware that gives each request its id: the caller's where `trusts` says so, else one of its own."""
 

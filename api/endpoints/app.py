@@ -47,6 +47,7 @@ from api.endpoints import (
 from api.endpoints.access import PREFIX, check_routes, is_behind_edge
 from api.endpoints.auditing import Failures, concluded, watch_left_out
 from api.endpoints.caching import NoStore
+from api.endpoints.change_rate import ChangeRate
 from api.endpoints.outages import WriteCheck
 from api.endpoints.repeats import Repeats
 from api.endpoints.routes import authorized
@@ -133,6 +134,7 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine,
     app.state.apps = AppIndex()
     app.state.texts = Texts()
     app.state.failed_attempts = Failures()
+    app.state.change_rate = ChangeRate(settings.changes_per_hour, clock)
     app.state.audit_log = audit.log_of(settings)
     app.state.audit_searches = asyncio.Semaphore(audit_log.AT_ONCE)
     app.state.log_searches = asyncio.Semaphore(logs.AT_ONCE)

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
+from uuid import UUID
 
 import structlog
 from fastapi import FastAPI
@@ -25,9 +26,11 @@ from api.auth.policy import Action
 from api.clock import now
 from api.database import Database
 from api.endpoints.access import PREFIX, SAFE_METHODS, action_of, is_for_agents
+from api.endpoints.change_rate import ChangeRate
 from api.resources.audit import service
 from api.resources.logins.callers import KnownCaller
 from api.resources.schemas import is_name
+from api.tables.logins import Login
 from common import request_id
 from common.errors import PenstockError
 
@@ -158,6 +161,20 @@ async def attempted(connection: HTTPConnection, endpoint: Callable[..., Any]) ->
     except Exception as error:
         await _failed(attempt, error)
         raise
+
+
+def slow_down(connection: HTTPConnection) -> None:
+    """Refuse one more change of an account that makes them without end; raises ThrottledError."""
+    known: KnownCaller | None = getattr(connection.state, "known", None)
+    if known and attempt_of(connection):
+        count(connection, known.identity.id, signed_in=known.table is Login)
+
+
+def count(connection: HTTPConnection, account: UUID, *, signed_in: bool) -> None:
+    """Count a change of an account, where changes are told; raises ThrottledError for one too many."""
+    rate: ChangeRate = connection.app.state.change_rate
+    if service.is_on(connection.app.state.settings):
+        rate.take(account, signed_in=signed_in)
 
 
 async def concluded(connection: HTTPConnection) -> AsyncIterator[None]:

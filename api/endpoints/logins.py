@@ -30,7 +30,7 @@ from api.resources.schemas import Done, is_user_name
 from api.resources.users import service as users
 from api.resources.users.schemas import UserView
 from api.tables.logins import Login
-from common.errors import ConflictError, UnavailableError
+from common.errors import ConflictError, ThrottledError, UnavailableError
 
 router = Router(prefix="/auth", tags=["auth"])
 
@@ -53,7 +53,8 @@ async def login(
         before = await throttle.begin(db, attempt, began)
     try:
         user = await check.check(database, settings, body.name, body.password)
-    except UnavailableError:
+        auditing.count(request, user.id, signed_in=True)
+    except (UnavailableError, ThrottledError):
         async with database.transaction() as db:
             await throttle.withdraw(db, attempt, began, before)
         raise

@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection
 
 from api.endpoints import bodies
 from api.endpoints.access import authorize, is_for_agents, is_public
-from api.endpoints.auditing import attempted
+from api.endpoints.auditing import attempted, slow_down
 from api.endpoints.bodies import Bound, BoundedRequest
 from common.errors import ForbiddenError
 
@@ -32,6 +32,7 @@ class Route(APIRoute):
         async def answer(request: Request) -> Response:
             async with attempted(request, self.endpoint):
                 await authorize(request)
+                slow_down(request)
                 request.scope[_AUTHORIZED] = True
                 return await handle(BoundedRequest(request, bound))
 
@@ -50,6 +51,7 @@ async def authorized(connection: HTTPConnection) -> None:
     if connection.scope["type"] == "websocket":
         async with attempted(connection, connection.scope["endpoint"]):
             await authorize(connection)
+            slow_down(connection)
     elif _AUTHORIZED not in connection.scope:
         raise ForbiddenError("nobody may call this")
 

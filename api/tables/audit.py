@@ -76,6 +76,7 @@ LEFT_OUT: dict[str, frozenset[str]] = {
             "directory_id",
             "protocol",
             "limit_s",
+            "request_id",
         }
     ),
     "observed, not chosen": frozenset(

@@ -99,7 +99,7 @@ class Session(Base):
     `network` is the number of the network between its containers, None where it has one container or no places.
     `changed_in` is the transaction that last changed its `revision`, by a trigger.
     `sandbox` names the one that it was given, with the rules of then; `denied` counts the calls that it cost.
-    `protocol` is what agents have to speak to run it.
+    `protocol` is what agents have to speak to run it. `request_id` is that which last asked for it to run.
     """
 
     __tablename__ = "sessions"
@@ -160,6 +160,7 @@ class Session(Base):
     denied: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     created_by_cli: Mapped[bool] = mapped_column(default=False, server_default="0")
     protocol: Mapped[int] = mapped_column(default=0, server_default="0")
+    request_id: Mapped[str] = mapped_column(String(64), default="", server_default=text("''"))
     state: Mapped[State] = mapped_column(_state, default=State.PENDING)
     since: Mapped[datetime] = mapped_column(default=now)
     reason: Mapped[str] = mapped_column(Text, default="")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable
+from itertools import chain
 from typing import Annotated
 
 import typer
@@ -20,6 +22,9 @@ HEAD = ("STATE", "NODE", "CHECK", "OF", "SINCE", "SEEN")
 ANSWER_S = 10.0
 """How long the control API may take."""
 API = "control API answers"
+MOST = 20
+"""So many checks of a node that are not well are shown where those of all nodes are, the worst first."""
+WORST_FIRST = ("fail", "unknown", "warn")
 
 
 def doctor(
@@ -43,7 +48,8 @@ def doctor(
         _show_seen(check, form)
         raise typer.Exit(1) from None
     shown = [check for check in found if every or check["state"] != "ok"]
-    output.show(shown, form, lambda told: _table(told, len(found)))
+    most = len(found) if every or node is not None else MOST
+    output.show(shown, form, lambda told: _table(told, len(found), most))
     if any(check["state"] == "fail" for check in found):
         raise typer.Exit(1)
 
@@ -80,7 +86,10 @@ def _show_seen(check: checks.Check, form: Format) -> None:
     print("What the nodes say of themselves is known when it answers; `penstock site verify` asks them without it.")
 
 
-def _table(found: list[Check], total: int) -> None:
+def _table(found: list[Check], total: int, most: int) -> None:
+    """Print checks of `total`, of each node so many at most; no node hides by many what is wrong with others."""
+    bad = sum(check["state"] != "ok" for check in found)
+    found, left_out = _bounded(found, most)
     rows = [
         (
             check["state"] + (" (acknowledged)" if check["acknowledged_until"] else ""),
@@ -95,8 +104,20 @@ def _table(found: list[Check], total: int) -> None:
     if rows:
         output.print_table(HEAD, rows, ("OF", "SEEN"))
     _advise((check["check"], check["hint"], check["repair"]) for check in found if check["state"] != "ok")
-    bad = sum(check["state"] != "ok" for check in found)
+    for node, number in left_out.items():
+        print(output.plain(f"{node}: {number} more are not well: `penstock doctor --node {node}` shows them."))
     print(f"{total - bad} of {total} checks are well.")
+
+
+def _bounded(found: list[Check], most: int) -> tuple[list[Check], dict[str, int]]:
+    """Return of each node the worst checks, and how many more those have that have more; all of the site itself."""
+    nodes: defaultdict[str, list[Check]] = defaultdict(list)
+    for check in found:
+        nodes[check["node"]].append(check)
+    left_out = {node: len(own) - most for node, own in nodes.items() if node and len(own) > most}
+    for node in left_out:
+        nodes[node] = sorted(nodes[node], key=lambda check: WORST_FIRST.index(check["state"]))[:most]
+    return list(chain.from_iterable(nodes.values())), left_out
 
 
 def _advise(found: Iterable[tuple[str, str, str]]) -> None:

@@ -112,6 +112,12 @@ class ControlApiSettings(StrictModel):
     streams_per_user: int = Field(
         default=50, ge=1, description="followed logs and terminals that one person may have open at once"
     )
+    changes_per_hour: int = Field(
+        default=2 * HOUR,
+        ge=60,
+        description="changes, and looks at the site's logs, that one person may make in an hour, as many by keys as "
+        "signed in; each is a line of the audit log",
+    )
     ldap_url: str | None = Field(
         default=None,
         pattern=r"^ldaps?://[^/\s]+$",

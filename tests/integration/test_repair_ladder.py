@@ -1,4 +1,4 @@
-"""Repair 5-D by Ansible on one node that is this machine; its systemd is played, all else is not."""
+"""Repairs by Ansible on one node that is this machine; its systemd is played, all else is not."""
 
 from __future__ import annotations
 
@@ -88,3 +88,18 @@ def test_what_a_node_runs_is_started_though_its_agent_answers(site: Site, tmp_pa
     assert (record.state, list(stopped.iterdir())) == (RunState.REPAIRED, []), record.reason
     rungs = [(step.rung, step.ok) for step in record.steps if step.rung]
     assert rungs == [("start_services", True)]
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_ladder_comes_to_a_reboot_only_where_the_site_allows_it(site: Site, tmp_path: Path, allowed: bool) -> None:
+    """Rehearsed by Ansible itself, which reboots no machine that it runs on; the API here lists no node."""
+    site = site.model_copy(update={"repair": site.repair.model_copy(update={"reboot": allowed})})
+    order = Record("5-G", by="root", dry_run=True, agreed=True)
+    record = ladder.climb(site, order, Records(tmp_path / "repairs"), state=tmp_path / "state")
+    rungs = [step.rung for step in record.steps if step.rung]
+    rebooted = [task for step in record.steps for task in step.tasks if task.startswith("Reboot the node: ")]
+    if allowed:
+        assert (record.state, rungs, len(rebooted)) == (RunState.REHEARSED, ["join_worker", "reboot"], 1), record.reason
+    else:
+        assert (record.state, rungs, rebooted) == (RunState.REFUSED, ["join_worker"], [])
+        assert "the site allows no reboot" in record.reason

@@ -44,8 +44,8 @@ def users_site() -> dict[str, Any]:
     site["time"] = {"zone": ZONE}
     site["backup"] = {"hour": BACKUP_HOUR}
     site["logs"] = {"gather": True}
-    # administrators may order backups from elsewhere
-    site["repair"] = {"controller": True, "automatic": ["engine"]}
+    # administrators may order backups from elsewhere, and a ladder may come to a reboot
+    site["repair"] = {"controller": True, "automatic": ["engine"], "reboot": True}
     for node in site["nodes"]:
         node["address"] = node["address"].replace("10.71.8.", "10.71.9.")
         if "simulated_gpus" in node:

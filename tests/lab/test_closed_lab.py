@@ -445,6 +445,10 @@ def test_what_services_of_all_nodes_have_logged_is_found_on_the_master(journey: 
     of_session = ("--session", session["id"], "--unit", "penstock-agent")
     journey.until(lambda: bool(logged(*of_session)), "what its agent has logged is there")
     assert {line["node"] for line in logged(*of_session)} == {session["node"]}
+    entries = journey.penstock("audit", "list", "--object", "sessions/logged", "-o", "json").splitlines()
+    submitted = next(entry for entry in map(json.loads, entries) if entry["action"] == "session_submit")
+    launched = ("--request", submitted["request"], "--unit", "penstock-agent")
+    assert {line["node"] for line in logged(*launched)} == {session["node"]}, "the leader launched it later"
     journey.clear()
 
 

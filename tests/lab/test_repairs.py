@@ -56,7 +56,13 @@ class Repairs:
         self.journey = journey
         nodes = journey.lab["nodes"]
         self.master = next(node["name"] for node in nodes if "master" in node["roles"])
+        self.workers: list[str] = [node["name"] for node in nodes if "worker" in node["roles"]]
         self.worker = ""
+
+    @property
+    def idle(self) -> str:
+        """The worker without the session."""
+        return next(name for name in self.workers if name != self.worker)
 
     def containers(self) -> str:
         """Return the container of the session."""
@@ -183,14 +189,27 @@ def test_a_node_whose_certificate_is_lost_joins_again(repairs: Repairs) -> None:
     assert repairs.mend("5-G", repairs.worker, begin) == [("", False), ("join_worker", True)]
 
 
-def test_a_ladder_stops_before_a_reboot_that_the_site_does_not_allow(repairs: Repairs) -> None:
+def test_a_node_that_nothing_else_helps_is_rebooted(repairs: Repairs) -> None:
+    """The site allows it, and no session runs there; what keeps its agent apart is in its kernel's memory."""
+    begin = repairs.break_(repairs.idle, "nft --file -", BLOCK)
+    try:
+        steps = repairs.mend("5-G", repairs.idle, begin)
+        # what it runs counts in the next look at all nodes
+        repairs.journey.in_node(repairs.idle, "timeout", "60", "systemctl", "is-system-running", "--wait")
+    finally:
+        repairs.break_(repairs.idle, "nft delete table inet blocked 2>/dev/null || true")
+    assert steps == [("", False), ("join_worker", False), ("reboot", True)]
+
+
+def test_a_ladder_stops_before_a_reboot_that_would_end_a_session(repairs: Repairs) -> None:
+    """Nobody agreed to it by --yes."""
     repairs.break_(repairs.worker, "nft --file -", BLOCK)
     try:
         record = repairs.run("5-G", code=ProcessError.exit_code)
     finally:
         repairs.break_(repairs.worker, "nft delete table inet blocked")
     assert record["state"] == "stopped"
-    assert "the site allows no reboot" in record["reason"]
+    assert "a reboot would end stays of admin" in record["reason"]
     assert steps_of(record, repairs.worker) == [("", False), ("join_worker", False)]
 
 

@@ -30,6 +30,7 @@ from api.resources.sessions.spec import spec_of
 from api.settings import Settings
 from api.tables.nodes import NodeState
 from api.tables.sessions import Container, Session, State
+from common import request_id
 from common.errors import ConflictError, InputError, PenstockError
 from common.messages import protocol_of
 from common.protocol import ContainerState
@@ -90,6 +91,7 @@ class Operator:
         """
         bind_contextvars(session=session.name, session_id=str(session.id))
         if session.state is State.PREPARING:
+            request_id.resume(session.request_id)
             return None if await self._launch(session) else State.PREPARING
         if session.state is State.RUNNING:
             return None if await resizes.tell(self._database, self._engine, session) else State.RUNNING

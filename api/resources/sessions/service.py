@@ -19,6 +19,7 @@ from api.resources.sessions.changes import Change, Read, Versioned
 from api.tables.projects import Access, Project
 from api.tables.sessions import ENDED, Kind, Session, State
 from api.tables.users import User
+from common import request_id
 from common.errors import ConflictError, ForbiddenError, InputError, NotFoundError
 
 log = structlog.get_logger()
@@ -89,7 +90,8 @@ async def restart(db: AsyncSession, project: str, name: str, caller: Identity) -
             hint = "submit it again" if session.state in ENDED else "restart one that runs"
             raise ConflictError(f"session {name} is {session.state}", where="name", hint=hint)
         _check_may_wait(session)
-        if await reclaim(db, session.id, session.revision, f"restarted by {caller.name}"):
+        asked = {"request_id": request_id.current()}
+        if await reclaim(db, session.id, session.revision, f"restarted by {caller.name}", **asked):
             log.info("audit", what="session restarted", session=name, project=project, by=caller.name)
             return session.id
         await db.refresh(session)
@@ -162,10 +164,10 @@ async def change(db: AsyncSession, session: Versioned, **values: Any) -> bool:
     return bool(await changes.write(db, [Change(session, changes.dated(values))]))
 
 
-async def reclaim(db: AsyncSession, session_id: UUID, revision: int, reason: str) -> bool:
+async def reclaim(db: AsyncSession, session_id: UUID, revision: int, reason: str, **more: Any) -> bool:
     """Stop a session that holds places so that it waits again; returns False where it has changed since it was read."""
     values = {"state": State.TERMINATING, "final_state": State.PENDING, "reason": reason}
-    return await change(db, Read(session_id, revision), **values)
+    return await change(db, Read(session_id, revision), **values, **more)
 
 
 def ending(values: Mapping[str, Any]) -> dict[str, Any]:

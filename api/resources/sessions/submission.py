@@ -38,7 +38,7 @@ from api.settings import Settings
 from api.tables.projects import Project
 from api.tables.sessions import Kind, Service, Session
 from api.tables.volumes import Volume
-from common import image_references
+from common import image_references, request_id
 from common.errors import ConflictError, InputError
 from common.gpu.kinds import Enforcement
 from common.protocol import DEFAULT_SHM_MIB
@@ -161,6 +161,7 @@ async def _submit(
             created_by_cli=request.created_by_cli,
             starts_at=starts_at,
             limit_s=request.limit_s or 0,
+            request_id=request_id.current(),
             reason=f"starts at {_moment(starts_at)}" if starts_at else WAITS,
             cause=NOT_DUE if starts_at else "",
             containers=[],

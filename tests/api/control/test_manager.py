@@ -7,11 +7,14 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from sqlalchemy import select, update
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
 from api.control import manager as managing
 from api.database import Leadership
+from api.resources.sessions import service
+from api.tables.sessions import Session
 from common import request_id
 from tests.api.cluster import V1, Cluster, ok
 from tests.api.steps import delete, run
@@ -101,7 +104,7 @@ async def test_it_ends_when_it_is_told_to_though_a_cancellation_got_lost(
 async def test_the_log_tells_a_session_from_who_asked_for_it_to_its_agents(
     ready: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the request, then by the session; what the site does of itself has a request of its own."""
+    """By the request, then by the session: each launch has the id of who asked for it, however late it is."""
     launch, asked = ready.engine.launch, list[str]()
 
     async def noted(agent: Any, spec: Any) -> Any:
@@ -111,11 +114,43 @@ async def test_the_log_tells_a_session_from_who_asked_for_it_to_its_agents(
     monkeypatch.setattr(ready.engine, "launch", noted)
     with capture_logs(processors=[merge_contextvars]) as lines:
         session = await run(ready, "one")
+        restart = f"{V1}/sessions/one/restart"
+        restarted = await ready.admin.post(restart, params={"project": "team-a"})
+        await ready.settle()
         await delete(ready, "one")
         await ready.settle()
     [submitted] = [line for line in lines if line["event"] == "submitted"]
     assert (submitted["caller"], submitted["session_id"]) == ("admin", session["id"])
-    [ended] = [line for line in lines if line["event"] == "ended"]
-    assert ended["session_id"] == session["id"]
-    [of_launch] = asked
-    assert len({of_launch, submitted["request_id"], ended["request_id"]} - {""}) == 3
+    assert asked == [submitted["request_id"], restarted.headers["X-Request-Id"]]
+    ended = [line for line in lines if line["event"] == "ended"]
+    assert {line["session_id"] for line in ended} == {session["id"]}
+    own = {line["request_id"] for line in ended} - {"", *asked}
+    assert len(own) == len(ended) == 2, "what the site does of itself has ids of its own"
+
+
+async def test_a_session_that_waits_again_is_launched_by_the_request_that_asked_for_it(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one of an earlier release, which did not keep that: its launch has an id of its own."""
+    launch, asked = ready.engine.launch, list[str]()
+
+    async def noted(agent: Any, spec: Any) -> Any:
+        asked.append(request_id.current())
+        return await launch(agent, spec)
+
+    monkeypatch.setattr(ready.engine, "launch", noted)
+    body = {"name": "one", "project": "team-a", "image": "python", "gpu_milli": 500, "kind": "training"}
+    submitted = await ready.admin.post(f"{V1}/sessions", json=body)
+    await ready.settle()
+    async with ready.database.transaction() as db:
+        session = (await db.scalars(select(Session))).one()
+        assert await service.reclaim(db, session.id, session.revision, "reclaimed")
+    await ready.settle()
+    assert asked == [submitted.headers["X-Request-Id"]] * 2
+    async with ready.database.transaction() as db:
+        await db.execute(update(Session).values(request_id=""))
+        session = (await db.scalars(select(Session))).one()
+        assert await service.reclaim(db, session.id, session.revision, "reclaimed")
+    await ready.settle()
+    [later] = asked[2:]
+    assert later not in ("", asked[0])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from appliance.cli.doctor import MOST
 from tests.unit.appliance.cli.conftest import FakeApi, Run
 
 
@@ -47,6 +48,32 @@ def test_advice_of_an_agent_is_shown_and_not_obeyed(logged_in: FakeApi, run: Run
     out = run("doctor")[1]
     assert r"disk: \x1b[2Jx" in out
     assert "\x1b" not in out
+
+
+def test_a_node_with_many_bad_checks_hides_no_other(logged_in: FakeApi, run: Run) -> None:
+    """Of one that makes checks up the worst are shown, the others counted; of it alone, all are."""
+    made_up = [check("warn", check=f"x{number:03}", hint=f"do {number}") for number in range(200)]
+    of_others = [check(node="", check="database"), check("warn", node="worker2", check="memory")]
+    logged_in.on("GET", "/health/checks", [*of_others, *made_up, check(check="xid")])
+    code, out, _ = run("doctor")
+    assert (code, out.count("worker1  ")) == (1, MOST)
+    of_worker1 = [line for line in out.splitlines() if "  worker1  " in line]
+    assert [line.split()[0] for line in of_worker1] == ["fail", *["warn"] * (MOST - 1)]
+    assert out.count(": do ") == MOST - 1
+    assert "worker1: 181 more are not well: `penstock doctor --node worker1` shows them." in out
+    assert "database" in out
+    assert "memory" in out
+    assert "0 of 203 checks are well." in out
+    logged_in.on("GET", "/health/checks", [*made_up, check(check="xid")])
+    out = run("doctor", "--node", "worker1")[1]
+    assert (out.count(": do "), "more are" in out) == (200, False)
+    assert len(json.loads(run("doctor", "-o", "json")[1])) == 201
+
+
+def test_all_that_is_asked_for_is_shown(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("GET", "/health/checks", [check("ok", check=f"x{number}") for number in range(2 * MOST)])
+    out = run("doctor", "--all")[1]
+    assert (out.count("worker1  "), "more are" in out) == (2 * MOST, False)
 
 
 def test_warnings_are_shown_and_are_no_failure(logged_in: FakeApi, run: Run) -> None:

@@ -409,6 +409,7 @@ def _project(project: Project, moment: datetime) -> ProjectState:
         over_quota=project.over_quota,
         weight=project.over_quota_weight,
         min_runtime_s=project.min_runtime_s,
+        limit_milli=project.limit_milli,
     )
 
 

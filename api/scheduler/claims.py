@@ -36,7 +36,8 @@ class Claim:
 
     Nobody else gets the `places`, or the quota alone, who would still be there at `free_at`; NEVER where nobody knows
     when that is. `idle` is what of the places was free when it was made. Of its project's work so much will have ended
-    by then: `leaving` in all, `leaving_fixed` of what cannot be reclaimed.
+    by then: `leaving` in all, `leaving_fixed` of what cannot be reclaimed. `leaving_cap` is what has to have ended
+    until there is room for it below the project's cap, which may be above the quota.
     """
 
     workload: Workload
@@ -46,12 +47,17 @@ class Claim:
     idle: int = 0
     leaving: int = 0
     leaving_fixed: int = 0
+    leaving_cap: int = 0
 
     def kept(self, *, fixed: bool = False) -> int:
         """Return what of its project's quota is kept beside what runs, or of that for what cannot be reclaimed."""
         if fixed and self.workload.preemptible:
             return 0
         return max(0, self.workload.total_milli - (self.leaving_fixed if fixed else self.leaving))
+
+    def kept_of_cap(self) -> int:
+        """Return what of the most that its project may hold is kept beside what runs."""
+        return max(0, self.workload.total_milli - self.leaving_cap)
 
     def delayed_by(self, workload: Workload, now: int) -> bool:
         """Return whether another one of its project would still be there."""
@@ -60,7 +66,10 @@ class Claim:
 
 
 class Claims:
-    """The claims of one decision, one for each workload, and what they come to by project."""
+    """The claims of one decision, and what they come to by project: one for each workload.
+
+    Beside a soft one there may be one that keeps the quota alone; both go together.
+    """
 
     def __init__(self, now: int) -> None:
         self._now = now
@@ -87,7 +96,8 @@ class Claims:
 
     def add(self, claim: Claim) -> None:
         """Note a claim."""
-        self._of[claim.workload.id] = claim
+        if claim.places or claim.workload.id not in self._of:
+            self._of[claim.workload.id] = claim
         if claim.standing is Standing.SOFT:
             self._soft[claim.workload.id] = claim
         if claim.standing is Standing.DEFERRED:
@@ -107,6 +117,10 @@ class Claims:
             return []
         claims = self._deferred[project].values()
         return [each for each in claims if not but or (each.workload.id != but.id and each.delayed_by(but, self._now))]
+
+    def is_deferred(self, workload: Workload) -> bool:
+        """Return whether its project's quota is kept for the workload."""
+        return workload.id in self._deferred[workload.project]
 
     def nominated(self, project: str, but: Workload | None = None, *, fixed: bool = False) -> int:
         """Return what those come to who are about to start, or the `fixed` ones, without one workload."""

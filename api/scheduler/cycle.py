@@ -112,13 +112,21 @@ class Cycle:
         return nominated
 
     def _reserve_fair_shares(self) -> None:
-        """Reserve places for the first of each project that waits long for its fair share beyond the quota."""
-        heads = [head for queue in self.queues.values() if (head := next(filter(self._goes_beyond, queue), None))]
-        for workload in sorted(heads, key=lambda item: (item.submitted_at, item.id)):
+        """Reserve places for the first of each project that waits long for its fair share beyond the quota.
+
+        One that the limit of its project is too small for as yet has none, and lets nobody have some before it.
+        """
+        heads = [head for queue in self.queues.values() if (head := next(filter(self._wants_more, queue), None))]
+        for workload in sorted(filter(self.ledger.may_retain, heads), key=lambda item: (item.submitted_at, item.id)):
             if self.ledger.within_fair_share(workload) and self.draft.waited_long(workload):
                 claim = self._for_fair_shares.places(workload, self.before.get(workload.id, ()))
                 if claim:
                     self.draft.keep(claim)
+
+    def _wants_more(self, workload: Workload) -> bool:
+        """Return whether it could have more than the quota in time."""
+        is_larger = workload.total_milli > self.ledger.project(workload.project).cap_milli
+        return not (is_larger or self.ledger.in_quota(workload)) and self.ledger.may_be_fixed(workload)
 
     def _goes_beyond(self, workload: Workload) -> bool:
         return not self.ledger.in_quota(workload) and self.ledger.may_retain(workload)
@@ -143,9 +151,20 @@ class Cycle:
                 yield workload
                 continue
             rest.append(workload)
-            is_first = not self.claims.of(workload) and not self.claims.deferred(workload.project)
-            if is_first and self.draft.waited_long(workload) and (claim := quota_alone(self.draft, workload)):
+            if (
+                self._is_first(workload)
+                and self.draft.waited_long(workload)
+                and (claim := quota_alone(self.draft, workload))
+            ):
                 self.draft.keep(claim)
+
+    def _is_first(self, workload: Workload) -> bool:
+        """Return whether nothing of the quota is kept yet, or of the limit where it asks for more than the quota."""
+        claim, quota = self.claims.of(workload), self.ledger.project(workload.project).quota_milli
+        if claim and claim.standing is not Standing.SOFT:
+            return False
+        others = [each.workload.total_milli for each in self.claims.deferred(workload.project)]
+        return not [milli for milli in others if workload.total_milli > quota or milli <= quota]
 
     def _by_share(self, queues: Mapping[str, Iterator[Workload]]) -> Iterator[Workload]:
         """Yield from the queues, each time the first of the project that is furthest below its share."""
@@ -191,7 +210,7 @@ class Cycle:
             return
         if claim is None or not claim.places:
             self._reserve(workload)
-        else:
+        elif not self.claims.is_deferred(workload):
             self._keep(claim, replace(claim, standing=_standing(workload)))
         self.draft.wait(PendingWorkload(workload, refused=self._refused(workload)))
 

@@ -30,8 +30,9 @@ class ProjectDemand:
 
     @property
     def beyond(self) -> int:
-        """What it would take beyond its guarantee."""
-        return max(0, self.demand_milli - self.guaranteed) if self.project.over_quota else 0
+        """What it would take beyond its guarantee, in whole workloads below its cap."""
+        whole = self.project.cap_milli // self.unit_milli * self.unit_milli
+        return max(0, min(self.demand_milli, whole) - self.guaranteed)
 
     @property
     def weight(self) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from api.scheduler.claims import Claims
-from api.scheduler.snapshot import ProjectState, Running, Workload
+from api.scheduler.snapshot import NO_CAP, ProjectState, Running, Workload
 
 NO_SHARE = 1 << 62
 
@@ -87,6 +87,10 @@ class Ledger:
         """Return what of the project's quota is kept for others, or for those that cannot be reclaimed."""
         return sum(claim.kept(fixed=fixed) for claim in self.claims.deferred(workload.project, workload))
 
+    def kept_of_cap(self, workload: Workload) -> int:
+        """Return what of the most that the project may hold is kept for others."""
+        return sum(claim.kept_of_cap() for claim in self.claims.deferred(workload.project, workload))
+
     def may_hold(self, workload: Workload) -> bool:
         """Return whether the project may have the workload now beside all that it holds."""
         own = self.holdings_of(workload.project)
@@ -116,9 +120,8 @@ class Ledger:
         return self._with(workload, own.fixed_retained if fixed else own.retained, fixed=fixed)
 
     def due(self, workload: Workload) -> int:
-        """Return how much the project must give up of its own for the workload, where its quota is a hard cap."""
-        project = self.project(workload.project)
-        return 0 if project.over_quota else max(0, self.after(workload) - project.quota_milli)
+        """Return how much the project must give up of its own for the workload, where it has a cap."""
+        return self._beyond_cap(workload, self.holdings_of(workload.project).retained)
 
     def over_quota(self, but: str) -> dict[str, int]:
         """Return what the projects have beyond their quota, without the one named."""
@@ -145,10 +148,22 @@ class Ledger:
     def _may(self, workload: Workload, total: int, fixed: int) -> bool:
         if not workload.total_milli:
             return True
+        return not self._beyond_cap(workload, total) and self._may_be_fixed(workload, fixed)
+
+    def _beyond_cap(self, workload: Workload, running: int) -> int:
+        """Return by how much the project would go beyond its cap, or into what of that is kept for others.
+
+        What is within the quota, beside what is kept of that, goes as far as the cap itself.
+        """
         project = self.project(workload.project)
-        if not project.over_quota and self._with(workload, total) > project.quota_milli:
-            return False
-        return self._may_be_fixed(workload, fixed)
+        if project.cap_milli == NO_CAP:
+            return 0
+        bare = running + self.nominated(project.name, workload) + workload.total_milli
+        beyond = bare + self.kept_of_cap(workload) - project.cap_milli
+        if beyond <= 0:
+            return 0
+        beyond_quota = self._with(workload, running) - project.quota_milli
+        return max(0, min(beyond, max(bare - project.cap_milli, beyond_quota)))
 
     def _may_be_fixed(self, workload: Workload, fixed: int) -> bool:
         if workload.preemptible or not workload.total_milli:

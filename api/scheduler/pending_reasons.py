@@ -138,25 +138,29 @@ def refusal(ledger: Ledger, workload: Workload) -> tuple[Cause, str] | None:
     """Return why the project may not have the workload, and what would help; None where it may."""
     if ledger.may_retain(workload):
         return None
-    project = ledger.project(workload.project)
-    quota, asked = gpus(project.quota_milli), gpus(workload.total_milli)
+    project, asked = ledger.project(workload.project), gpus(workload.total_milli)
     if project.name not in ledger.projects:
         return Cause.QUOTA, f"the project {project.name} is not active; ask its manager or the administrator"
-    if workload.total_milli > project.quota_milli:
-        kind = "" if not project.over_quota else " by work that cannot be reclaimed"
-        hint = "ask for fewer or for a larger quota"
-        return Cause.QUOTA, f"{project.name} may hold {quota}{kind}, and {asked} are asked for; {hint}"
     fixed = not ledger.may_be_fixed(workload)
-    kept = ledger.deferred(workload, fixed=fixed)
-    held = f"{project.name} {_held(ledger, project.name, fixed=fixed)} of its quota of {quota}"
+    line, most = ("quota", project.quota_milli) if fixed or not project.over_quota else ("limit", project.cap_milli)
+    if workload.total_milli > most:
+        kind = " by work that cannot be reclaimed" if fixed and project.over_quota else ""
+        hint = f"ask for fewer or for a larger {line}"
+        return Cause.QUOTA, f"{project.name} may hold {gpus(most)}{kind}, and {asked} are asked for; {hint}"
+    held = f"{project.name} {_held(ledger, project.name, fixed=fixed)} of its {line} of {gpus(most)}"
     held += " by work that cannot be reclaimed" if fixed else ""
-    if ledger.after(workload, fixed=fixed) - kept <= project.quota_milli:
-        claims = ledger.claims.deferred(project.name, workload)
-        holders = [claim.workload for claim in claims if claim.kept(fixed=fixed)]
-        return Cause.RESERVED, f"{held} and keeps {gpus(kept)} for {_whom(holders, project.name)}, served first"
+    bare = ledger.after(workload, fixed=fixed) - ledger.deferred(workload, fixed=fixed)
+    if bare <= most:
+        kept = {
+            claim.workload: claim.kept(fixed=True) if fixed else claim.kept_of_cap()
+            for claim in ledger.claims.deferred(project.name, workload)
+        }
+        holders = [other for other, milli in kept.items() if milli]
+        left = min(sum(kept.values()), most - bare + workload.total_milli)
+        return Cause.RESERVED, f"{held} and keeps {gpus(left)} for {_whom(holders, project.name)}, served first"
     if fixed:
         return Cause.QUOTA, f"{held}, and {asked} more are asked for; stop one of those, or submit it as preemptible"
-    return Cause.QUOTA, f"{held} and may not go beyond; stop one of its sessions, or ask for a larger quota"
+    return Cause.QUOTA, f"{held} and may not go beyond; stop one of its sessions, or ask for a larger {line}"
 
 
 def beyond(ledger: Ledger, workload: Workload) -> str:

@@ -57,21 +57,41 @@ def quota_alone(draft: Draft, workload: Workload) -> Claim | None:
     """Propose to keep the project's quota until enough of its work has ended, and no more of it than is lacking then.
 
     None where too much of it cannot be reclaimed and may stay for long, unless the workload has waited too long itself.
+    For one that is larger than the quota, and within the fair share, the project's limit is kept alone.
     """
     ledger, project = draft.ledger, draft.ledger.project(workload.project)
-    running = [each for each in draft.residents.of(project.name) if each.workload.id not in draft.terminating]
+    if workload.total_milli > project.quota_milli:
+        return _limit_alone(draft, workload)
+    running = _staying(draft, project.name)
     fixed = [each for each in running if not each.workload.preemptible]
     stays = sum(each.workload.total_milli for each in fixed if not each.ends_at)
-    if workload.total_milli > project.quota_milli:
-        return None
     if stays + workload.total_milli > project.quota_milli and not draft.waited_too_long(workload):
         return None
     free_at, leaving = _leaving(running, ledger.after(workload) - project.quota_milli)
-    claim = Claim(workload, Standing.DEFERRED, (), free_at, leaving=leaving)
+    below_cap_at, leaving_cap = _leaving(running, ledger.after(workload) - project.cap_milli)
+    claim = Claim(workload, Standing.DEFERRED, (), free_at, leaving=leaving, leaving_cap=leaving_cap)
     if workload.preemptible:
         return claim
     free_at, leaving = _leaving(fixed, ledger.after(workload, fixed=True) - project.quota_milli)
-    return replace(claim, free_at=free_at if project.over_quota else max(free_at, claim.free_at), leaving_fixed=leaving)
+    return replace(claim, free_at=max(free_at, below_cap_at), leaving_fixed=leaving)
+
+
+def _limit_alone(draft: Draft, workload: Workload) -> Claim | None:
+    """Propose to keep the project's limit for what can never be within its quota, and nothing of that."""
+    ledger, project, asked = draft.ledger, draft.ledger.project(workload.project), workload.total_milli
+    if not workload.preemptible or asked > ledger.fair.get(project.name, 0) or project.limit_milli is None:
+        return None
+    running = _staying(draft, project.name)
+    stays = sum(each.workload.total_milli for each in running if not (each.workload.preemptible or each.ends_at))
+    if stays + asked > project.cap_milli:
+        return None
+    free_at, leaving_cap = _leaving(running, ledger.after(workload) - project.cap_milli)
+    return Claim(workload, Standing.DEFERRED, (), free_at, leaving=asked, leaving_cap=leaving_cap)
+
+
+def _staying(draft: Draft, project: str) -> list[Running]:
+    """Return what runs of a project and is not being stopped."""
+    return [each for each in draft.residents.of(project) if each.workload.id not in draft.terminating]
 
 
 def _leaving(running: Sequence[Running], lacking: int) -> tuple[int, int]:

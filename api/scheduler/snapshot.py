@@ -16,6 +16,8 @@ from common.topology import TopologyLevel
 MAX_CONTAINERS_PER_NODE = 100
 UNLIMITED = 0
 """A node whose `cpu_milli` or `memory_mib` is unknown is not limited by it."""
+NO_CAP = 1 << 62
+"""What a project may hold that has no limit, in milli-GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,8 @@ class NodeSnapshot:
 class ProjectState:
     """A project. Without `over_quota` its quota is a hard cap. `weight` is its part of what is spare; 0: its quota.
 
-    Its work is not reclaimed before it ran `min_runtime_s`; None: as the site says.
+    Its work is not reclaimed before it ran `min_runtime_s`; None: as the site says. With `over_quota` it holds no more
+    than `limit_milli`; None: what is spare.
     """
 
     name: str
@@ -76,6 +79,14 @@ class ProjectState:
     over_quota: bool = True
     weight: int = 0
     min_runtime_s: int | None = None
+    limit_milli: int | None = None
+
+    @property
+    def cap_milli(self) -> int:
+        """The most that it may hold."""
+        if not self.over_quota:
+            return self.quota_milli
+        return NO_CAP if self.limit_milli is None else self.limit_milli
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ AUDITED: dict[str, tuple[str, ...]] = {
     "projects": (
         *("name", "description", "domain", "quota_milli", "over_quota", "over_quota_weight", "starts_at", "ends_at"),
         *("on_expiry", "training_group", "interactive_group", "interactive_limit_s", "interactive_extension_s"),
-        *("session_access", "min_runtime_s"),
+        *("session_access", "min_runtime_s", "limit_milli"),
     ),
     "repair_runs": ("name", "node", "dry_run", "agreed", "user_name"),
     "resource_groups": ("name", "description", "purpose", "domain", "gpu_model", "switch", "region", "open"),

@@ -32,6 +32,9 @@ WeightOption = Annotated[
     int | None,
     typer.Option("--weight", metavar="N", min=0, help="Its part of idle GPUs; 0: by its quota, as by default."),
 ]
+MostOption = Annotated[
+    str | None, typer.Option("--limit", metavar="N|none", help="Most GPUs that it has in all, over its quota too.")
+]
 FromOption = Annotated[str | None, typer.Option("--from", metavar="DATE", help="First day or moment of its period.")]
 UntilOption = Annotated[
     str | None, typer.Option("--until", metavar="DATE|never", help="Last day or moment of its period.")
@@ -113,6 +116,7 @@ def create(
     until: UntilOption = NEVER,
     over_quota: OverQuotaOption = None,
     weight: WeightOption = None,
+    limit: MostOption = None,
     on_expiry: ExpiryOption = None,
     managers: ManagersOption = None,
     members: MembersOption = None,
@@ -133,6 +137,7 @@ def create(
         until=until,
         over_quota=over_quota,
         weight=weight,
+        limit=limit,
         on_expiry=on_expiry,
         managers=managers,
         members=members,
@@ -156,6 +161,7 @@ def update(
     until: UntilOption = None,
     over_quota: OverQuotaOption = None,
     weight: WeightOption = None,
+    limit: MostOption = None,
     on_expiry: ExpiryOption = None,
     managers: ManagersOption = None,
     members: MembersOption = None,
@@ -185,6 +191,7 @@ def update(
         until=until,
         over_quota=over_quota,
         weight=weight,
+        limit=limit,
         on_expiry=on_expiry,
         managers=managers,
         members=members,
@@ -231,6 +238,7 @@ def _changes(
     until: str | None,
     over_quota: bool | None,
     weight: int | None,
+    limit: str | None,
     on_expiry: Expiry | None,
     managers: list[str] | None,
     members: list[str] | None,
@@ -259,6 +267,8 @@ def _changes(
         ends_at = None if until == NEVER else parse.moment(until, "--until", ends=True)
         starts_at = parse.moment(from_, "--from") if from_ else None
         changes["period"] = {"ends_at": ends_at, **given(starts_at=starts_at)}
+    if limit is not None:
+        changes["limit_milli"] = None if limit == NONE else parse_gpus(limit, "--limit")
     if min_runtime is not None:
         changes["min_runtime_s"] = None if min_runtime == SITE else parse.duration(min_runtime, "--min-runtime")
     for key, name in (("training_group", training_group), ("interactive_group", interactive_group)):
@@ -337,7 +347,8 @@ def _min_runtime(project: Project) -> str:
 def _over_quota(project: Project) -> str:
     if not project["over_quota"]:
         return "no"
-    return f"weight {project['over_quota_weight']}" if project["over_quota_weight"] else "yes"
+    weight = f"weight {project['over_quota_weight']}" if project["over_quota_weight"] else "yes"
+    return weight if project["limit_milli"] is None else f"{weight}, up to {format_gpus(project['limit_milli'])}"
 
 
 def _end(project: Project) -> str:

@@ -264,8 +264,8 @@ class ProjectChange(TypedDict):
     """What to change of a project; what is left out stays. `managers` and `members` replace their lists.
 
     `add_members` and the like change one list by those names, whatever else is in it. null takes a resource group
-    away, and lets `min_runtime_s` be what the site says. `session_access` is for sessions that are submitted
-    from then on.
+    or the limit away, and lets `min_runtime_s` be what the site says. `session_access` is for sessions that are
+    submitted from then on.
     """
 
     quota_milli: NotRequired[int | None]
@@ -279,6 +279,7 @@ class ProjectChange(TypedDict):
     remove_members: NotRequired[list[str]]
     over_quota: NotRequired[bool | None]
     over_quota_weight: NotRequired[int | None]
+    limit_milli: NotRequired[int | None]
     on_expiry: NotRequired[Expiry | None]
     training_group: NotRequired[str | None]
     interactive_group: NotRequired[str | None]
@@ -294,8 +295,9 @@ class ProjectRequest(TypedDict):
     `over_quota_weight` is its part of what is spare, 0 its quota. `training_group` and `interactive_group` are
     resource groups that its sessions keep to. `interactive_limit_s` ends interactive sessions after so many
     seconds (0: never), `interactive_extension_s` is how much an owner may add in total. No session is reclaimed
-    before it ran `min_runtime_s` (null: as the site says). Sessions that are submitted without an access of
-    their own have its `session_access`.
+    before it ran `min_runtime_s` (null: as the site says). With `over_quota` they hold no more than
+    `limit_milli` together (null: no limit). Sessions that are submitted without an access of their own have its
+    `session_access`.
     """
 
     name: str
@@ -306,6 +308,7 @@ class ProjectRequest(TypedDict):
     members: NotRequired[list[str]]
     over_quota: NotRequired[bool]
     over_quota_weight: NotRequired[int]
+    limit_milli: NotRequired[int | None]
     on_expiry: NotRequired[Expiry]
     training_group: NotRequired[str | None]
     interactive_group: NotRequired[str | None]

@@ -561,6 +561,7 @@ class Project(TypedDict):
     used_milli: int
     over_quota: bool
     over_quota_weight: int
+    limit_milli: int | None
     period: PeriodView
     active: bool
     on_expiry: Expiry

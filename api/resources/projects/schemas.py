@@ -44,8 +44,8 @@ class ProjectRequest(Request):
     `over_quota_weight` is its part of what is spare, 0 its quota. `training_group` and `interactive_group` are resource
     groups that its sessions keep to. `interactive_limit_s` ends interactive sessions after so many seconds (0: never),
     `interactive_extension_s` is how much an owner may add in total. No session is reclaimed before it ran
-    `min_runtime_s` (null: as the site says). Sessions that are submitted without an access of
-    their own have its `session_access`.
+    `min_runtime_s` (null: as the site says). With `over_quota` they hold no more than `limit_milli` together (null: no
+    limit). Sessions that are submitted without an access of their own have its `session_access`.
     """
 
     name: Name
@@ -56,6 +56,7 @@ class ProjectRequest(Request):
     members: Users = Field(default_factory=list)
     over_quota: bool = True
     over_quota_weight: Weight = 0
+    limit_milli: Quota | None = None
     on_expiry: Expiry = Expiry.STOP
     training_group: Name | None = None
     interactive_group: Name | None = None
@@ -69,8 +70,9 @@ class ProjectRequest(Request):
 class ProjectChange(Request):
     """What to change of a project; what is left out stays. `managers` and `members` replace their lists.
 
-    `add_members` and the like change one list by those names, whatever else is in it. null takes a resource group away,
-    and lets `min_runtime_s` be what the site says. `session_access` is for sessions that are submitted from then on.
+    `add_members` and the like change one list by those names, whatever else is in it. null takes a resource group or
+    the limit away, and lets `min_runtime_s` be what the site says. `session_access` is for sessions that are submitted
+    from then on.
     """
 
     quota_milli: Quota | None = None
@@ -84,6 +86,7 @@ class ProjectChange(Request):
     remove_members: Users = Field(default_factory=list)
     over_quota: bool | None = None
     over_quota_weight: Weight | None = None
+    limit_milli: Quota | None = None
     on_expiry: Expiry | None = None
     training_group: Name | None = None
     interactive_group: Name | None = None
@@ -138,6 +141,7 @@ class ProjectView(View):
     used_milli: int
     over_quota: bool
     over_quota_weight: int
+    limit_milli: int | None
     period: PeriodView
     active: bool
     on_expiry: Expiry

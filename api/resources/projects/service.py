@@ -98,15 +98,21 @@ def check_active(project: Project, at: datetime) -> None:
 
 def check_cap(project: Project, milli: int, *, preemptible: bool) -> None:
     """Refuse what is larger than all that a project may hold, so that it would wait for ever; raises InputError."""
-    if milli <= project.quota_milli or (project.over_quota and preemptible):
+    is_limit = preemptible and project.over_quota
+    most = cap(project) if is_limit else project.quota_milli
+    if most is None or milli <= most:
         return
-    kind = " by work that cannot be reclaimed" if project.over_quota else ""
-    quota, asked = format_gpus(project.quota_milli), format_gpus(milli)
+    kind = "" if preemptible or not project.over_quota else " by work that cannot be reclaimed"
     raise InputError(
-        f"{project.name} may hold {quota} GPU{kind}, and {asked} GPU are asked for",
+        f"{project.name} may hold {format_gpus(most)} GPU{kind}, and {format_gpus(milli)} GPU are asked for",
         where="gpu_milli",
-        hint="ask for fewer, or for a larger quota",
+        hint=f"ask for fewer, or for a larger {'limit' if is_limit else 'quota'}",
     )
+
+
+def cap(project: Project) -> int | None:
+    """Return the most that a project may hold, in milli-GPU; None where it has no limit."""
+    return project.limit_milli if project.over_quota else project.quota_milli
 
 
 def quota_at(project: Project, at: datetime) -> int:
@@ -129,6 +135,7 @@ async def create(db: AsyncSession, request: ProjectRequest, caller: Identity) ->
     await _check_groups(db, project, caller)
     _check_weight(project, 0, caller)
     _check_min_runtime(project, None, caller)
+    _check_limit(project, given=request.model_fields_set)
     await _check_domain(db, project, None, "quota_milli")
     await _check_room(db, project, None, "quota_milli")
     repository.add(db, project)
@@ -154,6 +161,7 @@ async def change(db: AsyncSession, name: str, request: ProjectChange, caller: Id
     await _check_groups(db, project, caller, kept_to.values())
     _check_weight(project, beyond, caller)
     _check_min_runtime(project, min_runtime_s, caller)
+    _check_limit(project, given=given)
     if request.period:
         _set_period(project, request.period)
     if given & OF_PEOPLE:
@@ -277,6 +285,25 @@ def _check_min_runtime(project: Project, before: int | None, caller: Identity) -
             "you may not say how long sessions run before they are reclaimed",
             where="min_runtime_s",
             hint="leave it as it is, or ask an administrator of the site",
+        )
+
+
+def _check_limit(project: Project, *, given: Collection[str]) -> None:
+    """Refuse a limit that says something else than the quota does."""
+    limit, where = project.limit_milli, "limit_milli" if "limit_milli" in given else "quota_milli"
+    if limit is None:
+        return
+    if not project.over_quota:
+        raise InputError(
+            "a quota that is a hard cap is the limit itself",
+            where=where if where in given else "over_quota",
+            hint="take the limit away, or let the project go over its quota",
+        )
+    if limit < project.quota_milli:
+        raise InputError(
+            f"the limit would be {format_gpus(limit)} GPUs, and the quota is {format_gpus(project.quota_milli)}",
+            where=where,
+            hint="choose a limit that is no less than the quota, or take it away",
         )
 
 

@@ -200,10 +200,11 @@ async def _check_space(
     more = wanted - session.gpu_milli
     project, extra = session.project, session.replicas * more
     held, fixed = await repository.held_by_project(db, project.id)
-    if not project.over_quota and held + extra > project.quota_milli:
-        raise _no_quota(session, held, extra, "")
+    most = projects.cap(project)
+    if most is not None and held + extra > most:
+        raise _no_quota(session, held, extra, most, "")
     if not session.preemptible and fixed + extra > project.quota_milli:
-        raise _no_quota(session, fixed, extra, " by work that cannot be reclaimed")
+        raise _no_quota(session, fixed, extra, project.quota_milli, " by work that cannot be reclaimed")
     grown = Counter(
         (container.node_id, share.uuid)
         for container in session.containers
@@ -230,10 +231,9 @@ async def _check_space(
             )
 
 
-def _no_quota(session: Session, held: int, extra: int, kind: str) -> ConflictError:
-    project = session.project
+def _no_quota(session: Session, held: int, extra: int, most: int, kind: str) -> ConflictError:
     return ConflictError(
-        f"{project.name} holds {format_gpus(held)} of its {format_gpus(project.quota_milli)} GPU{kind}, "
+        f"{session.project.name} holds {format_gpus(held)} of its {format_gpus(most)} GPU{kind}, "
         f"and {format_gpus(extra)} more is asked for",
         where=FIELD,
         hint="stop one of its sessions, or ask for a larger quota",

@@ -221,6 +221,7 @@ async def test_without_a_node_nothing_is_refused_but_told(cluster: Cluster) -> N
     ("change", "where"),
     [
         ({"over_quota": None}, "over_quota"),
+        ({"limit_milli": -1}, "limit_milli"),
         ({"over_quota_weight": -1}, "over_quota_weight"),
         ({"over_quota_weight": 10**9}, "over_quota_weight"),
         ({"on_expiry": "explode"}, "on_expiry"),

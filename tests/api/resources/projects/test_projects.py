@@ -124,6 +124,45 @@ async def test_a_higher_quota_lets_a_waiting_session_run(cluster: Cluster) -> No
     assert await cluster.states() == {"one": "RUNNING", "two": "RUNNING"}
 
 
+async def test_a_limit_holds_and_a_higher_one_lets_a_waiting_session_run(cluster: Cluster) -> None:
+    await cluster.add_node()
+    await cluster.add_image()
+    await cluster.add_project("team-a", 500)
+    changed = await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"limit_milli": 1000}))
+    assert changed["limit_milli"] == 1000
+    for name in ("one", "two", "three"):
+        await cluster.submit(name)
+    await cluster.settle()
+    assert await cluster.states() == {"one": "RUNNING", "two": "RUNNING", "three": "PENDING"}
+    assert (await cluster.session("three"))["reason"].startswith("team-a holds 1 GPU of its limit of 1 GPU")
+    changed = await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"limit_milli": None}))
+    assert changed["limit_milli"] is None
+    await cluster.settle()
+    assert set((await cluster.states()).values()) == {"RUNNING"}
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "where"),
+    [
+        ({}, {"limit_milli": 900}, "limit_milli"),
+        ({"limit_milli": 2000}, {"quota_milli": 2001}, "quota_milli"),
+        ({"limit_milli": 2000}, {"over_quota": False}, "over_quota"),
+        ({"over_quota": False}, {"limit_milli": 2000}, "limit_milli"),
+    ],
+)
+async def test_a_limit_and_a_quota_say_the_same(
+    cluster: Cluster, before: dict[str, Any], change: dict[str, Any], where: str
+) -> None:
+    await cluster.add_node()
+    await cluster.add_project("team-a", 1000)
+    is_now = await ok(cluster.admin.patch(f"{V1}/projects/team-a", json=before))
+    error = await refused(cluster.admin.patch(f"{V1}/projects/team-a", json=change), 422)
+    assert error["where"] == where
+    assert await ok(cluster.admin.get(f"{V1}/projects/team-a")) == is_now
+    body = {"name": "new", "quota_milli": 1000, "period": OPEN, **before, **change}
+    await refused(cluster.admin.post(f"{V1}/projects", json=body), 422)
+
+
 async def test_images(cluster: Cluster) -> None:
     await cluster.add_image()
     async with await cluster.user("alice") as alice:

@@ -43,6 +43,25 @@ async def test_with_over_quota_only_what_can_be_reclaimed_may_be_larger(ready: C
     assert error["reason"] == ("team-a may hold 1 GPU by work that cannot be reclaimed, and 1.5 GPU are asked for")
 
 
+async def test_more_than_the_limit_is_refused_and_the_limit_itself_is_not(ready: Cluster) -> None:
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"quota_milli": 1000, "limit_milli": 1500}))
+    await ok(ready.admin.post(f"{V1}/sessions", json=body(gpu_milli=1500)))
+    error = await refused(ready.admin.post(f"{V1}/sessions", json=body("more", gpu_milli=1600)), 422)
+    assert error["reason"] == "team-a may hold 1.5 GPU, and 1.6 GPU are asked for"
+    assert error["hint"] == "ask for fewer, or for a larger limit"
+    desk = body("desk", gpu_milli=1500, interactive=True)
+    error = await refused(ready.admin.post(f"{V1}/sessions", json=desk), 422)
+    assert error["reason"] == "team-a may hold 1 GPU by work that cannot be reclaimed, and 1.5 GPU are asked for"
+
+
+async def test_a_share_is_not_raised_beyond_the_limit(ready: Cluster) -> None:
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"quota_milli": 500, "limit_milli": 1500}))
+    await run(ready, gpu_milli=500, replicas=2)
+    change = ready.admin.patch(f"{V1}/sessions/demo", params={"project": "team-a"}, json={"gpu_milli": 800})
+    error = await refused(change, 409)
+    assert error["reason"] == "team-a holds 1 of its 1.5 GPU, and 0.6 more is asked for"
+
+
 async def test_a_share_is_not_raised_beyond_the_hard_cap(ready: Cluster) -> None:
     await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"quota_milli": 1500, "over_quota": False}))
     await run(ready, gpu_milli=500, replicas=2)

@@ -63,8 +63,11 @@ class RandomWorld(World):
         for name in "abcd"[: draw.randint(2, 4)]:
             quota = draw.randint(0, left // 500) * 500 if draw.random() < 0.7 else 0
             left -= quota
-            least = random.Random(f"{self.number}{name}").choice((None, None, None, 0, 30))
-            found.append(ProjectState(name, quota, draw.random() < 0.8, draw.choice((0, 0, 1, 2, 3)), least))
+            own = random.Random(f"{self.number}{name}")
+            least = own.choice((None, None, None, 0, 30))
+            each = ProjectState(name, quota, draw.random() < 0.8, draw.choice((0, 0, 1, 2, 3)), least)
+            limit = quota + own.randint(1, 8) * 500 if each.over_quota and own.random() < 0.4 else None
+            found.append(replace(each, limit_milli=limit))
         return tuple(found)
 
     def arrive(self) -> None:
@@ -186,7 +189,7 @@ class RandomWorld(World):
         for id_, places in decision.reservations.items():
             free.allocate(places, self.queue[id_] if id_ in self.queue else self.running[id_].workload)
         for id_, wait in waits.items():
-            if wait.cause not in (Cause.QUOTA, Cause.NEVER_FITS) and "of its quota" not in wait.reason:
+            if wait.cause not in (Cause.QUOTA, Cause.NEVER_FITS) and " of its " not in wait.reason:
                 assert free.find(self.queue[id_]) is None, f"{id_} fits and waits: {wait.reason}"
         self._check_claims(decision)
 
@@ -256,5 +259,6 @@ class RandomWorld(World):
         for workload in self.queue.values():
             project = caps[workload.project]
             bound = not project.over_quota or not workload.preemptible
-            if not can_never.never_fits(workload) and not (bound and workload.total_milli > project.quota_milli):
+            most = project.quota_milli if bound else project.limit_milli or self.total * 1000
+            if not can_never.never_fits(workload) and workload.total_milli <= most:
                 raise AssertionError(f"{workload.id} never had its turn")

@@ -25,6 +25,7 @@ class _Truth:
         self.queued = {workload.id: workload for workload in snapshot.queue}
         self.running = {each.workload.id: each for each in snapshot.running}
         self.quotas = {each.name: each.quota_milli for each in snapshot.projects}
+        self.limits = {each.name: each.limit_milli for each in snapshot.projects}
         self.victims = {each.victim for each in decision.reclaims}
         self.placed = [Running(self.queued[id_], places, 0) for id_, places in decision.placements.items()]
         self.held: Counter[str] = Counter()
@@ -72,8 +73,13 @@ class _Truth:
         for amount in re.findall(rf"\b{name} holds .* and gets {AMOUNT} more", text):
             fixed_only = "by work that cannot be reclaimed" in text
             assert text.startswith("placed: ") or amount == _number(self.gets(name, fixed_only=fixed_only)), where
-        for amount in re.findall(rf"(?:quota of|\(quota|may hold) {AMOUNT}", text):
+        line = self.limits.get(name) if "larger limit" in text else self.quotas.get(name, 0)
+        for amount in re.findall(rf"(?:quota of|\(quota) {AMOUNT}", text):
             assert amount == _number(self.quotas.get(name, 0)), where
+        for amount in re.findall(rf"limit of {AMOUNT}", text):
+            assert amount == _number(self.limits[name] or 0), where
+        for amount in re.findall(rf"may hold {AMOUNT}", text):
+            assert amount == _number(line or 0), where
         for amount in re.findall(rf"{AMOUNT} of them beyond", text):
             assert amount == _number(held[name] - self.quotas.get(name, 0)), where
         for amount in re.findall(rf"(?:and|no node has|times) {AMOUNT}(?: more)? (?:are asked|free|are not)", text):
@@ -99,7 +105,8 @@ class _Truth:
             text,
         ):
             taken = sum(round(1000 * float(each or 0)) for each in (held, more, amount))
-            quota = self.quotas.get(workload.project, 0)
+            line = self.limits if "of its limit" in text else self.quotas
+            quota = line.get(workload.project) or 0
             assert holder in self.decision.pending_reasons, where
             assert holder != workload.id, where
             assert self.queued[holder].project == workload.project, where

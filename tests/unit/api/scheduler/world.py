@@ -159,6 +159,8 @@ def check(snapshot: Snapshot, decision: Decision) -> None:
         mine = [item.workload for item in (*running.values(), *placed) if item.workload.project == limits.name]
         if each.workload.total_milli and not limits.over_quota:
             assert sum(item.total_milli for item in mine) <= limits.quota_milli, "a hard cap holds"
+        if each.workload.total_milli and limits.limit_milli is not None:
+            assert sum(item.total_milli for item in mine) <= limits.limit_milli, "a limit holds"
         if each.workload.total_milli and not each.workload.preemptible:
             fixed = sum(item.total_milli for item in mine if not item.preemptible)
             assert fixed <= limits.quota_milli, "work that cannot be reclaimed lives within the quota"

@@ -125,6 +125,7 @@ def project(**changes: Any) -> Project:
         "used_milli": 500,
         "over_quota": True,
         "over_quota_weight": 0,
+        "limit_milli": None,
         "period": {"starts_at": "2026-01-02T03:04:05+00:00", "ends_at": None},
         "active": True,
         "on_expiry": "stop",

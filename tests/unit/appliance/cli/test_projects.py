@@ -44,11 +44,12 @@ def test_list_golden(logged_in: FakeApi, run: Run) -> None:
 
 def test_get_golden(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "moment", lambda time: time or "")
-    logged_in.on("GET", "/projects/team-a", project(interactive_limit_s=7200, interactive_extension_s=3600))
+    limits = {"interactive_limit_s": 7200, "interactive_extension_s": 3600, "limit_milli": 2500}
+    logged_in.on("GET", "/projects/team-a", project(**limits))
     assert run("project", "get", "team-a")[1].splitlines()[1:-1] == [
         "GPUs:              1",
         "In use:            0.5",
-        "Over-quota:        yes",
+        "Over-quota:        yes, up to 2.5",
         "From:              2026-01-02T03:04:05+00:00",
         "Until:             never",
         "Active:            yes",
@@ -112,6 +113,8 @@ def test_create_needs_no_more_than_a_quota(logged_in: FakeApi, run: Run) -> None
             {"add_managers": ["bob"], "remove_managers": ["ada"]},
         ),
         (("--session-access", "private"), {"session_access": "private"}),
+        (("--limit", "2.5"), {"limit_milli": 2500}),
+        (("--limit", "none"), {"limit_milli": None}),
         (("--min-runtime", "30m"), {"min_runtime_s": 1800}),
         (("--min-runtime", "site"), {"min_runtime_s": None}),
         (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from common.errors import IntegrityError, Problem
-from common.progress import Progress, silent
+from common.progress import Progress, counter, silent
 from reservoir.bundle import bundles, medium
 from reservoir.bundle.bundles import BLOBS, HINT, KEYS, LIST, PUBLIC_KEY, SIGNATURE
 from reservoir.bundle.medium import DESCRIPTION, DESCRIPTION_SIGNATURE, Medium
@@ -155,18 +154,13 @@ def check_blobs(
 
     `digest_of` gets the hash and the path of one, reads it and returns its hash.
     """
-    guard = threading.Lock()
     labels = found.labels()
-    total = sum(files.values())
-    done = 0
+    note = counter(step, sum(files.values()), progress)
 
     def check(sha256: str) -> Problem | None:
-        nonlocal done
         path = found.folder / BLOBS / sha256
         reason = _difference(sha256, path, partial(digest_of, sha256))
-        with guard:
-            done += files[sha256]
-            progress(step, done, total)
+        note(files[sha256])
         return found.problem(path, f"{labels[sha256]} {reason}") if reason else None
 
     # the biggest first, so that no thread is left with one of them at the end

@@ -10,13 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from common import process
 from common.errors import ConflictError, IntegrityError, NotFoundError
 from common.progress import Progress, silent
 from reservoir.artifacts.kind import Staging
 from reservoir.artifacts.kinds import KINDS
 from reservoir.contents.bundle import Bundle
-from reservoir.download.cache import flush, space_on
+from reservoir.download.cache import flush, flush_all, space_on
 from reservoir.intake.store import Store
 from reservoir.publication import gate, past_names
 
@@ -69,8 +68,7 @@ def publish(root: Path, progress: Progress = silent, *, unattended: bool = False
                 if path.is_dir():
                     path.chmod(0o755)
             staging.chmod(0o755)
-            # one wait for everything that was written, instead of one for each small file
-            process.run(["sync", "--file-system", staging])
+            flush_all(staging)
         staging.rename(store.publications / str(number))
         # before anybody sees it, and with what the site published before it kept such a list
         past_names.remember(root, [store.publications / str(each) for each in store.numbers()])

@@ -24,6 +24,8 @@ from reservoir.manifest.model import Image, Manifest, Target
 
 A_contra = TypeVar("A_contra", contravariant=True)
 DOWNLOADS = 4
+# how many targets are resolved side by side: they wait for programs and for the network
+TARGETS = 4
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from typing import Any
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from common.errors import ConflictError, IntegrityError
-from reservoir.artifacts.kind import Staging
+from reservoir.artifacts.kind import AGAIN, Staging
 from reservoir.artifacts.python import core_metadata
+from reservoir.artifacts.python.check import chosen
 from reservoir.contents.artifact import PythonArtifact
 
-HINT = "get the bundle again from its maker"
 META = {"api-version": "1.1"}
 
 
@@ -33,14 +33,9 @@ def write(tree: Path, artifacts: Iterable[PythonArtifact], place: Callable[[str,
 
     Raises ConflictError where two different files have one name.
     """
-    wheels: dict[str, PythonArtifact] = {}
-    for artifact in artifacts:
-        if wheels.setdefault(artifact.filename, artifact).sha256 != artifact.sha256:
-            raise ConflictError(
-                "two different files have one name",
-                where=artifact.filename,
-                hint="publish bundles that were made from one source",
-            )
+    wheels, problems = chosen(artifacts)
+    if problems:
+        raise ConflictError.of(problems)
     projects: dict[str, list[dict[str, Any]]] = {}
     for filename, artifact in sorted(wheels.items()):
         path = tree / "packages" / filename
@@ -77,7 +72,7 @@ def _metadata(path: Path) -> bytes:
     try:
         return core_metadata.read(path)
     except ValueError as error:
-        raise IntegrityError(f"not a wheel: {error}", where=path.name, hint=HINT) from error
+        raise IntegrityError(f"not a wheel: {error}", where=path.name, hint=AGAIN) from error
 
 
 def _write_project(folder: Path, name: str, files: list[dict[str, Any]]) -> None:

@@ -20,7 +20,7 @@ from reservoir.artifacts.kind import DOWNLOADS, Order
 from reservoir.artifacts.kinds import KINDS
 from reservoir.artifacts.python import projects
 from reservoir.artifacts.rpm import source as rpm_source
-from reservoir.bundle import attachments, bundles
+from reservoir.bundle import attachments, bundles, rehearsal
 from reservoir.contents.artifact import ImageArtifact, ImagePart, of_kind
 from reservoir.contents.bundle import Bundle
 from reservoir.contents.target import TargetRecord
@@ -64,6 +64,7 @@ def make(manifest_path: Path, lock_path: Path, below: Path, settings: Settings, 
         order = Order(wanted, locked, manifest_path.parent, cache, progress, known, client)
         bundle = _bundle(order, settings.timestamp)
         _check_blobs(bundle, cache, progress)
+        rehearsal.rehearse(bundle, cache, progress)
         progress("write the bill of materials")
         texts = attachments.make(bundle, locked.images, cache, wanted.security, order.folder)
         hashes = {name: sha256(text).hexdigest() for name, text in texts.items()}

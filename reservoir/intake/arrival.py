@@ -111,8 +111,7 @@ class Arrival:
         note = counter("check what the site has", sum(unread.values()), progress)
 
         def check(blob: str) -> Problem | None:
-            came = self.folder / blob
-            path = came if came.is_file() else self.store.blobs / blob
+            came, path = self.folder / blob, self.blob(blob)
             good = reads_as(path, blob)
             note(unread[blob])
             if good:
@@ -124,6 +123,11 @@ class Arrival:
             return Problem(str(path), f"{labels[blob]} was damaged at the site", self._hint(blob))
 
         return [problem for problem in in_threads(check, sorted(unread)) if problem]
+
+    def blob(self, blob: str) -> Path:
+        """Return where a blob lies, as it came or as the store has it."""
+        came = self.folder / blob
+        return came if came.is_file() else self.store.blobs / blob
 
     def commit(self) -> None:
         """Move the blobs into the store, and then the record, which makes the bundle count."""

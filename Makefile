@@ -132,6 +132,8 @@ bench: bundle ## Figures, one JSON line each; the last ones start the demo's lab
 	@$(BIN)/python -m tests.bench.apt_closure "$$(ls -dt build/bundle/penstock-*/ | head -n 1)"
 	$(SAY) "Security checker: 50,000 advisories, 5,000 packages"
 	@$(BIN)/python -m tests.bench.scan
+	$(SAY) "Bundles: every verb at 20,000 artifacts, held against its aim"
+	@$(BIN)/python -m tests.bench.artifacts
 	$(SAY) "Publication: 5,000 artifacts, first and next time; prune"
 	@$(BIN)/python -m tests.bench.publish
 	$(SAY) "Logs of the site: a request found in gathered journals"

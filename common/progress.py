@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -14,3 +16,17 @@ class Progress(Protocol):
 
 def silent(step: str, done: int = 0, total: int = 0) -> None:
     """Ignore progress."""
+
+
+def counter(step: str, total: int, progress: Progress) -> Callable[[int], None]:
+    """Return a function that adds up bytes, from several threads too, and reports the sum of the `total`."""
+    guard = threading.Lock()
+    done = 0
+
+    def note(count: int) -> None:
+        nonlocal done
+        with guard:
+            done += count
+            progress(step, done, total)
+
+    return note

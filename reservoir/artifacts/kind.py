@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache as cached
@@ -11,8 +11,9 @@ from typing import Literal, NamedTuple, Protocol, TypeVar
 
 import httpx
 
+from common.errors import Problem
 from common.progress import Progress
-from reservoir.contents.artifact import Artifact
+from reservoir.contents.artifact import A, Artifact
 from reservoir.contents.bundle import Bundle
 from reservoir.contents.lock import Lock, LockedImage, LockedProject
 from reservoir.contents.target import SetVersions, TargetRecord
@@ -23,7 +24,13 @@ from reservoir.download.threads import in_threads
 from reservoir.manifest.model import Image, Manifest, Target
 
 A_contra = TypeVar("A_contra", contravariant=True)
+K = TypeVar("K", bound=Hashable)
+# where the file with a hash lies, or nothing where it is not at hand
+Find = Callable[[str], Path | None]
+AGAIN = "get the bundle again from its maker"
 DOWNLOADS = 4
+# how many targets are resolved side by side: they wait for programs and for the network
+TARGETS = 4
 
 
 @dataclass(frozen=True)
@@ -149,11 +156,23 @@ class Kind(Protocol[A_contra]):
     def fetch(self, order: Order, missing: Sequence[A_contra]) -> None:
         """Bring what the lock names into the cache, which lacks what is `missing`, and check what hashes do not say."""
 
+    def check(self, bundles: Sequence[Bundle], find: Find) -> Iterator[Problem]:
+        """Yield why bundles could not be published together: by their lists, and by the files that `find` knows."""
+
     def publish(self, staging: Staging) -> None:
         """Write the trees that nodes read; raises ConflictError where bundles contradict each other."""
 
     def describe(self, artifact: A_contra, target: TargetRecord | None) -> Description:
         """Return what others call an artifact, of one target that it is for."""
+
+
+def one_each(
+    artifacts: Iterable[A], name: Callable[[A], K], said: Callable[[A], Problem]
+) -> tuple[dict[K, A], list[Problem]]:
+    """Return the first artifact of each name, and what is `said` of each whose bytes are others than the first's."""
+    found: dict[K, A] = {}
+    problems = [said(one) for one in artifacts if found.setdefault(name(one), one).sha256 != one.sha256]
+    return found, list(dict.fromkeys(problems))
 
 
 def locked_images(manifest: Manifest, found: Iterable[LockedImage]) -> list[LockedImage]:

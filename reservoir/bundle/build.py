@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,13 +14,13 @@ import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import IntegrityError, PenstockError
-from common.progress import Progress, silent
+from common.progress import Progress, counter, silent
 from reservoir.artifacts.image import built
 from reservoir.artifacts.kind import DOWNLOADS, Order
 from reservoir.artifacts.kinds import KINDS
 from reservoir.artifacts.python import projects
 from reservoir.artifacts.rpm import source as rpm_source
-from reservoir.bundle import attachments, bundles
+from reservoir.bundle import attachments, bundles, rehearsal
 from reservoir.contents.artifact import ImageArtifact, ImagePart, of_kind
 from reservoir.contents.bundle import Bundle
 from reservoir.contents.target import TargetRecord
@@ -65,6 +64,7 @@ def make(manifest_path: Path, lock_path: Path, below: Path, settings: Settings, 
         order = Order(wanted, locked, manifest_path.parent, cache, progress, known, client)
         bundle = _bundle(order, settings.timestamp)
         _check_blobs(bundle, cache, progress)
+        rehearsal.rehearse(bundle, cache, progress)
         progress("write the bill of materials")
         texts = attachments.make(bundle, locked.images, cache, wanted.security, order.folder)
         hashes = {name: sha256(text).hexdigest() for name, text in texts.items()}
@@ -103,7 +103,7 @@ def _download(order: Order) -> None:
     lacking = {a.sha256: a for a in order.locked.artifacts if not order.cache.has(a.sha256, a.size)}.values()
     # images tell how far they are in their own words
     counted = sum(a.size for a in lacking if not isinstance(a, ImageArtifact | ImagePart))
-    order = replace(order, note=_counter("download", counted, order.progress))
+    order = replace(order, note=counter("download", counted, order.progress))
     for kind in KINDS:
         kind.fetch(order, of_kind(lacking, *kind.models))
 
@@ -119,7 +119,7 @@ def _client(wanted: Manifest, indexes: Callable[[], Indexes]) -> httpx.Client:
 def _check_blobs(bundle: Bundle, cache: Cache, progress: Progress) -> None:
     """Hash everything once more: the cache may be old, and links to it may have been written through."""
     sizes = bundle.sizes()
-    note = _counter("check", sum(sizes.values()), progress)
+    note = counter("check", sum(sizes.values()), progress)
 
     def check(blob: str) -> None:
         path = cache.path(blob)
@@ -146,17 +146,3 @@ def _same(final: Path, bundle: Bundle, key: Ed25519PrivateKey) -> Bundle | None:
     whole = all(part.is_file() for part in parts)
     same = present.model_copy(update={"created": bundle.created}) == bundle
     return present if same and whole else None
-
-
-def _counter(step: str, total: int, progress: Progress) -> Callable[[int], None]:
-    """Return a function that adds up bytes from several threads and reports the sum."""
-    guard = threading.Lock()
-    done = 0
-
-    def note(count: int) -> None:
-        nonlocal done
-        with guard:
-            done += count
-            progress(step, done, total)
-
-    return note

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from common.errors import InputError, IntegrityError, NotFoundError
 from reservoir.contents.bundle import Bundle
-from reservoir.download.cache import flush, link_or_copy, space_on
+from reservoir.download.cache import flush, flush_all, link_or_copy, space_on
 from reservoir.signing import ed25519, keychain
 
 LIST = "bundle.json"
@@ -144,7 +144,7 @@ def assemble(
         for name in INSTALLER:
             (staging / name).write_bytes(installer(name))
             (staging / name).chmod(0o755)
-        flush(path for path in (*staging.rglob("*"), staging))
+        flush_all(staging)
     replace_folder(staging, final)
     return final
 

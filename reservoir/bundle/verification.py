@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,8 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from common.errors import IntegrityError, Problem
-from common.progress import Progress, silent
+from common.progress import Progress, counter, silent
+from reservoir.artifacts import kinds
 from reservoir.bundle import bundles, medium
 from reservoir.bundle.bundles import BLOBS, HINT, KEYS, LIST, PUBLIC_KEY, SIGNATURE
 from reservoir.bundle.medium import DESCRIPTION, DESCRIPTION_SIGNATURE, Medium
@@ -59,6 +59,11 @@ class Verified:
         sizes |= self.medium.piece_sizes()
         return {name: sizes[name] for name in self.medium.files[self.medium.number - 1]}
 
+    def blob(self, sha256: str) -> Path | None:
+        """Return where a blob lies in this folder, nothing where the folder does not carry it whole."""
+        path = self.folder / BLOBS / sha256
+        return path if path.is_file() else None
+
     def labels(self) -> dict[str, str]:
         """Return what people call each file, by its hash."""
         labels = {artifact.sha256: artifact.filename for artifact in self.bundle.artifacts}
@@ -78,12 +83,16 @@ class Verified:
 def verify(folder: Path, key: Ed25519PublicKey | None = None, progress: Progress = silent) -> Verified:
     """Check everything in a bundle, or on a medium; raises one IntegrityError that lists all that is wrong.
 
+    What is whole is also what can be published, as far as that hangs on the bundle.
+
     Without `key` the key that travels with the bundle is taken: then the bundle is whole, but anyone may have made it.
     """
     found = read(folder, key)
     if problems := [*foreign(found), *damaged(found).values()]:
         raise IntegrityError.of(problems)
     if problems := check_blobs(found, found.files(), lambda _, path: carried_digest(path), progress):
+        raise IntegrityError.of(problems)
+    if problems := kinds.check([found.bundle], found.blob):
         raise IntegrityError.of(problems)
     return found
 
@@ -155,18 +164,13 @@ def check_blobs(
 
     `digest_of` gets the hash and the path of one, reads it and returns its hash.
     """
-    guard = threading.Lock()
     labels = found.labels()
-    total = sum(files.values())
-    done = 0
+    note = counter(step, sum(files.values()), progress)
 
     def check(sha256: str) -> Problem | None:
-        nonlocal done
         path = found.folder / BLOBS / sha256
         reason = _difference(sha256, path, partial(digest_of, sha256))
-        with guard:
-            done += files[sha256]
-            progress(step, done, total)
+        note(files[sha256])
         return found.problem(path, f"{labels[sha256]} {reason}") if reason else None
 
     # the biggest first, so that no thread is left with one of them at the end

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from common.errors import ConflictError, InputError
+from common.errors import ConflictError, InputError, Problem
 from reservoir.contents.artifact import Artifact
 from reservoir.contents.bundle import Bundle
 from reservoir.contents.target import SetVersions
@@ -77,6 +77,15 @@ def upstream(version: str) -> str:
     """Return the part of a version that its author gave: without the epoch and the packager's own number."""
     version = version.partition(":")[2] or version
     return version.rpartition("-")[0] or version
+
+
+def contradictions(bundles: Sequence[Bundle], release: str, arch: str) -> list[Problem]:
+    """Return what `together` would refuse."""
+    try:
+        together(bundles, release, arch)
+    except ConflictError as error:
+        return list(error.problems)
+    return []
 
 
 def together(bundles: Iterable[Bundle], release: str, arch: str) -> dict[str, str]:

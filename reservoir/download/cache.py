@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from common import files
+from common import files, process
 from common.errors import IntegrityError, UnavailableError
 
 CHUNK = 1 << 20
@@ -141,6 +141,11 @@ def flush(paths: Iterable[Path]) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def flush_all(folder: Path) -> None:
+    """Wait until all that was written on the file system of a folder is on the disk: once, whatever it holds."""
+    process.run(["sync", "--file-system", folder])
 
 
 def link_or_copy(source: Path, destination: Path) -> None:

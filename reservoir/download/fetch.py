@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import httpx
 
-from common.errors import UnavailableError
+from common.errors import IntegrityError, UnavailableError
 from reservoir.download.cache import Cache, space_on
 from reservoir.manifest import credentials
 
@@ -21,6 +21,8 @@ TRIES = 4
 PAUSE_S = 0.5
 # answers of a server that may do better soon
 PASSING = {408, 429, 500, 502, 503, 504}
+# more than any index or signature that has no known hash
+LARGEST_READ = 64 << 20
 TIMEOUT = httpx.Timeout(60, connect=20)
 
 
@@ -76,15 +78,23 @@ def known_size(http: httpx.Client, cache: Cache, url: str, sha256: str) -> int:
 
 
 def read(http: httpx.Client, url: str) -> bytes:
-    """Return a small file that has no known hash; raises UnavailableError where there is none."""
+    """Return a small file that has no known hash.
+
+    Raises UnavailableError where there is none, IntegrityError where it is longer than `LARGEST_READ`.
+    """
     if url.startswith("file:"):
         return _local(url).read_bytes()
+    content = bytearray()
     try:
-        answer = http.get(url)
-        answer.raise_for_status()
+        with http.stream("GET", url) as answer:
+            answer.raise_for_status()
+            for piece in answer.iter_bytes():
+                content += piece
+                if len(content) > LARGEST_READ:
+                    raise _too_long(url, LARGEST_READ)
     except httpx.HTTPError as error:
         raise _unavailable(url, error) from error
-    return answer.content
+    return bytes(content)
 
 
 def fetch(
@@ -93,7 +103,7 @@ def fetch(
     """Return the cached file with that hash, downloaded where it is missing; `note` hears of every piece's length.
 
     An interrupted download goes on where it stopped; who asks for a file that is on its way waits for it.
-    Raises IntegrityError where the hash differs.
+    Raises IntegrityError where the hash differs, and as soon as more than `size` bytes come.
     """
     with cache.collecting(sha256) as partial:
         if cache.has(sha256, size):
@@ -105,9 +115,15 @@ def fetch(
 
 
 def to_file(http: httpx.Client, url: str, path: Path, size: int, note: Callable[[int], None] = lambda _: None) -> None:
-    """Bring what lies at `url` into a file, from where an earlier attempt stopped; nothing is checked."""
+    """Bring what lies at `url` into a file, from where an earlier attempt stopped; no hash is checked.
+
+    Raises IntegrityError, and leaves no file, where it is longer than `size` bytes.
+    """
     if url.startswith("file:"):
-        shutil.copyfile(_local(url), path)
+        local = _local(url)
+        if local.stat().st_size > size:
+            raise _too_long(url, size)
+        shutil.copyfile(local, path)
         note(size)
     else:
         _download(http, url, path, size, note)
@@ -130,6 +146,9 @@ def _download(http: httpx.Client, url: str, partial: Path, size: int, note: Call
                 with partial.open("ab" if resumed else "wb") as file:
                     counted = _note_up_to(have if resumed else 0, counted, note)
                     for piece in answer.iter_raw():
+                        if file.tell() + len(piece) > size:
+                            partial.unlink()
+                            raise _too_long(url, size)
                         file.write(piece)
                         counted = _note_up_to(file.tell(), counted, note)
                     came = file.tell()
@@ -160,6 +179,14 @@ def _local(url: str) -> Path:
     if not path.is_file():
         raise UnavailableError("there is no such file", where=url, hint="correct the address, or make a new lock")
     return path
+
+
+def _too_long(url: str, size: int) -> IntegrityError:
+    return IntegrityError(
+        f"more than the {size} bytes come that were expected",
+        where=url,
+        hint="try again; when it stays, the source changed the file: make a new lock",
+    )
 
 
 def _unavailable(url: str, error: Exception) -> UnavailableError:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import threading
 from collections.abc import Collection
 from pathlib import Path
 
 from common import files
 from common.errors import IntegrityError, Problem
-from common.progress import Progress
+from common.progress import Progress, counter
 from reservoir.bundle import bundles
 from reservoir.bundle.medium import encode
 from reservoir.bundle.verification import Verified, carried_digest, carried_pieces, check_blobs
@@ -109,18 +108,12 @@ class Arrival:
         """Read what was not read in this run: what came earlier, and what only the store has; return what is bad."""
         unread = {blob: self.sizes[blob] for blob in self.sizes.keys() - self.sound}
         labels = self.found.labels()
-        guard = threading.Lock()
-        total = sum(unread.values())
-        done = 0
+        note = counter("check what the site has", sum(unread.values()), progress)
 
         def check(blob: str) -> Problem | None:
-            nonlocal done
-            came = self.folder / blob
-            path = came if came.is_file() else self.store.blobs / blob
+            came, path = self.folder / blob, self.blob(blob)
             good = reads_as(path, blob)
-            with guard:
-                done += unread[blob]
-                progress("check what the site has", done, total)
+            note(unread[blob])
             if good:
                 return None
             if path == came:
@@ -130,6 +123,11 @@ class Arrival:
             return Problem(str(path), f"{labels[blob]} was damaged at the site", self._hint(blob))
 
         return [problem for problem in in_threads(check, sorted(unread)) if problem]
+
+    def blob(self, blob: str) -> Path:
+        """Return where a blob lies, as it came or as the store has it."""
+        came = self.folder / blob
+        return came if came.is_file() else self.store.blobs / blob
 
     def commit(self) -> None:
         """Move the blobs into the store, and then the record, which makes the bundle count."""

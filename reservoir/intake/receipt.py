@@ -8,7 +8,7 @@ from pathlib import Path
 
 from common import files
 from common.errors import IntegrityError
-from common.progress import Progress, silent
+from common.progress import Progress, counter, silent
 from reservoir.download.cache import flush, reads_as
 from reservoir.download.threads import in_threads
 from reservoir.intake.store import Store
@@ -51,10 +51,15 @@ def _sound(store: Store, progress: Progress) -> tuple[list[str], list[Path]]:
     for bundle in store.imported().values():
         sizes |= bundle.sizes()
     present = [blob for blob in sorted(sizes) if (store.blobs / blob).is_file()]
-    progress("check what the site has")
-    same = in_threads(lambda blob: reads_as(store.blobs / blob, blob), present)
-    sound = [blob for blob, good in zip(present, same, strict=True) if good]
-    return sound, [store.blobs / blob for blob in present if blob not in set(sound)]
+    note = counter("check what the site has", sum(sizes[blob] for blob in present), progress)
+
+    def sound(blob: str) -> bool:
+        good = reads_as(store.blobs / blob, blob)
+        note(sizes[blob])
+        return good
+
+    found = list(zip(present, in_threads(sound, present), strict=True))
+    return [blob for blob, good in found if good], [store.blobs / blob for blob, good in found if not good]
 
 
 def _next_serial(store: Store) -> int:

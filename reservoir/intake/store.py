@@ -83,14 +83,18 @@ class Store:
 
     def newest(self) -> dict[str, Bundle]:
         """Return the newest imported bundle of each name that was not set aside, by identity."""
-        best: dict[str, tuple[str, Bundle]] = {}
+        return dict(sorted(held[0] for held in self.candidates().values()))
+
+    def candidates(self) -> dict[str, list[tuple[str, Bundle]]]:
+        """Return the imported bundles that were not set aside with their identities by name, the newest first."""
+        found: dict[str, list[tuple[str, Bundle]]] = {}
         for identity, bundle in self.imported().items():
-            if self._aside(identity).exists():
-                continue
-            old = best.get(bundle.name)
-            if old is None or age(bundle) > age(old[1]):
-                best[bundle.name] = (identity, bundle)
-        return dict(sorted(best.values()))
+            if not self._aside(identity).exists():
+                found.setdefault(bundle.name, []).append((identity, bundle))
+        for held in found.values():
+            # of one moment the first counts
+            held.sort(key=lambda one: age(one[1]), reverse=True)
+        return found
 
     def choose(self, identity: str, chosen: Bundle) -> bool:
         """Let a bundle be the newest of its name: those that are not older are set aside until they are imported again.

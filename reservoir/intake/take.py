@@ -13,6 +13,7 @@ from common.disk_limit import DiskLimit
 from common.errors import ConflictError, IntegrityError, PenstockError, UnavailableError
 from common.progress import Progress, silent
 from reservoir import settings
+from reservoir.artifacts import kinds
 from reservoir.bundle import bundles, verification
 from reservoir.bundle.verification import Verified
 from reservoir.contents.bundle import Bundle
@@ -56,8 +57,8 @@ def take(
     The first import pins the bundle's key, or the one that the installer was given, or `key` where it is given; later
     bundles must be signed by the same one, or by one that replaced it, which is then pinned. Without `pin` the
     site's key stays what it is: for bundles that the site makes itself.
-    Raises IntegrityError for a bundle that is not whole, ConflictError for one older than what the site holds or a
-    delta that builds on something else, UnavailableError where there is no space.
+    Raises IntegrityError for a bundle that is not whole or could not be published, ConflictError for one older than
+    what the site holds or a delta that builds on something else, UnavailableError where there is no space.
     """
     store = Store(root)
     with store.changing():
@@ -85,6 +86,9 @@ def take_held(
             _forget_superseded(store, found.bundle)
             changed = (allow_rollback or not _superseded(store, found)) and store.choose(found.identity, found.bundle)
             return Imported(found.identity, changed=changed, media=_media(found))
+        # what its list says already, before anything is copied
+        if problems := kinds.check([found.bundle], lambda _: None):
+            raise IntegrityError.of(problems)
         if not allow_rollback:
             _refuse_older(found.bundle, present, folder)
         DiskLimit([store.root], settings.disk_stop_percent()).refuse_where_full("an import")
@@ -136,7 +140,7 @@ def _collect(arrival: Arrival, progress: Progress) -> tuple[list[int], list[int]
         raise IntegrityError.of(problems)
     if lacking and not found.of_set:
         raise IntegrityError("was changed while it was read", where=str(found.folder), hint=bundles.HINT)
-    if not lacking and (bad := arrival.check(progress)):
+    if not lacking and (bad := arrival.check(progress) or kinds.check([found.bundle], arrival.blob)):
         raise IntegrityError.of(bad)
     return arrival.lacking_media() if lacking else ([], [])
 

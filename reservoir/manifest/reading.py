@@ -33,10 +33,12 @@ def _repeated(manifest: Manifest) -> Iterator[Finding]:
         ("external_images", [image.reference for image in manifest.external_images], images),
         ("files", [file.name for file in manifest.files], []),
     ]
-    for key, names, taken in named:
+    for key, names, others in named:
+        taken = set(others)
         for index, name in enumerate(names):
-            if name in names[:index] or name in taken:
+            if name in taken:
                 yield (key, index), f"{name!r} stands twice", "rename or remove one"
+            taken.add(name)
 
 
 def _dangling(manifest: Manifest) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from reservoir.bundle import bundles
 from reservoir.bundle.bundles import BLOBS
 from reservoir.bundle.medium import DESCRIPTION, DESCRIPTION_SIGNATURE, Medium, encode
 from reservoir.bundle.verification import Verified
-from reservoir.download.cache import CHUNK, flush, link_or_copy
+from reservoir.download.cache import CHUNK, flush_all, link_or_copy
 from reservoir.signing import ed25519, keychain
 
 
@@ -50,7 +50,7 @@ def write(found: Verified, medium: Medium, key: Ed25519PrivateKey, folder: Path)
     content = encode(medium)
     (folder / DESCRIPTION).write_bytes(content)
     (folder / DESCRIPTION_SIGNATURE).write_bytes(ed25519.sign(key, content))
-    flush(path for path in (*folder.rglob("*"), folder))
+    flush_all(folder)
 
 
 def _write_piece(blob: Path, skipped: int, size: int, path: Path) -> None:

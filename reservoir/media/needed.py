@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from common.errors import IntegrityError
+from reservoir.artifacts.python import core_metadata
 from reservoir.bundle.bundles import BLOBS
 from reservoir.bundle.verification import Verified
 from reservoir.contents.artifact import PythonArtifact
@@ -41,12 +41,10 @@ def installer_wheels(found: Verified) -> set[str]:
 def requirements(path: Path) -> list[Requirement]:
     """Return what a wheel says it requires; raises IntegrityError where it has no metadata."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            (name,) = [n for n in archive.namelist() if n.endswith(".dist-info/METADATA") and n.count("/") == 1]
-            raw, _ = parse_email(archive.read(name))
-    except (ValueError, zipfile.BadZipFile) as error:
-        raise IntegrityError("not a wheel", where=str(path), hint="build the bundle again") from error
-    return [Requirement(text) for text in raw.get("requires_dist", [])]
+        raw, _ = parse_email(core_metadata.read(path))
+        return [Requirement(text) for text in raw.get("requires_dist", [])]
+    except ValueError as error:
+        raise IntegrityError(f"not a wheel: {error}", where=str(path), hint="build the bundle again") from error
 
 
 def _closure(

@@ -30,21 +30,33 @@ DESCRIBED = 160
 
 @dataclass
 class Plan:
-    """What goes where: names of files and their sizes by medium, and how big blobs are cut."""
+    """What goes where: names of files and their sizes by medium, and how big blobs are cut.
+
+    `space` counts the bytes that files may take on each medium.
+    """
 
     space: int
     media: list[dict[str, int]] = field(default_factory=lambda: [{}])
     cut: dict[str, list[Piece]] = field(default_factory=dict)
+    # what is left of each medium, and every name on one, so that nothing is added up anew for each file
+    _left: list[int] = field(init=False)
+    _placed: set[str] = field(init=False, default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Begin with one empty medium."""
+        self._left = [self.space]
 
     def put(self, name: str, size: int) -> None:
         """Put a file on the first medium that has space for it; a piece that is there already serves twice."""
-        if any(name in files for files in self.media):
+        if name in self._placed:
             return
-        for files in self.media:
-            if taken(files) + cost(size) <= self.space:
-                files[name] = size
-                return
-        self.media.append({name: size})
+        self._placed.add(name)
+        number = next((number for number, left in enumerate(self._left) if cost(size) <= left), len(self.media))
+        if number == len(self.media):
+            self.media.append({})
+            self._left.append(self.space)
+        self.media[number][name] = size
+        self._left[number] -= cost(size)
 
 
 def capacity(text: str) -> int:
@@ -112,7 +124,8 @@ def _plan(found: Verified, size: int) -> Plan:
             hint="take bigger media",
         )
     plan = Plan(size - around)
-    plan.media[0] |= first
+    for blob, length in first.items():
+        plan.put(blob, length)
     whole = {blob: size for blob, size in sizes.items() if blob not in first}
     for blob in sorted(blob for blob in whole if cost(whole[blob]) > plan.space):
         del whole[blob]

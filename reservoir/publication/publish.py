@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from common import process
-from common.errors import ConflictError, IntegrityError, NotFoundError
+from common.errors import ConflictError, IntegrityError, NotFoundError, Problem
 from common.progress import Progress, silent
-from reservoir.artifacts.kind import Staging
-from reservoir.artifacts.kinds import KINDS
+from reservoir.artifacts import kinds
 from reservoir.contents.bundle import Bundle
-from reservoir.download.cache import flush, space_on
+from reservoir.download.cache import flush, flush_all, space_on
 from reservoir.intake.store import Store
-from reservoir.publication import gate, past_names
+from reservoir.publication import gate, past_names, sound
 
 RECORD = "publication.json"
 # counts up when the trees of the same bundles look different
@@ -29,7 +26,8 @@ LAYOUT = 3
 class Published:
     """The publication that the site serves now; `changed` is false where it served the same before.
 
-    `rolled_back` is true while the site serves what an administrator went back to.
+    `rolled_back` is true while the site serves what an administrator went back to, `left_out` says which bundles could
+    not be published with the others, and why.
     """
 
     number: int
@@ -37,13 +35,16 @@ class Published:
     bundles: list[str]
     changed: bool
     rolled_back: bool = False
+    left_out: list[Problem] = field(default_factory=list)
 
 
 def publish(root: Path, progress: Progress = silent, *, unattended: bool = False) -> Published:
     """Publish the newest bundle of each name in the store at `root`.
 
     A rollback ends with this, unless the call is `unattended`: then what an administrator went back to stays.
-    Raises NotFoundError where nothing was imported, ConflictError where bundles contradict each other.
+    A bundle that cannot be published, alone or with the others, is left out, and an older one of its name takes its
+    place where there is one. Raises NotFoundError where nothing was imported, ConflictError or IntegrityError where
+    nothing can be published.
     """
     store = Store(root)
     with store.changing():
@@ -54,29 +55,40 @@ def publish(root: Path, progress: Progress = silent, *, unattended: bool = False
             )
         if unattended and store.rolled_back():
             return _served(store, changed=False)
-        made_of = {"schema": 1, "layout": LAYOUT, "bundles": sorted(chosen)}
-        if _serves(store, made_of):
-            store.rollback.unlink(missing_ok=True)
-            return _served(store, changed=False)
-        gate.require(store, sorted(chosen), datetime.now(UTC))
-        number = 1 + max(store.numbers(), default=0)
-        staging = store.publications / f".{number}.new"
-        shutil.rmtree(staging, ignore_errors=True)
-        with space_on(root):
-            _write(store, list(chosen.values()), staging, progress)
-            (staging / RECORD).write_text(json.dumps(made_of | {"number": number}))
-            for path in staging.rglob("*"):
-                if path.is_dir():
-                    path.chmod(0o755)
-            staging.chmod(0o755)
-            # one wait for everything that was written, instead of one for each small file
-            process.run(["sync", "--file-system", staging])
-        staging.rename(store.publications / str(number))
-        # before anybody sees it, and with what the site published before it kept such a list
-        past_names.remember(root, [store.publications / str(each) for each in store.numbers()])
-        _switch(store, number)
+        try:
+            return _publish(store, chosen, progress)
+        except (ConflictError, IntegrityError):
+            progress("look for the bundle at fault")
+            rest, faults = sound.choose(store, _now_served(store))
+            if not (rest and faults):
+                raise
+            return replace(_publish(store, rest, progress), left_out=faults)
+
+
+def _publish(store: Store, chosen: dict[str, Bundle], progress: Progress) -> Published:
+    """Publish these bundles, unless the site serves them already."""
+    made_of = {"schema": 1, "layout": LAYOUT, "bundles": sorted(chosen)}
+    if _serves(store, made_of):
         store.rollback.unlink(missing_ok=True)
-        return _served(store, changed=True)
+        return _served(store, changed=False)
+    gate.require(store, sorted(chosen), datetime.now(UTC))
+    number = 1 + max(store.numbers(), default=0)
+    staging = store.publications / f".{number}.new"
+    shutil.rmtree(staging, ignore_errors=True)
+    with space_on(store.root):
+        kinds.publish(list(chosen.values()), staging, store.blobs, store.apt_key(), progress)
+        (staging / RECORD).write_text(json.dumps(made_of | {"number": number}))
+        for path in staging.rglob("*"):
+            if path.is_dir():
+                path.chmod(0o755)
+        staging.chmod(0o755)
+        flush_all(staging)
+    staging.rename(store.publications / str(number))
+    # before anybody sees it, and with what the site published before it kept such a list
+    past_names.remember(store.root, [store.publications / str(each) for each in store.numbers()])
+    _switch(store, number)
+    store.rollback.unlink(missing_ok=True)
+    return _served(store, changed=True)
 
 
 def rollback(root: Path, number: int | None = None) -> Published:
@@ -142,18 +154,12 @@ def _serves(store: Store, wanted: dict[str, object]) -> bool:
     return bool({key: current.get(key) for key in wanted} == wanted)
 
 
-def _write(store: Store, chosen: list[Bundle], staging: Path, progress: Progress) -> None:
-    """Write every tree below `staging`; files are links to the store's blobs."""
-
-    def place(sha256: str, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.link(store.blobs / sha256, path)
-
-    keys = staging / "keys"
-    keys.mkdir(parents=True)
-    created = max(datetime.fromisoformat(bundle.created) for bundle in chosen)
-    for kind in KINDS:
-        kind.publish(Staging(chosen, staging, keys, place, store.apt_key(), created, progress))
+def _now_served(store: Store) -> list[str]:
+    """Return the bundles of the current publication, where there is one that says so."""
+    try:
+        return list(record_of(store.current)["bundles"])
+    except IntegrityError:
+        return []
 
 
 def _switch(store: Store, number: int) -> None:

@@ -15,12 +15,15 @@ DEBIAN = {"expat": "MIT", "x11": "X11", "psf-2": "PSF-2.0", "zlib": "Zlib", "isc
 GNU = re.compile(r"^(A?GPL|LGPL)-([123](?:\.[01])?)(\+)?$", re.IGNORECASE)
 COMMON = re.compile(r"/usr/share/common-licenses/([A-Za-z0-9.-]*[A-Za-z0-9])")
 AR_HEAD = 60
+# far more than any copyright file, or any name in an archive, is long
+LARGEST = 16 << 20
+NAMES = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 
 
 def read(name: str, path: Path) -> Found:
     """Read `usr/share/doc/NAME/copyright` from a Debian package, which is an `ar` archive of two `tar` archives."""
     documents = f"usr/share/doc/{name}"
-    with path.open("rb") as file, tarfile.open(fileobj=_data(file), mode="r|*") as archive:
+    with path.open("rb") as file, tarfile.open(fileobj=_data(file), mode="r|*", tarinfo=_Bounded) as archive:
         for member in archive:
             place = member.name.removeprefix("./").rstrip("/")
             if place == documents and member.issym():
@@ -28,6 +31,8 @@ def read(name: str, path: Path) -> Found:
             if place == f"{documents}/copyright":
                 if member.issym() or member.islnk():
                     return Found(same_as=(member.linkname.split("/")[-2:] or [""])[0])
+                if member.size > LARGEST:
+                    raise ValueError(f"its copyright file has {member.size} bytes, {LARGEST} are allowed")
                 content = archive.extractfile(member)
                 return copyright_file(content.read().decode("utf-8", "replace")) if content else Found()
     return Found()
@@ -72,11 +77,26 @@ def _data(file: BinaryIO) -> Any:
     if file.read(8) != b"!<arch>\n":
         raise ValueError("not a Debian package")
     while head := file.read(AR_HEAD):
-        name, size = head[:16].decode("ascii").strip().rstrip("/"), int(head[48:58])
+        name, said = head[:16].decode("ascii").strip().rstrip("/"), head[48:58].strip()
+        if not said.isdigit():
+            raise ValueError("a part of the package has no size")
+        size = int(said)
         if name.startswith("data.tar"):
             return io.BufferedReader(_Part(file, size))
         file.seek(size + size % 2, io.SEEK_CUR)
     raise ValueError("the package has no files")
+
+
+class _Bounded(tarfile.TarInfo):
+    """A member of an archive; the names and words before it are read whole, so their size is looked at first."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Bounded:
+        """Read a header; raises ValueError where it announces a name that no file has."""
+        member = super().frombuf(buf, encoding, errors)
+        if member.type in NAMES and member.size > LARGEST:
+            raise ValueError(f"a name in the package has {member.size} bytes, {LARGEST} are allowed")
+        return member
 
 
 class _Part(io.RawIOBase):

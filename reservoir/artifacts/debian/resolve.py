@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from reservoir.artifacts.debian.apt import Deb, private_apt
-from reservoir.artifacts.kind import Resolved, Resolving
+from reservoir.artifacts.kind import TARGETS, Resolved, Resolving
 from reservoir.contents import version_sets
 from reservoir.contents.artifact import DebianArtifact, DebianMetadata
 from reservoir.contents.lock import LockedImage
+from reservoir.download.threads import in_threads
 from reservoir.manifest.model import Target
 
 
 def resolve(resolving: Resolving) -> Resolved:
     """Return the closure of every group of the Debian targets, and what each of their images consists of."""
-    return Resolved.of([_resolve(resolving, target) for target in resolving.manifest.targets if target.os == "debian"])
+    targets = [target for target in resolving.manifest.targets if target.os == "debian"]
+    return Resolved.of(in_threads(partial(_resolve, resolving), targets, TARGETS))
 
 
 def _resolve(resolving: Resolving, target: Target) -> Resolved:

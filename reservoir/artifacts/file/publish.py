@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from common.errors import ConflictError
+from reservoir.artifacts.file.check import chosen
 from reservoir.artifacts.kind import Staging
-from reservoir.contents.artifact import FileArtifact
 
 
 def publish(staging: Staging) -> None:
@@ -12,11 +12,8 @@ def publish(staging: Staging) -> None:
     staging.progress("publish files")
     folder = staging.tree / "files"
     folder.mkdir()
-    found: dict[str, FileArtifact] = {}
-    for file in (file for bundle in staging.bundles for file in bundle.of_kind(FileArtifact)):
-        if found.setdefault(file.filename, file).sha256 != file.sha256:
-            raise ConflictError(
-                "two different files have one name", where=file.filename, hint="rename one in its bundle"
-            )
+    found, problems = chosen(staging.bundles)
+    if problems:
+        raise ConflictError.of(problems)
     for name, file in sorted(found.items()):
         staging.place(file.sha256, folder / name)

@@ -9,6 +9,7 @@ from typing import Any
 
 from common.errors import ConflictError, IntegrityError
 from reservoir.artifacts.image import oci
+from reservoir.artifacts.image.check import carried, named
 from reservoir.artifacts.kind import Staging
 from reservoir.contents.artifact import ImageArtifact, ImagePart
 
@@ -30,14 +31,9 @@ def write(
 
     Raises ConflictError where two images have one name and tag, IntegrityError where a part is in no bundle.
     """
-    found: dict[tuple[str, str], ImageArtifact] = {}
-    for image in images:
-        if found.setdefault((image.name, image.version), image).sha256 != image.sha256:
-            raise ConflictError(
-                "two different images have one name",
-                where=f"{image.name}:{image.version}",
-                hint="give one of them another tag, in its bundle",
-            )
+    found, problems = named(images)
+    if problems:
+        raise ConflictError.of(problems)
     layout = tree / LAYOUT
     blobs = layout / "blobs" / "sha256"
     blobs.mkdir(parents=True)
@@ -53,15 +49,13 @@ def write(
 
 
 def _chosen(staging: Staging) -> list[ImageArtifact]:
-    """Return the images of all bundles; where the site made one of the same name itself, the carried one counts."""
-    carried = [image for bundle in staging.bundles if not bundle.own for image in bundle.of_kind(ImageArtifact)]
-    names = {(image.name, image.version) for image in carried}
-    own = [image for bundle in staging.bundles if bundle.own for image in bundle.of_kind(ImageArtifact)]
-    for image in own:
-        if (image.name, image.version) in names:
+    """Return the images that are served, and tell of those that the site made and are not."""
+    chosen = carried(staging.bundles)
+    for image in (image for bundle in staging.bundles if bundle.own for image in bundle.of_kind(ImageArtifact)):
+        if image not in chosen:
             title = f"{image.name}:{image.version}"
             staging.progress(f"image {title} comes with a bundle now; the one made here is not served")
-    return [*carried, *(image for image in own if (image.name, image.version) not in names)]
+    return chosen
 
 
 def _place(

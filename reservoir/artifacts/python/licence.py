@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 from packaging.metadata import parse_email
 
 from reservoir.artifacts.licence import Found, expression
+from reservoir.artifacts.python import core_metadata
 
 # what stands in metadata for a licence; the classifiers that leave a version or a choice open are not here
 CLASSIFIERS = {
@@ -39,11 +39,7 @@ CLASSIFIERS = {
 
 def read(path: Path) -> Found:
     """Return the licence of a wheel; raises ValueError where it has no metadata."""
-    with zipfile.ZipFile(path) as archive:
-        names = [n for n in archive.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA")]
-        if not names:
-            raise ValueError("the wheel has no metadata")
-        raw, _ = parse_email(archive.read(names[0]))
+    raw, _ = parse_email(core_metadata.read(path))
     if words := expression(raw.get("license_expression", "")):
         return Found(words, "License-Expression")
     stated = [line.rpartition(" :: ")[2] for line in raw.get("classifiers", []) if line.startswith("License :: ")]

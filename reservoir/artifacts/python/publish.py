@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import html
 import json
-import zipfile
 from collections.abc import Callable, Iterable
 from email.parser import BytesHeaderParser
 from pathlib import Path
@@ -14,7 +13,9 @@ from typing import Any
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from common.errors import ConflictError, IntegrityError
-from reservoir.artifacts.kind import Staging
+from reservoir.artifacts.kind import AGAIN, Staging
+from reservoir.artifacts.python import core_metadata
+from reservoir.artifacts.python.check import chosen
 from reservoir.contents.artifact import PythonArtifact
 
 META = {"api-version": "1.1"}
@@ -32,14 +33,9 @@ def write(tree: Path, artifacts: Iterable[PythonArtifact], place: Callable[[str,
 
     Raises ConflictError where two different files have one name.
     """
-    wheels: dict[str, PythonArtifact] = {}
-    for artifact in artifacts:
-        if wheels.setdefault(artifact.filename, artifact).sha256 != artifact.sha256:
-            raise ConflictError(
-                "two different files have one name",
-                where=artifact.filename,
-                hint="publish bundles that were made from one source",
-            )
+    wheels, problems = chosen(artifacts)
+    if problems:
+        raise ConflictError.of(problems)
     projects: dict[str, list[dict[str, Any]]] = {}
     for filename, artifact in sorted(wheels.items()):
         path = tree / "packages" / filename
@@ -72,14 +68,11 @@ def _described(path: Path, artifact: PythonArtifact) -> dict[str, Any]:
 
 
 def _metadata(path: Path) -> bytes:
-    """Return the core metadata in a wheel."""
+    """Return the core metadata in a wheel; raises IntegrityError where there is none."""
     try:
-        with zipfile.ZipFile(path) as wheel:
-            # a wheel may carry other packages' metadata deeper inside
-            name = next(n for n in wheel.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA"))
-            return wheel.read(name)
-    except (zipfile.BadZipFile, StopIteration) as error:
-        raise IntegrityError("not a wheel", where=path.name, hint="get the bundle again from its maker") from error
+        return core_metadata.read(path)
+    except ValueError as error:
+        raise IntegrityError(f"not a wheel: {error}", where=path.name, hint=AGAIN) from error
 
 
 def _write_project(folder: Path, name: str, files: list[dict[str, Any]]) -> None:

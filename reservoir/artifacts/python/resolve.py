@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from reservoir.artifacts.kind import Resolved, Resolving
+from reservoir.artifacts.kind import TARGETS, Resolved, Resolving
 from reservoir.artifacts.python import projects, wheels
 from reservoir.contents.artifact import PythonArtifact
 from reservoir.contents.lock import LockedImage
 from reservoir.download import fetch
 from reservoir.download.indexes import Indexes
-from reservoir.manifest.model import Target
+from reservoir.download.threads import in_threads
+from reservoir.manifest.model import Image, Target
 
 DOWNLOADS = 8
 
@@ -21,25 +22,31 @@ def resolve(resolving: Resolving) -> Resolved:
 
     The projects' own are left out, as a build makes them; images are resolved apart from all others.
     """
-    found: list[PythonArtifact] = []
+    targets = [target for target in resolving.manifest.targets if target.python or _images(resolving, target)]
+    # asked once, before all targets begin at once
+    known = resolving.indexes() if targets else None
+    found = in_threads(lambda target: _resolve(resolving, target, known), targets, TARGETS) if known else []
+    return Resolved.of([*found, Resolved(projects=projects.locked(resolving))])
+
+
+def _images(resolving: Resolving, target: Target) -> list[tuple[int, Image]]:
+    """Return the images of a target that have wheels of their own, each with its place in the manifest."""
+    return [(index, image) for index, image in resolving.images(target) if image.python]
+
+
+def _resolve(resolving: Resolving, target: Target, known: Indexes) -> Resolved:
+    """Return the wheels of one target and of its images."""
+    resolving.progress(f"resolve Python packages for {target.name}")
+    found = _described(resolving, target, _of_target(resolving, target, known), known)
     images = []
-    for target in resolving.manifest.targets:
-        own = [(index, image) for index, image in resolving.images(target) if image.python]
-        if not (target.python or own):
-            continue
-        resolving.progress(f"resolve Python packages for {target.name}")
-        known = resolving.indexes()
-        found += _described(resolving, target, _of_target(resolving, target, known), known)
-        for index, image in own:
-            where = resolving.where(f"images[{index}].python")
-            mine = _described(resolving, target, wheels.closure(image.python, [], target, known, where), known)
-            found += mine
-            images.append(
-                LockedImage(
-                    name=image.name, tag=image.tag, base=[], packages=[], python=[wheel.sha256 for wheel in mine]
-                )
-            )
-    return Resolved([*found], images, projects=projects.locked(resolving))
+    for index, image in _images(resolving, target):
+        where = resolving.where(f"images[{index}].python")
+        mine = _described(resolving, target, wheels.closure(image.python, [], target, known, where), known)
+        found += mine
+        images.append(
+            LockedImage(name=image.name, tag=image.tag, base=[], packages=[], python=[wheel.sha256 for wheel in mine])
+        )
+    return Resolved([*found], images)
 
 
 def _of_target(resolving: Resolving, target: Target, known: Indexes) -> list[wheels.Wheel]:

@@ -9,7 +9,8 @@ from typing import Any
 
 import yaml
 
-from common.errors import InputError, IntegrityError
+from common.errors import ConflictError, InputError, IntegrityError
+from reservoir.contents.artifact import ModuleMetadata, RpmPart
 
 # of each repository, and says for which distribution a module was made, not what it needs
 PLATFORM = "platform"
@@ -174,3 +175,32 @@ def _accepts(streams: Collection[str], stream: str) -> bool:
     refused = {word[1:] for word in streams if word.startswith("-")}
     wanted = {word for word in streams if not word.startswith("-")}
     return stream not in refused and (not wanted or stream in wanted)
+
+
+def served(parts: Iterable[RpmPart]) -> str:
+    """Return the text of `modules.yaml`: the chosen streams, each made the default of its module.
+
+    Parts that are keys are passed over. Raises ConflictError where one module is wanted in two streams.
+    """
+    texts: list[str] = []
+    streams: dict[str, ModuleMetadata] = {}
+    for part in parts:
+        if not isinstance(part.metadata, ModuleMetadata):
+            continue
+        texts.append(part.metadata.text)
+        first = streams.setdefault(part.name, part.metadata)
+        if first.stream != part.metadata.stream:
+            raise ConflictError(
+                f"two streams of one module are wanted: {first.stream} and {part.metadata.stream}",
+                where=part.name,
+                hint="publish bundles that take the same stream",
+            )
+    defaults = [
+        {
+            "document": "modulemd-defaults",
+            "version": 1,
+            "data": {"module": name.removeprefix("modules/"), "stream": chosen.stream},
+        }
+        for name, chosen in streams.items()
+    ]
+    return "".join(f"---\n{document}" for document in sorted([*texts, *map(yaml.safe_dump, defaults)]))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from reservoir.artifacts.kind import Staging
-from reservoir.contents import version_sets
-from reservoir.contents.artifact import KeyMetadata, RpmArtifact, RpmPart
+from reservoir.artifacts.rpm import modules
+from reservoir.artifacts.rpm.check import chosen, served
+from reservoir.contents.artifact import KeyMetadata, RpmPart
 from reservoir.manifest.model import MACHINES
 from reservoir.signing import openpgp
 
@@ -18,31 +19,23 @@ def publish(staging: Staging) -> None:
     signs the metadata, and for each repository the keys that signed its packages. Raises ConflictError where bundles
     contradict each other.
     """
-    served: dict[tuple[str, str], list[RpmArtifact | RpmPart]] = {}
-    for bundle in staging.bundles:
-        every: list[RpmArtifact | RpmPart] = [*bundle.of_kind(RpmArtifact), *bundle.of_kind(RpmPart)]
-        for target in bundle.targets:
-            if target.os == "rpm":
-                mine = served.setdefault((target.release, target.arch), [])
-                mine += [artifact for artifact in every if target.name in artifact.targets]
-    if not served:
+    every = served(staging.bundles)
+    if not every:
         return
     staging.progress("publish RPM packages")
     # it needs a library of the system that a site without RPM packages may lack
     from reservoir.artifacts.rpm import repository
 
     (staging.keys / KEY).write_bytes(openpgp.public_key(staging.secret))
-    for (release, arch), found in sorted(served.items()):
+    for (release, arch), found in sorted(every.items()):
         machine = MACHINES[arch]
         parts = list({part.sha256: part for part in found if isinstance(part, RpmPart)}.values())
         makers = sorted(part.metadata.text for part in parts if isinstance(part.metadata, KeyMetadata))
         (staging.keys / f"rpm-{release}-{machine}.asc").write_text("\n".join(makers))
-        bound = version_sets.together(staging.bundles, release, arch)
-        rpms = [a for a in found if isinstance(a, RpmArtifact) and bound.get(a.name, a.version) == a.version]
         repository.write(
             staging.tree / "rpm" / release / machine,
-            rpms,
-            repository.modules(parts),
+            chosen(staging.bundles, release, arch, found),
+            modules.served(parts),
             created=staging.created,
             secret=staging.secret,
             place=staging.place,

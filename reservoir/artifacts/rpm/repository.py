@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
-import yaml
-
-from common.errors import ConflictError
+from common.errors import ConflictError, IntegrityError
+from reservoir.artifacts.kind import AGAIN
+from reservoir.artifacts.rpm.check import named
 from reservoir.artifacts.rpm.createrepo import createrepo_c
-from reservoir.contents.artifact import ModuleMetadata, RpmArtifact, RpmPart
+from reservoir.contents.artifact import RpmArtifact
 from reservoir.signing import openpgp
 
 Place = Callable[[str, Path], None]
@@ -25,14 +25,9 @@ def write(
     `place(sha256, path)` puts a package's file at a path. Raises ConflictError where two packages of one version
     differ.
     """
-    pool: dict[str, RpmArtifact] = {}
-    for rpm in rpms:
-        if pool.setdefault(rpm.filename, rpm).sha256 != rpm.sha256:
-            raise ConflictError(
-                f"two different files call themselves {rpm.name} {rpm.version}",
-                where=rpm.filename,
-                hint="publish bundles that were made from one source",
-            )
+    pool, problems = named(rpms)
+    if problems:
+        raise ConflictError.of(problems)
     data = tree / "repodata"
     data.mkdir(parents=True)
     described = {
@@ -45,7 +40,7 @@ def write(
     for filename, rpm in sorted(pool.items()):
         path = PurePosixPath("Packages", filename[0].lower(), filename)
         place(rpm.sha256, tree / path)
-        package = createrepo_c.package_from_rpm(str(tree / path), createrepo_c.SHA256, location_href=str(path))
+        package = _described(tree, path)
         package.time_file = int(created.timestamp())
         for file in described.values():
             file.add_pkg(package)
@@ -60,33 +55,12 @@ def write(
     (data / "repomd.xml.asc").write_bytes(openpgp.sign_beside(secret, index))
 
 
-def modules(parts: Iterable[RpmPart]) -> str:
-    """Return the text of `modules.yaml`: the chosen streams, each made the default of its module.
-
-    Parts that are keys are passed over. Raises ConflictError where one module is wanted in two streams.
-    """
-    texts: list[str] = []
-    streams: dict[str, ModuleMetadata] = {}
-    for part in parts:
-        if not isinstance(part.metadata, ModuleMetadata):
-            continue
-        texts.append(part.metadata.text)
-        first = streams.setdefault(part.name, part.metadata)
-        if first.stream != part.metadata.stream:
-            raise ConflictError(
-                f"two streams of one module are wanted: {first.stream} and {part.metadata.stream}",
-                where=part.name,
-                hint="publish bundles that take the same stream",
-            )
-    defaults = [
-        {
-            "document": "modulemd-defaults",
-            "version": 1,
-            "data": {"module": name.removeprefix("modules/"), "stream": chosen.stream},
-        }
-        for name, chosen in streams.items()
-    ]
-    return "".join(f"---\n{document}" for document in sorted([*texts, *map(yaml.safe_dump, defaults)]))
+def _described(tree: Path, path: PurePosixPath) -> createrepo_c.Package:
+    """Return what a package says of itself; raises IntegrityError where it is none."""
+    try:
+        return createrepo_c.package_from_rpm(str(tree / path), createrepo_c.SHA256, location_href=str(path))
+    except (createrepo_c.CreaterepoCError, OSError, ValueError) as error:
+        raise IntegrityError(f"it is no RPM package: {error}", where=path.name, hint=AGAIN) from error
 
 
 def _index(records: Sequence[createrepo_c.RepomdRecord], created: datetime) -> bytes:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from common.errors import UnavailableError
-from reservoir.artifacts.kind import Resolved, Resolving
+from reservoir.artifacts.kind import TARGETS, Resolved, Resolving
+from reservoir.download.threads import in_threads
 
 
 def resolve(resolving: Resolving) -> Resolved:
@@ -11,9 +14,11 @@ def resolve(resolving: Resolving) -> Resolved:
     targets = [target for target in resolving.manifest.targets if resolving.manifest.rpm_groups(target)]
     if not targets:
         return Resolved()
+    # asked here, as all targets begin at once and it is asked once only
+    resolving.indexes()
     try:
         # a site, which locks nothing, does without what it needs
         from reservoir.artifacts.rpm import closure
     except ImportError as error:
         raise UnavailableError(f"{error.name} is not installed", where="rpm", hint="install penstock[build]") from error
-    return Resolved.of([closure.of_target(resolving, target) for target in targets])
+    return Resolved.of(in_threads(partial(closure.of_target, resolving), targets, TARGETS))

@@ -33,11 +33,16 @@ DSA, RSA, OPENPGP = 267, 268, 278
 OLD_RSA, OLD_DSA = 1002, 1005
 NAME, VERSION, RELEASE, EPOCH, ARCH = 1000, 1001, 1002, 1003, 1022
 PAYLOAD_DIGEST, PAYLOAD_ALGORITHM = 5092, 5093
-ALGORITHMS = {8: "sha256", 9: "sha384", 10: "sha512", 11: "sha224"}
+SHA256 = 8
+ALGORITHMS = {SHA256: "sha256", 9: "sha384", 10: "sha512", 11: "sha224"}
 
 
 class _MalformedError(Exception):
     """The file is no RPM package."""
+
+
+# what reading a file that is no package, or a damaged one, ends with
+DAMAGED = (_MalformedError, struct.error, binascii.Error)
 
 
 @dataclass(frozen=True)
@@ -53,8 +58,12 @@ class _Header:
         return self.data[offset : offset + count]
 
     def texts(self, tag: int) -> list[bytes]:
+        """Return the texts of a tag, one at least; raises _MalformedError where there are none."""
         offset, count = self.tags[tag]
-        return self.data[offset:].split(b"\0", count)[:count]
+        found = self.data[offset:].split(b"\0", min(count, len(self.data)))[:count]
+        if not found:
+            raise _MalformedError(f"the tag {tag} says nothing")
+        return found
 
     def text(self, tag: int) -> str:
         return self.texts(tag)[0].decode("utf-8", "replace") if tag in self.tags else ""
@@ -96,8 +105,17 @@ def refusal(path: Path, keys: Sequence[Cert]) -> str:
                 old = [signatures.binary(tag) for tag in (OLD_RSA, OLD_DSA) if tag in signatures.tags]
                 fits = any(openpgp.signed_beside(keys, whole, signature) for signature in old)
             return "" if fits else "its payload is not the one that was signed"
-    except (_MalformedError, struct.error, binascii.Error) as error:
+    except DAMAGED as error:
         return f"it is no RPM package: {error}"
+
+
+def malformed(path: Path) -> str:
+    """Return why a file is no RPM package, or nothing where its headers can be read."""
+    try:
+        identity(path)
+    except DAMAGED as error:
+        return f"it is no RPM package: {error}"
+    return ""
 
 
 def identity(path: Path) -> str:
@@ -153,8 +171,14 @@ def _signatures(header: _Header) -> list[bytes]:
 
 
 def _payload_fits(header: _Header, file: BinaryIO) -> bool:
-    """Say whether the rest of the file has the hash that the header gives."""
-    digest = hashlib.new(ALGORITHMS.get(header.number(PAYLOAD_ALGORITHM), "sha256"))
+    """Say whether the rest of the file has the hash that the header gives.
+
+    Packages of version 6 name no algorithm beside it: there it is always sha256.
+    """
+    algorithm = header.number(PAYLOAD_ALGORITHM) if PAYLOAD_ALGORITHM in header.tags else SHA256
+    if algorithm not in ALGORITHMS:
+        raise _MalformedError(f"its payload is named by the algorithm {algorithm}, which is not known")
+    digest = hashlib.new(ALGORITHMS[algorithm])
     while piece := file.read(CHUNK):
         digest.update(piece)
     return digest.hexdigest().encode() == header.texts(PAYLOAD_DIGEST)[0]

@@ -11,6 +11,7 @@ from reservoir.bundle import sbom
 from reservoir.contents.artifact import Artifact
 from reservoir.contents.lock import LockedImage
 from reservoir.scan import facts
+from tests.counting import calls
 from tests.unit.reservoir.scan.advisories import bundle, deb, package
 
 WHEEL = package("python", "urllib3", "1.24.3")
@@ -114,3 +115,12 @@ def test_the_same_bytes_under_two_names_are_two_components() -> None:
     inside = facts.read(text, "sbom").images
     assert sorted(inside[WHEEL.sha256]) == ["penstock/python:3.11", "penstock/python:latest"]
     assert facts.read(text, "sbom").licences.keys() == {a.sha256 for a in ALL}
+
+
+def test_twice_the_artifacts_are_at_most_twice_the_work() -> None:
+    def work(count: int) -> int:
+        whole = bundle(*(package("file", f"driver-{number}.run", "1") for number in range(count)))
+        return calls(lambda: sbom.make(whole, [], {}))
+
+    work(1)
+    assert work(400) <= 2.3 * work(200)

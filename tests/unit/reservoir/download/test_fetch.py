@@ -122,6 +122,45 @@ def test_another_content_is_refused_and_thrown_away(cache: Cache) -> None:
     assert not list(cache.blobs.iterdir())
 
 
+class _Flood(httpx.SyncByteStream):
+    """An answer without an end, which notes how much of it was taken."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        while self.sent < 100 * len(CONTENT):
+            self.sent += 65536
+            yield bytes(65536)
+
+
+def test_a_download_stops_at_the_declared_size(cache: Cache) -> None:
+    flood = _Flood()
+    with pytest.raises(IntegrityError, match=rf"demo\.whl: more than the {len(CONTENT)} bytes come"):
+        get(cache, lambda _: httpx.Response(200, stream=flood), lambda _: None)
+    assert flood.sent <= len(CONTENT) + 65536
+    assert not list(cache.blobs.iterdir())
+
+
+def test_a_file_of_this_machine_that_has_grown_is_not_copied(cache: Cache, tmp_path: Path) -> None:
+    path = tmp_path / "grown"
+    path.write_bytes(CONTENT + b"!")
+    with httpx.Client() as http, pytest.raises(IntegrityError, match="more than the 256000 bytes come"):
+        fetch.fetch(http, cache, path.as_uri(), sha256=SHA256, size=len(CONTENT))
+    assert not list(cache.blobs.iterdir())
+
+
+def test_a_small_file_that_does_not_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "LARGEST_READ", 1 << 20, raising=False)
+    flood = _Flood()
+    with (
+        httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(200, stream=flood))) as http,
+        pytest.raises(IntegrityError, match="more than the 1048576 bytes come"),
+    ):
+        fetch.read(http, URL)
+    assert flood.sent <= (1 << 20) + 65536
+
+
 def test_a_file_that_is_gone_says_what_to_do(cache: Cache) -> None:
     with pytest.raises(UnavailableError, match="when the file is gone, lock again"):
         get(cache, lambda _: httpx.Response(404), lambda _: None)

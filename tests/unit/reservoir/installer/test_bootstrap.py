@@ -51,7 +51,9 @@ class Programs:
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
     programs = Programs()
-    monkeypatch.setattr(BOOTSTRAP.subprocess, "run", programs.run)
+    # the installer's own alone: bundles are made meanwhile
+    own = SimpleNamespace(**vars(BOOTSTRAP.subprocess) | {"run": programs.run})
+    monkeypatch.setattr(BOOTSTRAP, "subprocess", own)
     monkeypatch.setattr(BOOTSTRAP.os, "sync", lambda: None)
     monkeypatch.setattr(sys, "version_info", (3, 11, 2, "final", 0))
     return programs

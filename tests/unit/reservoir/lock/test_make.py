@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,20 @@ def test_pip_is_asked_once_for_all_targets_and_kinds(
     manifest.write_text(f"{text}files: [{{name: notes.txt, url: '{notes.as_uri()}', sha256: {'a' * 64}}}]\n")
     assert {a.kind for a in make(manifest, Cache(tmp_path / "cache")).artifacts} == {"debian", "file", "python"}
     assert asked == ["pip"]
+
+
+@pytest.mark.parametrize("what", ["Python", "Debian"])
+def test_targets_are_resolved_side_by_side(manifest: Path, tmp_path: Path, what: str) -> None:
+    both = threading.Barrier(2, timeout=10)
+
+    def meet(step: str, done: int = 0, total: int = 0) -> None:
+        if step.startswith(f"resolve {what} packages for"):
+            both.wait()
+
+    other = '  - {name: debian13, release: trixie, python: "3.13"}\n'
+    manifest.write_text(MANIFEST.replace("python:\n", f"{other}python:\n", 1))
+    found = make(manifest, Cache(tmp_path / "cache"), meet)
+    assert {target for one in found.artifacts for target in one.targets} == {"debian12", "debian13"}
 
 
 def test_each_kind_says_its_part_of_an_image() -> None:

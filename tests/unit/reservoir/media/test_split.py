@@ -19,6 +19,7 @@ from reservoir.intake.store import Store
 from reservoir.intake.take import take
 from reservoir.media import split
 from reservoir.signing import ed25519
+from tests.counting import calls
 from tests.unit.reservoir.intake.test_take import contents
 from tests.unit.reservoir.parts import artifact, flip_bit, make_bundle, parts, wheel
 
@@ -268,6 +269,14 @@ def test_everything_is_put_somewhere_and_nothing_overflows(sizes: dict[str, int]
         plan.put(name, size)
     assert {name: size for files in plan.media for name, size in files.items()} == sizes
     assert all(split.taken(files) <= plan.space for files in plan.media)
+
+
+def test_twice_the_files_are_at_most_twice_the_work() -> None:
+    def work(count: int) -> int:
+        plan = split.Plan(space=split.cost(10**6))
+        return calls(lambda: [plan.put(str(number), 1) for number in range(count)])
+
+    assert work(400) <= 2.3 * work(200)
 
 
 def test_a_cut_blob_that_the_site_holds_damaged_comes_again(

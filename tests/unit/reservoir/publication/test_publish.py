@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pysequoia import Cert, verify
 
 from common.errors import ConflictError, IntegrityError, NotFoundError
-from reservoir.artifacts.debian.publish import pool_path
+from reservoir.artifacts.debian.pool import pool_path
 from reservoir.artifacts.image import oci
 from reservoir.artifacts.python import publish as pypi_tree
 from reservoir.bundle.bundles import decode

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import io
+import lzma
 import sys
 import tarfile
+import tracemalloc
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -191,3 +193,39 @@ def test_threads_do_not_find_it_half_made() -> None:
                 assert set(pool.map(licence.expression, ["MIT AND Apache-2.0"] * 8)) == {"MIT AND Apache-2.0"}
     finally:
         sys.setswitchinterval(interval)
+
+
+def long_deb(folder: Path, name: bytes, kind: bytes) -> Path:
+    """A Debian package whose first member announces 64 MiB, and brings them as zeros that xz makes small."""
+    head = tarfile.TarInfo(name.decode())
+    head.type, head.size = kind, 64 << 20
+    data = io.BytesIO()
+    with lzma.open(data, "w", preset=0) as packed:
+        packed.write(head.tobuf(tarfile.GNU_FORMAT))
+        for _ in range(64):
+            packed.write(bytes(1 << 20))
+        packed.write(bytes(1024))
+    path, content = folder / "long_1.0_all.deb", data.getvalue()
+    size = f"{len(content):<10}"
+    path.write_bytes(f"!<arch>\n{'data.tar.xz':<16}{0:<12}{0:<6}{0:<6}{100644:<8}{size}`\n".encode() + content)
+    return path
+
+
+@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_what_is_too_long_in_a_package_is_not_read(tmp_path: Path, kind: bytes) -> None:
+    path = long_deb(tmp_path, b"usr/share/doc/long/copyright", kind)
+    package = artifact(path, DebianArtifact, "long", stanza="Package: long\n")
+    tracemalloc.start()
+    try:
+        found = read(package, path)
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()
+    assert found.failed
+    assert "67108864 bytes" in found.source
+
+
+def test_a_part_without_a_size_is_an_error_that_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "odd_1.0_all.deb"
+    path.write_bytes(f"!<arch>\n{'control.tar':<16}{0:<12}{0:<6}{0:<6}{100644:<8}{-60:<10}`\n".encode())
+    assert "has no size" in read(artifact(path, DebianArtifact, "odd", stanza="Package: odd\n"), path).source

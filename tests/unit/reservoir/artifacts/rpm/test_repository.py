@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from common.errors import ConflictError
+from reservoir.artifacts.rpm import modules
 from reservoir.artifacts.rpm import repository as tree
 from reservoir.contents.artifact import A, RpmArtifact, RpmPart
 from reservoir.signing import openpgp
@@ -36,7 +37,7 @@ def module(name: str, stream: str) -> RpmPart:
 
 
 def test_a_chosen_stream_is_the_default_of_its_module() -> None:
-    documents = list(yaml.safe_load_all(tree.modules([module("perl", "5.10"), module("base", "x")])))
+    documents = list(yaml.safe_load_all(modules.served([module("perl", "5.10"), module("base", "x")])))
     defaults = {d["data"]["module"]: d["data"]["stream"] for d in documents if d["document"] == "modulemd-defaults"}
     assert defaults == {"perl": "5.10", "base": "x"}
     assert len(documents) == 4
@@ -44,7 +45,7 @@ def test_a_chosen_stream_is_the_default_of_its_module() -> None:
 
 def test_two_streams_of_one_module_are_not_published_together() -> None:
     with pytest.raises(ConflictError, match=r"modules/perl: two streams of one module are wanted: 5.10 and 6"):
-        tree.modules([module("perl", "5.10"), module("perl", "6")])
+        modules.served([module("perl", "5.10"), module("perl", "6")])
 
 
 def test_two_packages_of_one_name_are_not_published_together(tmp_path: Path) -> None:

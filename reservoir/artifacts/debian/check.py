@@ -1,0 +1,89 @@
+"""What stands between Debian packages and their publication."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePosixPath
+
+from common.errors import IntegrityError, Problem
+from reservoir.artifacts.debian.pool import field, pool_path
+from reservoir.artifacts.kind import AGAIN, Find, one_each
+from reservoir.contents import version_sets
+from reservoir.contents.artifact import DebianArtifact
+from reservoir.contents.bundle import Bundle
+
+FIELD = re.compile(r"([!-9;-~]+):(?:[ \t].*)?")
+# what a publication says itself
+OURS = {"filename", "size", "md5sum", "sha1", "sha256", "sha512"}
+ONE_SOURCE = "publish bundles that were made from one source"
+
+
+def check(bundles: Sequence[Bundle], find: Find) -> Iterator[Problem]:  # noqa: ARG001 - as every kind
+    """Yield each entry that no index could hold, two files of one name, and version sets that contradict each other."""
+    unfit = {deb.filename: reason for deb in _debs(bundles) if (reason := fault(deb))}
+    yield from (Problem(filename, reason, AGAIN) for filename, reason in unfit.items())
+    for release, by_arch in served(bundles).items():
+        every = [deb for debs in by_arch.values() for deb in debs if deb.filename not in unfit]
+        yield from pool(release, every)[1]
+        for arch in by_arch:
+            yield from version_sets.contradictions(bundles, release, arch)
+
+
+def served(bundles: Sequence[Bundle]) -> dict[str, dict[str, list[DebianArtifact]]]:
+    """Return the packages of some bundles by release and architecture."""
+    found: dict[str, dict[str, list[DebianArtifact]]] = {}
+    for bundle in bundles:
+        for target in bundle.targets:
+            if target.os == "debian":
+                debs = found.setdefault(target.release, {}).setdefault(target.arch, [])
+                debs += [deb for deb in bundle.of_kind(DebianArtifact) if target.name in deb.targets]
+    return found
+
+
+def pool(release: str, debs: Iterable[DebianArtifact]) -> tuple[dict[PurePosixPath, DebianArtifact], list[Problem]]:
+    """Return the packages of one release by their place, and the problems of places that are not one package's."""
+    return one_each(
+        debs,
+        lambda deb: place(release, deb),
+        lambda deb: Problem(deb.filename, f"two different files call themselves {deb.name} {deb.version}", ONE_SOURCE),
+    )
+
+
+def place(release: str, deb: DebianArtifact) -> PurePosixPath:
+    """Return where a package lies; raises IntegrityError where its entry names a source that is none."""
+    return pool_path(release, field(deb.metadata.stanza, "Source") or deb.name, deb.filename)
+
+
+def fault(deb: DebianArtifact) -> str:
+    """Return why an index could not hold the entry of a package, or nothing."""
+    return next(_faults(deb), "")
+
+
+def _faults(deb: DebianArtifact) -> Iterator[str]:
+    stanza = deb.metadata.stanza
+    if not stanza.endswith("\n"):
+        yield "its entry ends in the middle of a line"
+    names: list[str] = []
+    for line in stanza.removesuffix("\n").split("\n"):
+        found = FIELD.fullmatch(line)
+        if not line.strip():
+            yield "its entry has a blank line, where the next entry would begin"
+        elif found:
+            names.append(found[1].lower())
+        elif line[0] not in " \t" or not names:
+            yield f"its entry has a line that is no field: {line[:60]!r}"
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        yield f"its entry says {', '.join(twice)} twice"
+    if ours := sorted(OURS.intersection(names)):
+        yield f"its entry says {', '.join(ours)}, which the publication does"
+    if (said := (field(stanza, "Package"), field(stanza, "Version"))) != (deb.name, deb.version):
+        yield f"its entry is of {' '.join(said)}, not of {deb.name} {deb.version}"
+    try:
+        place("any", deb)
+    except IntegrityError as error:
+        yield error.problems[0].reason
+
+
+def _debs(bundles: Sequence[Bundle]) -> Iterator[DebianArtifact]:
+    return (deb for bundle in bundles for deb in bundle.of_kind(DebianArtifact))

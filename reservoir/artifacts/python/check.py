@@ -1,0 +1,41 @@
+"""What stands between wheels and their publication."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from common.errors import Problem
+from reservoir.artifacts.kind import AGAIN, Find, one_each
+from reservoir.artifacts.python import core_metadata
+from reservoir.contents.artifact import PythonArtifact
+from reservoir.contents.bundle import Bundle
+
+ONE_SOURCE = "publish bundles that were made from one source"
+
+
+def check(bundles: Sequence[Bundle], find: Find) -> Iterator[Problem]:
+    """Yield each name that two different files have, or that is no wheel's, and each file that is no wheel."""
+    wheels, problems = chosen(wheel for bundle in bundles for wheel in bundle.of_kind(PythonArtifact))
+    yield from problems
+    for name, wheel in wheels.items():
+        try:
+            parse_wheel_filename(name)
+        except (InvalidWheelFilename, ValueError) as error:
+            yield Problem(name, f"not the name of a wheel: {error}", AGAIN)
+        if (path := find(wheel.sha256)) is None:
+            continue
+        try:
+            core_metadata.read(path)
+        except ValueError as error:
+            yield Problem(name, f"not a wheel: {error}", AGAIN)
+
+
+def chosen(wheels: Iterable[PythonArtifact]) -> tuple[dict[str, PythonArtifact], list[Problem]]:
+    """Return wheels by the names of their files, and the problems of names that are not one file's."""
+    return one_each(
+        wheels,
+        lambda wheel: wheel.filename,
+        lambda wheel: Problem(wheel.filename, "two different files have one name", ONE_SOURCE),
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from appliance.cli import usage
+from appliance.cli import mistakes
 from appliance.cli.options import HELP
 from common.errors import InputError, PenstockError, UnavailableError
 
@@ -138,9 +138,9 @@ def _run() -> int:
     """Run what was typed and return its exit code; raises InputError where that is no command of ours."""
     try:
         code = root(prog_name="penstock", standalone_mode=False)
-    except usage.Mistake as mistake:
-        if not usage.is_help(mistake):
-            raise usage.refused(mistake) from None
+    except mistakes.Mistake as mistake:
+        if not mistakes.is_help(mistake):
+            raise mistakes.refused(mistake) from None
         print(mistake, file=sys.stderr)
         return InputError.exit_code
     return code if isinstance(code, int) else 0

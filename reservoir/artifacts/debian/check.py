@@ -1,4 +1,4 @@
-"""What stands between Debian packages and their publication."""
+"""Check of Debian packages for what stands between them and their publication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands between files and their publication."""
+"""Check of files for what stands between them and their publication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands between images and their publication."""
+"""Check of images for what stands between them and their publication."""
 
 from __future__ import annotations
 

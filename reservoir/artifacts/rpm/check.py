@@ -1,4 +1,4 @@
-"""What stands between RPM packages and their publication."""
+"""Check of RPM packages for what stands between them and their publication."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ Mistake: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def refused(mistake: Any) -> InputError:
-    """Return the error that says what is wrong with the words of a command; `mistake` is click's `UsageError`."""
+    """Return the error that says what is wrong with the words of a command: click raised it."""
     path = mistake.ctx.command_path if mistake.ctx else "penstock"
     near = get_close_matches(_unknown(mistake), _known(mistake), n=1)
     hint = f"did you mean {near[0]}?" if near else f"see `{path} -h`"

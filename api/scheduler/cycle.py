@@ -69,6 +69,7 @@ class Cycle:
         with self.draft.cluster.trial(), self.draft.later.trial():
             nominated = self._nominate_again()
             self._reserve_fair_shares()
+            self._reserve_among_own()
             for workload in self._in_order(nominated):
                 self._serve(workload)
             self._serve_again()
@@ -122,6 +123,27 @@ class Cycle:
                 claim = self._for_fair_shares.places(workload, self.before.get(workload.id, ()))
                 if claim:
                     self.draft.keep(claim)
+
+    def _reserve_among_own(self) -> None:
+        """Reserve places for the first of each project that waits too long for its quota, where that is no hard cap.
+
+        Its project would use the GPUs that become free one by one, so that there would never be enough of them.
+        """
+        heads = [head for queue in self.queues.values() if (head := next(filter(self._waits_for_quota, queue), None))]
+        for workload in sorted(heads, key=lambda item: (item.submitted_at, item.id)):
+            is_alone = not self.claims.of(workload) and self._for_fair_shares.may_ask(workload)
+            if is_alone and self.draft.waited_too_long(workload) and self.ledger.may_retain(workload):
+                own = [each for each in self.claims.with_places() if each.workload.project == workload.project]
+                with self.draft.without(own):
+                    found = self._for_fair_shares.places(workload, self.before.get(workload.id, ()), among_own=True)
+                if found:
+                    self.draft.keep(found)
+
+    def _waits_for_quota(self, workload: Workload) -> bool:
+        """Return whether it waits long for a quota that would do for it and is no hard cap."""
+        project = self.ledger.project(workload.project)
+        is_enough = project.over_quota and 0 < workload.total_milli <= project.quota_milli
+        return is_enough and self.draft.waited_long(workload) and not self.ledger.in_quota(workload)
 
     def _wants_more(self, workload: Workload) -> bool:
         """Return whether it could have more than the quota in time."""

@@ -31,10 +31,11 @@ class Reserve:
         """Return whether it would be the first of its project."""
         return workload.project not in self._asked
 
-    def places(self, workload: Workload, before: Places) -> Claim | None:
+    def places(self, workload: Workload, before: Places, *, among_own: bool = False) -> Claim | None:
         """Propose to keep places for the workload, unless too much of the cluster would stand idle.
 
-        `before` is where they were kept in the decision before.
+        `before` is where they were kept in the decision before. With `among_own` nobody may be in the way who has a
+        better right to be there than its own project.
         """
         draft = self._draft
         idle = sum(claim.idle for claim in draft.claims if claim.standing is self._standing)
@@ -43,7 +44,7 @@ class Reserve:
         if is_one_more or idle >= max(1, may_be_idle):
             return None
         self._asked.add(workload.project)
-        found = soonest(draft, workload, before)
+        found = (soonest_among_own if among_own else soonest)(draft, workload, before)
         if found is None:
             return None
         places, free_at = found
@@ -118,17 +119,33 @@ def soonest(draft: Draft, workload: Workload, before: Places = ()) -> tuple[Plac
     They stay where they were `before`. Those that cannot be reclaimed and whose end nobody knows may stay for long, so
     places that they do not stand on go first.
     """
+    return _soonest(draft, workload, before, [VictimPool(everyone=True, soon_only=only) for only in (True, False)])
+
+
+def soonest_among_own(draft: Draft, workload: Workload, before: Places) -> tuple[Places, int] | None:
+    """Return places with the fewest milli-GPU in the way of its own project, or also of who is beyond its quota."""
+    own = frozenset([workload.project])
+    pools = [
+        VictimPool(everyone=True, soon_only=False, of=of) for of in (own, own | draft.ledger.over_quota("").keys())
+    ]
+    return _soonest(draft, workload, before, pools)
+
+
+def _soonest(
+    draft: Draft, workload: Workload, before: Places, pools: Sequence[VictimPool]
+) -> tuple[Places, int] | None:
+    of = pools[-1].of
     if before:
         in_the_way = _on(draft, before)
         with draft.once_gone(in_the_way):
-            if draft.later.has_free(before, workload):
+            may_stay = of is None or all(each.workload.project in of for each in in_the_way)
+            if may_stay and draft.later.has_free(before, workload):
                 return before, _last_end(in_the_way)
     free_now = draft.later.find(workload)
     if free_now is not None:
         return free_now, 0
-    for soon_only in (True, False):
-        pool = VictimPool(everyone=True, soon_only=soon_only, taken=draft.terminating)
-        in_the_way = cheapest(draft.later, draft.residents, workload, pool) or ()
+    for pool in pools:
+        in_the_way = cheapest(draft.later, draft.residents, workload, replace(pool, taken=draft.terminating)) or ()
         with draft.once_gone(in_the_way):
             places = draft.later.find(workload) if in_the_way else None
         if places:

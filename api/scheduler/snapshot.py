@@ -177,9 +177,9 @@ class SchedulerSettings:
     A preemptible workload is not reclaimed before it ran `min_runtime_s`, where its project says nothing else. One that
     waits longer than `reserve_after_s` for room that its project is entitled to gets places reserved, and only what
     does not delay it is placed before it. For one that waits longer than `strict_order_after_s` its project's quota is
-    kept also behind work that may stay for a time that nobody knows. With `consolidation`, running work is moved where
-    that lets somebody start who is entitled to room and waits otherwise: no more than `moves_per_hour` in an hour, and
-    each no more than `moves_per_session` times.
+    kept also behind work that may stay for a time that nobody knows, and places where its project runs. With
+    `consolidation`, running work is moved where that lets somebody start who is entitled to room and waits otherwise:
+    no more than `moves_per_hour` in an hour, and each no more than `moves_per_session` times.
     """
 
     min_runtime_s: int = 0

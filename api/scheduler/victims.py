@@ -34,7 +34,8 @@ class VictimPool:
     without a GPU of all others may be taken as well: it is a guest beside GPUs. `until` is the latest start of one that
     ran long enough, `until_of` that of projects which say so themselves; `taken` terminate already. With `everyone`,
     whoever runs counts, to tell which places become free soonest; with `soon_only` only who can be reclaimed or whose
-    end is known, with `movable` only who can be reclaimed, ran long enough, and was moved less often than that.
+    end is known, with `movable` only who can be reclaimed, ran long enough, and was moved less often than that, and
+    with `of` only who is of these projects.
     """
 
     surplus: Mapping[str, int] = field(default_factory=dict)
@@ -50,6 +51,7 @@ class VictimPool:
     everyone: bool = False
     soon_only: bool = True
     movable: int | None = None
+    of: frozenset[str] | None = None
 
     @property
     def projects(self) -> Sequence[str] | None:

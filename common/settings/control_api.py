@@ -74,7 +74,7 @@ class ControlApiSettings(StrictModel):
         ge=0,
         le=YEAR,
         description="work that cannot be reclaimed does not pass an older session of its project that waits longer and "
-        "would fit in the quota",
+        "would fit in the quota; where more than that may be used, places are kept for that one",
     )
     consolidation: bool = Field(
         default=False,

@@ -105,6 +105,59 @@ def test_a_stream_of_work_that_stays_for_a_time_that_nobody_knows_does_not_starv
     raise AssertionError(f"starved: {world.decisions[-1].pending_reasons['first']}")
 
 
+@pytest.mark.parametrize("guests", [0, 4])
+@pytest.mark.parametrize("preemptible", [True, False])
+def test_a_stream_of_work_beyond_a_soft_quota_does_not_starve_the_first(*, preemptible: bool, guests: int) -> None:
+    """The GPUs become free one by one, and the small ones of its own project have no cap that keeps them from it."""
+    settings = SchedulerSettings(strict_order_after_s=50)
+    world = World((node("n", 8),), (project("a", 4), project("b", 4)), settings, now=NOW)
+    world.submit(*(work(f"b{at}", "b", 1, NOW - 1) for at in range(guests)))
+    world.submit(*(work(f"a{at}", "a", 1, NOW) for at in range(8 - guests)))
+    world.step()
+    world.submit(work("first", "a", 4, NOW, preemptible=preemptible))
+    for at in range(100):
+        world.submit(*(work(f"s{at}-{turn}", "a", 1, world.now) for turn in range(2)))
+        world.step()
+        small = [each for each in world.running.values() if each.workload.project == "a" and not each.terminating]
+        world.delete(*[each.workload.id for each in sorted(small, key=lambda each: each.since)[:1]])
+        if "first" in world.running:
+            assert world.now > NOW + 50, "until then the GPUs are used"
+            assert world.held()["b"] == guests * 1000, "nobody else has less"
+            return
+    raise AssertionError(f"starved: {world.decisions[-1].pending_reasons['first']}")
+
+
+def test_the_places_of_a_first_that_waits_are_where_its_own_project_runs() -> None:
+    """Less is in the way on the other node, but that is another project's, and guaranteed."""
+    projects = (project("a", 4), project("b", 4))
+    world = World((node("m", 4), node("n", 4)), projects, SchedulerSettings(strict_order_after_s=50), now=NOW)
+    world.running["b"] = runs(work("b", "b", 3), on("m", 1, 1, 1))
+    for at in range(4):
+        world.running[f"a{at}"] = runs(work(f"a{at}", "a", 1), on("n", *[0] * at, 1))
+    world.submit(work("first", "a", 4, NOW - 100), work("guest", "b", 1, NOW - 99), work("small", "a", 1, NOW - 99))
+    decision = world.step()
+    assert [place.node for place in decision.reservations["first"]] == ["n"]
+    assert decision.placements["guest"][0].node == "m"
+    world.delete("a0")
+    world.step()
+    decision = world.step()
+    assert decision.pending_reasons["small"].cause is Cause.RESERVED
+    assert decision.pending_reasons["first"].reason.endswith("n is kept for it until it is free")
+
+
+def test_who_is_guaranteed_passes_over_the_places_of_a_first_that_waits_beyond_its_quota() -> None:
+    projects = (project("a", 4), project("b", 4))
+    world = World((node("n", 8),), projects, SchedulerSettings(strict_order_after_s=50), now=NOW)
+    for at in range(7):
+        world.running[f"a{at}"] = runs(work(f"a{at}", "a", 1), on("n", *[0] * at, 1))
+    world.submit(work("first", "a", 4, NOW - 100), work("small", "a", 1, NOW - 99))
+    decision = world.step()
+    assert (set(decision.reservations), set(decision.placements)) == ({"first"}, set())
+    world.submit(work("owner", "b", 1, NOW))
+    decision = world.step()
+    assert (set(decision.placements), decision.reclaims) == ({"owner"}, ())
+
+
 def test_what_can_be_reclaimed_runs_on_while_the_quota_waits_for_work_that_cannot_be() -> None:
     world = World((node("n", 8),), (project("a", 8),), SchedulerSettings(strict_order_after_s=50), now=NOW)
     world.running["r"] = runs(work("r", "a", 2, preemptible=False), on("n", 1, 1))

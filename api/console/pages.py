@@ -17,12 +17,9 @@ from markupsafe import Markup
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.console import formats, texts
-from api.endpoints.access import cookie_name, csrf_token
+from api.endpoints.access import SEEN_HEADER, cookie_name, csrf_token
 from api.endpoints.docs import STATIC
 from api.settings import Settings
-
-SEEN = "X-Seen"
-"""The header in which a browser says which version of a part it shows."""
 
 _environment = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -64,7 +61,7 @@ def live(request: Request, template: str, part: str, values: Mapping[str, Any], 
     """
     content = _filled(request, part, values)
     version = hashlib.sha256(content.encode()).hexdigest()[:16]
-    if request.headers.get(SEEN) == version:
+    if request.headers.get(SEEN_HEADER) == version:
         return Response(status_code=204, headers=headers(_settings(request)))
     address = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     about = {"name": name, "version": version, "address": address, "content": Markup(content)}  # noqa: S704 -- ours

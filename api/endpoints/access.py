@@ -34,6 +34,8 @@ _PREFIX_OF_HOST = "__Host-"
 COOKIE = f"{_PREFIX_OF_HOST}penstock_session"
 """The cookie of a login. A browser takes one with this prefix from nobody but this host, and only encrypted."""
 CSRF_HEADER = "X-CSRF-Token"
+SEEN_HEADER = "X-Seen"
+"""In which a page that is open says what it shows already, as it asks by itself again and again."""
 PREFIX = "/api/v1"
 MAX_OFFSET_S = 2.0**30
 """As far off as a clock is said to be."""
@@ -217,7 +219,8 @@ async def _identify(connection: HTTPConnection) -> KnownCaller:
             known = await callers.by_cookie(db, passwords.fingerprint(cookie), at, idle_s)
     if known is None:
         raise UnauthenticatedError("the caller is not signed in", hint="sign in, or send a valid API key")
-    if not known.is_noted(at):
+    # nobody uses a page that only asks by itself, and its login ends as others do
+    if not known.is_noted(at) and SEEN_HEADER not in connection.headers:
         async with database.transaction() as db:
             await callers.note_use(db, known, at)
     return known

@@ -229,4 +229,3 @@ def test_an_administrator_sees_the_site_and_takes_a_node_out_of_service(site: Si
         page.get_by_role("searchbox").press_sequentially("-2")
         expect(page.locator("tbody tr")).to_have_count(1)
         expect(page.get_by_role("searchbox")).to_be_focused()
-        window.open("/nothing-here")

@@ -5,7 +5,8 @@ const token = document.querySelector('meta[name="csrf-token"]')?.content ?? "";
 const notice = document.getElementById("notice");
 
 // What somebody is about to choose in a part that changes stays as it is.
-Idiomorph.defaults.ignoreActiveValue = true;
+Idiomorph.defaults.callbacks.beforeNodeMorphed = (old) =>
+  !(old === document.activeElement && old.matches("input, select, textarea"));
 
 document.addEventListener("htmx:configRequest", ({ detail }) => {
   detail.headers["X-CSRF-Token"] = token;

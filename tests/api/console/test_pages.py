@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import httpx
 import pytest
+from sqlalchemy import select, update
 
-from api.console.pages import SEEN
+from api.clock import now
+from api.endpoints.access import SEEN_HEADER
+from api.tables.logins import Login
 from tests.api.cluster import V1, Cluster, ok, sign_in
 from tests.api.console.conftest import PAGE
 from tests.installed import PASSWORD
@@ -50,7 +54,7 @@ async def test_a_page_has_our_policy_and_nothing_inline_or_from_elsewhere(
 async def test_a_part_is_sent_when_it_has_changed(ready: Cluster, browser: httpx.AsyncClient, path: str) -> None:
     await ready.submit("first")
     version = version_of((await browser.get(path)).text)
-    part = {"HX-Request": "true", SEEN: version}
+    part = {"HX-Request": "true", SEEN_HEADER: version}
     same = await browser.get(path, headers=part)
     assert (same.status_code, same.content) == (204, b"")
     await ready.submit("second", 1000)
@@ -140,3 +144,20 @@ async def test_what_people_write_stays_text(ready: Cluster, browser: httpx.Async
     assert "\n20 %" in log
     assert "10 %" not in log
     assert "\x1b" not in log
+
+
+async def test_a_page_that_nobody_uses_does_not_keep_its_login_alive(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    version = version_of((await browser.get("/")).text)
+
+    async def used_after(headers: dict[str, str]) -> bool:
+        long_ago = now() - timedelta(hours=1)
+        async with ready.database.transaction() as db:
+            await db.execute(update(Login).values(used_at=long_ago))
+        assert (await browser.get("/", headers=headers)).is_success
+        async with ready.database.reading() as db:
+            return await db.scalar(select(Login.used_at)) != long_ago
+
+    assert not await used_after({"HX-Request": "true", SEEN_HEADER: version})
+    assert await used_after({"HX-Request": "true"})

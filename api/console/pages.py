@@ -45,6 +45,7 @@ def headers(settings: Settings) -> dict[str, str]:
         "Content-Security-Policy": policy,
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Opener-Policy": "same-origin",
         "Cache-Control": "no-store",
     }
 

@@ -231,8 +231,11 @@ def _check_page(connection: HTTPConnection, cookie: str) -> None:
     is_websocket = connection.scope["type"] == "websocket"
     if is_websocket and "origin" not in connection.headers:
         raise ForbiddenError("a login's cookie is for browsers, which send an Origin", hint="send an API key")
+    is_safe = is_websocket or connection.scope["method"] in SAFE_METHODS
+    if not is_websocket and is_safe and _is_gone_to(connection):
+        return
     check_origin(connection)
-    if is_websocket or connection.scope["method"] in SAFE_METHODS:
+    if is_safe:
         return
     token = connection.headers.get(CSRF_HEADER, "")
     if not hmac.compare_digest(token.encode(), csrf_token(cookie).encode()):
@@ -241,6 +244,12 @@ def _check_page(connection: HTTPConnection, cookie: str) -> None:
             where=CSRF_HEADER,
             hint="send the csrf_token of the login, which GET /api/v1/auth/csrf shows too",
         )
+
+
+def _is_gone_to(connection: HTTPConnection) -> bool:
+    """Return whether a browser goes to this with all of its window: the page that it comes from sees nothing of it."""
+    asked = connection.headers.get("sec-fetch-mode"), connection.headers.get("sec-fetch-dest")
+    return asked == ("navigate", "document")
 
 
 def check_origin(connection: HTTPConnection) -> None:

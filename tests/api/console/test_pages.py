@@ -44,6 +44,7 @@ async def test_a_page_has_our_policy_and_nothing_inline_or_from_elsewhere(
     )
     assert page.headers["x-content-type-options"] == "nosniff"
     assert page.headers["cache-control"] == "no-store"
+    assert page.headers["cross-origin-opener-policy"] == "same-origin"
     loaded = re.findall(r'<(?:script|link)[^>]* (?:src|href)="([^"]+)"', page.text)
     assert len(loaded) == 5
     assert all(address.startswith(("/static/", "data:")) for address in loaded)
@@ -161,3 +162,16 @@ async def test_a_page_that_nobody_uses_does_not_keep_its_login_alive(
 
     assert not await used_after({"HX-Request": "true", SEEN_HEADER: version})
     assert await used_after({"HX-Request": "true"})
+
+
+async def test_a_link_on_another_site_leads_to_a_page_and_nothing_else_of_that_site_does(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    """A page that is gone to shows nothing to where the link stood; one that is fetched or framed would."""
+    await ready.submit("first")
+    gone_to = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    assert (await browser.get("/sessions", headers=gone_to)).status_code == 200
+    for other in ({"Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}, {"Sec-Fetch-Dest": "iframe"}):
+        assert (await browser.get("/sessions", headers=gone_to | other)).status_code == 403
+    form = await browser.post("/sessions/first/delete?project=team-a", headers=gone_to)
+    assert form.status_code == 403, "a form of that site, even with a token that it cannot know"

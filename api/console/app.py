@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from api.console import home, launch, login, nodes, overview, routes, session, sessions
+from api.console import home, launch, login, nodes, overview, projects, routes, session, sessions
 
 
 def add_console(app: FastAPI) -> None:
@@ -15,6 +15,7 @@ def add_console(app: FastAPI) -> None:
         sessions.router,
         session.router,
         launch.router,
+        projects.router,
         overview.router,
         nodes.router,
     ):

@@ -21,7 +21,7 @@ from api.resources.user_policies import service as user_policies
 from api.resources.user_policies.service import Limit
 from api.tables.sessions import ENDED, State
 
-SHOWN = 20
+SHOWN = 10
 LIVE = [state for state in State if state not in ENDED]
 
 router = Router()

@@ -18,7 +18,16 @@ from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio
 
-PATHS = ("/", "/sessions", "/sessions/first?project=team-a", "/launch", "/overview", "/nodes", "/nothing-here")
+PATHS = (
+    "/",
+    "/sessions",
+    "/sessions/first?project=team-a",
+    "/launch",
+    "/projects",
+    "/overview",
+    "/nodes",
+    "/nothing-here",
+)
 LIVE = tuple(path for path in PATHS if path not in ("/launch", "/nothing-here"))
 EVIL = "<script>alert(1)</script>"
 

@@ -50,6 +50,7 @@ RIGHTS = {
     "POST /sessions/{name}/resize":                      "S . D . V O 0 . .",
     "GET /launch":                                       "S . D . P P 0 . .",
     "POST /launch":                                      "S . D . P P 0 . .",
+    "GET /projects":                                     "S S D D P P 0 . .",
     "GET /overview":                                     READ_SITE,
     "GET /nodes":                                        "S S D D D D D . .",
     "POST /nodes/{name}/mode":                           CHANGE_DOMAIN,

@@ -147,6 +147,7 @@ ASKED = {
     "POST /sessions/{name}/resize": Asked(query=_IN_PROJECT, form={"gpu_milli": 500}),
     "GET /launch": Asked(show="{project}"),
     "POST /launch": Asked(form={"name": "new", "project": "{project}", "image": "python", "cpu": "1"}),
+    "GET /projects": Asked(show="{project}"),
     "GET /nodes": Asked(show="{node}"),
     "POST /nodes/{name}/mode": Asked(form={"mode": "maintenance"}),
     f"GET {V1}/apps/authorize": Asked(headers={"X-Original-URI": "/{session}-8888/"}),

@@ -32,9 +32,10 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=N
 @app.command()
 def serve() -> None:
     """Serve the API until SIGTERM."""
+    from api.console.app import add_console
     from api.endpoints.server import serve as run
 
-    run(environment.load())
+    run(environment.load(), pages=add_console)
 
 
 @app.command()

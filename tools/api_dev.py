@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from api.console.app import add_console
 from api.endpoints.server import serve
 from api.settings import Settings
 from common.protocol import HEARTBEAT_PATH
@@ -42,7 +43,7 @@ def main() -> None:
         engine = FakeEngine()
         threading.Thread(target=_fill, args=(engine, f"http://127.0.0.1:{port}", settings), daemon=True).start()
         with suppress(KeyboardInterrupt):
-            serve(settings, engine)
+            serve(settings, engine, pages=add_console)
 
 
 def _fill(engine: FakeEngine, url: str, settings: Settings) -> None:
@@ -65,6 +66,7 @@ def _fill(engine: FakeEngine, url: str, settings: Settings) -> None:
 def _greet(url: str, settings: Settings) -> None:
     print(
         f"""
+console    {url}
 API        {url}    description: {url}/docs
 login      admin / {PASSWORD}
 key        {ADMIN_KEY}

@@ -5,29 +5,36 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-SWAGGER_UI=5.35.0
 vendor=api/static/vendor
-target="$vendor/swagger-ui"
-
-if [ "$(cat "$target/VERSION" 2>/dev/null)" = "$SWAGGER_UI" ]; then
-    echo "vendor: swagger-ui $SWAGGER_UI is there"
-    exit 0
-fi
-command -v npm >/dev/null || { echo "vendor: npm is missing; install the Debian package npm" >&2; exit 1; }
-
-echo "vendor: fetching swagger-ui-dist $SWAGGER_UI from the configured npm registry into $target"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-npm pack --silent --pack-destination "$work" "swagger-ui-dist@$SWAGGER_UI" >/dev/null
-tar -xzf "$work"/swagger-ui-dist-*.tgz -C "$work"
-mkdir "$work/swagger-ui"
-for file in swagger-ui.css swagger-ui-bundle.js LICENSE NOTICE; do
-    cp "$work/package/$file" "$work/swagger-ui/$file"
-done
-# A map would be asked for by a browser's developer tools and is not there.
-sed -i '/^\/\/# sourceMappingURL=/d' "$work/swagger-ui/swagger-ui-bundle.js"
-sed -i '/^\/\*# sourceMappingURL=/d' "$work/swagger-ui/swagger-ui.css"
-echo "$SWAGGER_UI" > "$work/swagger-ui/VERSION"
-mkdir -p "$vendor"
-rm -rf "$target"
-mv "$work/swagger-ui" "$target"
+
+# fetch FOLDER PACKAGE VERSION FILE...: files of a package of npm, by their paths in it
+fetch() {
+    folder=$1 package=$2 version=$3
+    shift 3
+    if [ "$(cat "$vendor/$folder/VERSION" 2>/dev/null)" = "$version" ]; then
+        echo "vendor: $folder $version is there"
+        return
+    fi
+    command -v npm >/dev/null || { echo "vendor: npm is missing; install the Debian package npm" >&2; exit 1; }
+    echo "vendor: fetching $package $version from the configured npm registry into $vendor/$folder"
+    mkdir "$work/$folder" "$work/$folder.npm"
+    npm pack --silent --pack-destination "$work/$folder.npm" "$package@$version" >/dev/null
+    tar -xzf "$work/$folder.npm"/*.tgz -C "$work/$folder.npm"
+    for file in "$@"; do
+        cp "$work/$folder.npm/package/$file" "$work/$folder/"
+    done
+    # A map would be asked for by a browser's developer tools and is not there.
+    for file in "$work/$folder"/*.js "$work/$folder"/*.css; do
+        [ ! -e "$file" ] || sed -i -e '/^\/\/# sourceMappingURL=/d' -e '/^\/\*# sourceMappingURL=/d' "$file"
+    done
+    echo "$version" > "$work/$folder/VERSION"
+    mkdir -p "$vendor"
+    rm -rf "${vendor:?}/$folder"
+    mv "$work/$folder" "$vendor/$folder"
+}
+
+fetch swagger-ui swagger-ui-dist 5.35.0 swagger-ui.css swagger-ui-bundle.js LICENSE NOTICE
+fetch htmx htmx.org 2.0.10 dist/htmx.min.js LICENSE
+fetch idiomorph idiomorph 0.7.4 dist/idiomorph-ext.min.js LICENSE

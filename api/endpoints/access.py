@@ -34,6 +34,8 @@ _PREFIX_OF_HOST = "__Host-"
 COOKIE = f"{_PREFIX_OF_HOST}penstock_session"
 """The cookie of a login. A browser takes one with this prefix from nobody but this host, and only encrypted."""
 CSRF_HEADER = "X-CSRF-Token"
+SEEN_HEADER = "X-Seen"
+"""In which a page that is open says what it shows already, as it asks by itself again and again."""
 PREFIX = "/api/v1"
 MAX_OFFSET_S = 2.0**30
 """As far off as a clock is said to be."""
@@ -217,7 +219,8 @@ async def _identify(connection: HTTPConnection) -> KnownCaller:
             known = await callers.by_cookie(db, passwords.fingerprint(cookie), at, idle_s)
     if known is None:
         raise UnauthenticatedError("the caller is not signed in", hint="sign in, or send a valid API key")
-    if not known.is_noted(at):
+    # nobody uses a page that only asks by itself, and its login ends as others do
+    if not known.is_noted(at) and SEEN_HEADER not in connection.headers:
         async with database.transaction() as db:
             await callers.note_use(db, known, at)
     return known
@@ -228,8 +231,11 @@ def _check_page(connection: HTTPConnection, cookie: str) -> None:
     is_websocket = connection.scope["type"] == "websocket"
     if is_websocket and "origin" not in connection.headers:
         raise ForbiddenError("a login's cookie is for browsers, which send an Origin", hint="send an API key")
+    is_safe = is_websocket or connection.scope["method"] in SAFE_METHODS
+    if not is_websocket and is_safe and _is_gone_to(connection):
+        return
     check_origin(connection)
-    if is_websocket or connection.scope["method"] in SAFE_METHODS:
+    if is_safe:
         return
     token = connection.headers.get(CSRF_HEADER, "")
     if not hmac.compare_digest(token.encode(), csrf_token(cookie).encode()):
@@ -238,6 +244,12 @@ def _check_page(connection: HTTPConnection, cookie: str) -> None:
             where=CSRF_HEADER,
             hint="send the csrf_token of the login, which GET /api/v1/auth/csrf shows too",
         )
+
+
+def _is_gone_to(connection: HTTPConnection) -> bool:
+    """Return whether a browser goes to this with all of its window: the page that it comes from sees nothing of it."""
+    asked = connection.headers.get("sec-fetch-mode"), connection.headers.get("sec-fetch-dest")
+    return asked == ("navigate", "document")
 
 
 def check_origin(connection: HTTPConnection) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -27,7 +27,6 @@ from api.endpoints import (
     groups,
     health,
     images,
-    login_page,
     logins,
     logs,
     metrics,
@@ -79,8 +78,18 @@ class Application(FastAPI):
         return security.described(errors.described(super().openapi()), self)
 
 
-def create_app(settings: Settings, database: Database, engine: Engine, *, reconcile: bool = True) -> FastAPI:
-    """Return the application; with `reconcile` False nothing runs beside the requests."""
+def create_app(
+    settings: Settings,
+    database: Database,
+    engine: Engine,
+    *,
+    reconcile: bool = True,
+    pages: Callable[[FastAPI], None] | None = None,
+) -> FastAPI:
+    """Return the application; with `reconcile` False nothing runs beside the requests.
+
+    `pages` adds the console: nothing imports that, so whoever makes the application hands it in.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -117,6 +126,8 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
     app.add_middleware(Repeats)
     app.add_middleware(RequestIds, trusts=is_behind_edge)
     _include_routes(app)
+    if pages:
+        pages(app)
     docs.mount_static(app)
     check_routes(app)
     return app
@@ -174,5 +185,5 @@ def _include_routes(app: FastAPI) -> None:
     ):
         app.include_router(router, prefix=PREFIX)
     of_agents = (nodes.agents, metrics.agents, denied_calls.agents, apps.agents, repairs.controller)
-    for router in (system.health, *of_agents, docs.router, login_page.router):
+    for router in (system.health, *of_agents, docs.router):
         app.include_router(router)

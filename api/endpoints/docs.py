@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fastapi import FastAPI, Request
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 
 from api.endpoints.access import public
@@ -20,13 +20,6 @@ POLICY = (
 HEADERS = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 
 router = Router()
-
-
-@router.get("/", include_in_schema=False)
-@public
-async def lead_to_docs() -> RedirectResponse:
-    """Lead a browser to the documentation, the one page that there is."""
-    return RedirectResponse("/docs")
 
 
 @router.get("/docs", include_in_schema=False, response_class=HTMLResponse)

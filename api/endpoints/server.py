@@ -9,12 +9,13 @@ import signal
 import socket
 import ssl
 from asyncio import Transport
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.database import Database
@@ -44,8 +45,8 @@ class CertificateProtocol(HttpToolsProtocol):
         self.app_state = {**self.app_state, "certificate_name": names[0] if len(names) == 1 else ""}
 
 
-def serve(settings: Settings, engine: Engine | None = None) -> None:
-    """Serve until SIGTERM, by the node agents or another engine.
+def serve(settings: Settings, engine: Engine | None = None, *, pages: Callable[[FastAPI], None] | None = None) -> None:
+    """Serve until SIGTERM, by the node agents or another engine, with the `pages` of the console where they are given.
 
     Raises PenstockError where the settings or the database do not allow it.
     """
@@ -54,7 +55,7 @@ def serve(settings: Settings, engine: Engine | None = None) -> None:
     ask_for_time(settings.notify_socket, settings.watchdog_usec)
     engine = engine or _agents(settings)
     asyncio.run(_check_schema(settings))
-    app = create_app(settings, Database(settings.database_url), engine)
+    app = create_app(settings, Database(settings.database_url), engine, pages=pages)
     # kept from then on: whoever asked for it first would make all others wait
     app.openapi()
     config = uvicorn.Config(

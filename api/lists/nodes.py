@@ -92,9 +92,14 @@ async def page(db: AsyncSession, filters: Filters, by_node: Groups, *, limit: in
 
 async def texts(db: AsyncSession, ids: Collection[UUID], by_node: Groups) -> dict[UUID, bytes]:
     """Return nodes as the JSON of a `NodeView`, those that are there, up to `last_seen`, which is the end."""
-    rows = [row._asdict() for row in await db.execute(select(*_COLUMNS).where(among(Node.id, ids)))]
-    found = await _complete(db, rows, by_node)
+    found = await rows(db, ids, by_node)
     return {row["id"]: to_json({name: row[name] for name in _BEFORE_END})[:-1] for row in found}
+
+
+async def rows(db: AsyncSession, ids: Collection[UUID], by_node: Groups) -> list[Row]:
+    """Return nodes by name with all that a `NodeView` has, those that are there."""
+    query = select(*_COLUMNS).where(among(Node.id, ids)).order_by(Node.name)
+    return await _complete(db, [row._asdict() for row in await db.execute(query)], by_node)
 
 
 async def one(db: AsyncSession, name: str) -> Row:

@@ -67,7 +67,7 @@ async def page(
     db: AsyncSession, caller: Identity, filters: Filters, *, limit: int, after: str | None, apps_url: str
 ) -> Page:
     """Return which sessions a page has that a caller may see, oldest first; raises InputError for what is no cursor."""
-    asked = _within(seen_by(caller), caller.id) | _filtered(filters) | position(after)
+    asked = reached(caller) | _filtered(filters) | position(after)
     if filters.project is not None:
         asked["project"] = await db.scalar(select(_projects.id).where(_projects.name == filters.project))
         if asked["project"] is None:
@@ -90,10 +90,7 @@ def _statement(asked: frozenset[str], *, listed: bool) -> Select[Any]:
     query = select(*columns).select_from(joined)
     query = query.where(*(condition for name, condition in _CONDITIONS.items() if name in asked))
     query = query.where(LISTED) if listed else query
-    if within := [condition for name, condition in _WITHIN.items() if name in asked]:
-        query = query.where(or_(*within))
-    if within := [condition for name, condition in _PRIVATE_WITHIN.items() if name in asked]:
-        query = query.where(or_(_sessions.access != Access.PRIVATE, *within))
+    query = query.where(*within(asked))
     return _with_versions(query.order_by(*_order).limit(bindparam("limit", type_=Integer)))
 
 
@@ -115,7 +112,22 @@ def _with_versions(query: Select[Any]) -> Select[Any]:
     return select(page.c.id, page.c.created_at, version.label("version")).order_by(page.c.created_at, page.c.id)
 
 
-def _within(seen: SessionReach, user_id: UUID) -> dict[str, Any]:
+def within(asked: Collection[str]) -> list[ColumnElement[bool]]:
+    """Return the conditions of what a caller sees, by the names of the parameters that `reached` gives."""
+    conditions = []
+    if seen := [condition for name, condition in _WITHIN.items() if name in asked]:
+        conditions.append(or_(*seen))
+    if private := [condition for name, condition in _PRIVATE_WITHIN.items() if name in asked]:
+        conditions.append(or_(_sessions.access != Access.PRIVATE, *private))
+    return conditions
+
+
+def reached(caller: Identity) -> dict[str, Any]:
+    """Return the parameters of `within`: which sessions a caller sees."""
+    return _reached(seen_by(caller), caller.id)
+
+
+def _reached(seen: SessionReach, user_id: UUID) -> dict[str, Any]:
     asked = _of_reach(seen.any)
     private = {f"private_{name}": value for name, value in _of_reach(seen.private).items()}
     return asked | private | ({"private_of": user_id} if private and seen.private.own else {})

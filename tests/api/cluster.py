@@ -17,6 +17,7 @@ from fastapi import FastAPI
 
 from api.auth.policy import UserRole
 from api.clock import Clock
+from api.console.app import add_console
 from api.control.manager import Manager
 from api.database import Database
 from api.endpoints.app import create_app, set_up
@@ -211,7 +212,7 @@ class SlowClock(Clock):
 def application(settings: Settings, database: Database, engine: FakeEngine, clock: Clock) -> FastAPI:
     """Return the application, new in all but its routes: to make those takes longer than most tests."""
     if not _applications:
-        _applications.append(create_app(settings, database, engine, reconcile=False))
+        _applications.append(create_app(settings, database, engine, reconcile=False, pages=add_console))
     set_up(_applications[0], settings, database, engine, clock)
     return _applications[0]
 

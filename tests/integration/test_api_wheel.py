@@ -18,9 +18,16 @@ def test_the_wheel_is_whole(tmp_path: Path) -> None:
     assert names >= {
         "api/migrations/env.py",
         "api/migrations/versions/0001_the_first_tables.py",
+        "api/console/templates/base.html",
+        "api/static/console/console.css",
+        "api/static/console/console.js",
         "api/static/docs.html",
         "api/static/docs.js",
         "api/static/vendor/swagger-ui/swagger-ui-bundle.js",
         "api/static/vendor/swagger-ui/swagger-ui.css",
         "api/static/vendor/swagger-ui/LICENSE",
+        "api/static/vendor/htmx/htmx.min.js",
+        "api/static/vendor/htmx/LICENSE",
+        "api/static/vendor/idiomorph/idiomorph-ext.min.js",
+        "api/static/vendor/idiomorph/LICENSE",
     }, "run tools/vendor.sh"

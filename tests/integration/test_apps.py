@@ -403,7 +403,7 @@ def test_who_has_a_given_password_chooses_another_one_first(site: Site, page: Pa
     page.get_by_label("New password, again").fill("New1horse!")
     page.get_by_label("New password", exact=True).fill("New1horse!")
     page.get_by_role("button", name="Change password").click()
-    page.wait_for_url(f"https://127.0.0.1:{site.edge.console}/docs")
+    page.wait_for_url(f"https://127.0.0.1:{site.edge.console}/")
     me = page.evaluate("async () => (await fetch('/api/v1/auth/me')).json()")
     assert (me["name"], me["must_change_password"]) == ("carol", False)
 

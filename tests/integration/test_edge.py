@@ -83,6 +83,7 @@ def test_what_the_edges_answer_themselves_names_its_request_too(edge: Edge) -> N
             httpx.post(f"https://127.0.0.1:{port}/", content=large, verify=False),
             httpx.get(f"https://127.0.0.1:{port}/" + "x" * 40_000, verify=False),
             httpx.get(f"https://127.0.0.1:{port}/", headers={"X-Long": "x" * 40_000}, verify=False),
+            httpx.get(f"https://127.0.0.1:{port}/-/away", headers={"Accept": "text/html"}, verify=False),
         ):
             told = answer.json()
             assert answer.headers["Content-Type"] == "application/problem+json"
@@ -107,3 +108,9 @@ def test_an_api_that_is_away_is_told_in_the_same_form(
             assert (answer.status_code, told["detail"]) == (502, "the API does not answer")
             assert answer.headers["X-Request-Id"] == told["request_id"]
             assert f"(request {told['request_id']})" in str(problem.read(502, answer.content))
+            page = httpx.get(f"https://127.0.0.1:{port}/sessions", headers={"Accept": "text/html"}, verify=False)
+            assert (page.status_code, page.headers["Content-Type"]) == (502, "text/html")
+            assert '<meta http-equiv="refresh" content="5">' in page.text, "a browser that waits comes in by itself"
+            assert page.headers["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'"
+            assert page.headers["Cache-Control"] == "no-store"
+            assert page.headers["X-Request-Id"] in page.text

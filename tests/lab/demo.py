@@ -44,7 +44,8 @@ def tell(journey: Journey) -> None:
     """Print address, login, and the time of each phase."""
     lab = journey.lab
     print("\n\033[1m== The cluster is up\033[0m")
-    print(f"   console and API documentation  {lab['console']}/docs")
+    print(f"   console                        {lab['console']}")
+    print(f"   API documentation              {lab['console']}/docs")
     print(f"   API                            {lab['api']}")
     print(f"   site authority                 {lab['ca']}")
     print(f"   login                          admin / {journey.own_password.read_text().strip()}")

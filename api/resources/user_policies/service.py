@@ -89,6 +89,25 @@ def _excess(
     return None
 
 
+@dataclass(frozen=True)
+class Limit:
+    """What a user's live sessions have of one kind, and the most that they may have; None is no limit."""
+
+    where: str
+    held: int | None
+    most: int | None
+
+
+async def limits(db: AsyncSession, user_id: UUID) -> list[Limit]:
+    """Return what a user's live sessions have together and may have, in the order of `AMOUNTS`."""
+    policy, held = await repository.of_user(db, user_id), await repository.held_by(db, user_id)
+    most = (policy.max_sessions, policy.max_gpu_milli, policy.max_cpu_milli, policy.max_memory_mib) if policy else ()
+    return [
+        Limit(where, has, may)
+        for (where, _), has, may in zip(AMOUNTS, held, most or (None,) * len(AMOUNTS), strict=True)
+    ]
+
+
 async def every(db: AsyncSession) -> Sequence[UserPolicy]:
     """Return all policies by name."""
     return await repository.every(db)

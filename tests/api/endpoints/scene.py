@@ -68,12 +68,16 @@ OTHERS = {"project": "carl", "private": "eve", "domain": "dan", "other": "gus", 
 
 @dataclass(frozen=True)
 class Asked:
-    """How a route is asked for a thing: what stands in braces is the thing's. A list is to `show` the thing."""
+    """How a route is asked for a thing: what stands in braces is the thing's. A list is to `show` the thing.
+
+    What pages send is a `form`.
+    """
 
     query: Mapping[str, str] = field(default_factory=dict)
     body: Mapping[str, Any] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     show: str = ""
+    form: Mapping[str, Any] | None = None
 
 
 _NEW_SESSION = {"name": "new", "project": "{project}", "image": "python", "gpu_milli": 0, "cpu_milli": 1000}
@@ -134,6 +138,18 @@ ASKED = {
     f"GET {V1}/volumes/{{name}}": Asked(query=_IN_PROJECT),
     f"DELETE {V1}/volumes/{{name}}": Asked(query=_IN_PROJECT),
     f"POST {V1}/volumes/{{name}}/hand-over": Asked(query=_IN_PROJECT, body={"project": "{heir}"}),
+    "GET /sessions": Asked(show="{session}"),
+    "GET /sessions/{name}": Asked(query=_IN_PROJECT),
+    "GET /sessions/{name}/log": Asked(query=_IN_PROJECT),
+    "POST /sessions/{name}/delete": Asked(query=_IN_PROJECT),
+    "POST /sessions/{name}/restart": Asked(query=_IN_PROJECT),
+    "POST /sessions/{name}/extend": Asked(query=_IN_PROJECT, form={"hours": 1}),
+    "POST /sessions/{name}/resize": Asked(query=_IN_PROJECT, form={"gpu_milli": 500}),
+    "GET /launch": Asked(show="{project}"),
+    "POST /launch": Asked(form={"name": "new", "project": "{project}", "image": "python", "cpu": "1"}),
+    "GET /projects": Asked(show="{project}"),
+    "GET /nodes": Asked(show="{node}"),
+    "POST /nodes/{name}/mode": Asked(form={"mode": "maintenance"}),
     f"GET {V1}/apps/authorize": Asked(headers={"X-Original-URI": "/{session}-8888/"}),
 }
 """How the routes are asked that are about somebody's things; what others answer is the same whoever has what."""

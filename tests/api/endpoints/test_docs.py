@@ -89,9 +89,3 @@ async def test_health_and_settings(cluster: Cluster) -> None:
         "step_milli": 50,
         "largest_milli": 16000,
     }
-
-
-async def test_the_root_leads_to_the_page(cluster: Cluster) -> None:
-    async with cluster.client() as guest:
-        answer = await guest.get("/")
-        assert (answer.status_code, answer.headers["location"]) == (307, "/docs")

@@ -45,7 +45,7 @@ REASONS = {"there is no": 404, "has no session": 404, "belongs to": 403}
 
 def path_of(route: Route) -> str:
     """Return the path of a route, with what its name is the name of."""
-    first = route.path.removeprefix("/api/v1/").partition("/")[0]
+    first = route.path.removeprefix("/api/v1").removeprefix("/").partition("/")[0]
     return route.path.replace("{name}", f"{{{NAMES.get(first)}}}").replace("{tag}", "1")
 
 
@@ -68,7 +68,8 @@ async def answer(cluster: Cluster, client: httpx.AsyncClient, route: Route, thin
             return int(sent[0]["status"]), ""
         text = str(json.loads(sent[1]["text"])["reason"])
         return next((status for reason, status in REASONS.items() if reason in text), 101), text
-    got = await client.request(route.method, path, params=query, json=filled(asked.body, thing), headers=headers)
+    body, form = filled(asked.body, thing), filled(asked.form, thing)
+    got = await client.request(route.method, path, params=query, json=body, data=form, headers=headers)
     assert got.status_code < 500
     assert got.status_code != 422, got.text
     return int(got.headers.get("X-Status", got.status_code)), re.sub(r'"request_id":"\w+"', "", got.text)

@@ -2,7 +2,8 @@
 const signIn = document.getElementById("sign-in");
 const newPassword = document.getElementById("new-password");
 const problem = document.getElementById("problem");
-let token = "";
+const entrance = document.querySelector("main");
+let token = document.querySelector('meta[name="csrf-token"]')?.content ?? "";
 
 /** Sends a form's answer and returns what came of it; undefined where it was refused, which the page then says. */
 async function send(form, path, body) {
@@ -19,14 +20,14 @@ async function send(form, path, body) {
     if (answer.ok) return said;
     problem.textContent = said.errors.map((error) => [error.detail, error.hint].filter(Boolean).join(": ")).join("\n");
   } catch {
-    problem.textContent = "The site does not answer: try again in a moment";
+    problem.textContent = entrance.dataset.silent;
   } finally {
     button.disabled = false;
   }
 }
 
 function goOn() {
-  location.replace(document.body.dataset.destination);
+  location.replace(entrance.dataset.destination);
 }
 
 signIn.addEventListener("submit", async (event) => {
@@ -44,7 +45,7 @@ newPassword.addEventListener("submit", async (event) => {
   event.preventDefault();
   const written = Object.fromEntries(new FormData(newPassword));
   if (written.new !== written.again) {
-    problem.textContent = "The two are not the same: write the new password twice";
+    problem.textContent = entrance.dataset.differ;
     return;
   }
   if (await send(newPassword, "password", { password: written.new })) goOn();

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from api.endpoints.login_page import destination
+from api.console.login import destination
 from tests.api.cluster import V1, Cluster, ok
 
 HOST = "site.example:8443"
@@ -79,7 +79,11 @@ async def test_the_page_loads_nothing_from_outside_and_is_not_kept(cluster: Clus
         assert page.headers["content-security-policy"].startswith("default-src 'none'")
         assert page.headers["cache-control"] == "no-store"
         loaded = re.findall(r'(?:src|href)="([^"]+)"', page.text)
-        assert {*loaded} == {"data:,", "/static/login.css", "/static/login.js"}
+        assert {address.partition("?")[0] for address in loaded} == {
+            "data:,",
+            "/static/console/console.css",
+            "/static/console/login.js",
+        }
         assert not re.search(r"<script(?![^>]*src=)|<style|style=|\son\w+=", page.text), "nothing inline"
         for address in loaded[1:]:
             assert (await guest.get(address)).status_code == 200
@@ -91,5 +95,5 @@ async def test_what_the_page_writes_of_its_address_is_text(cluster: Cluster) -> 
     async with cluster.client() as guest:
         page = await guest.get("/login", params={"next": wanted})
         assert "<script>alert" not in page.text
-        assert 'data-destination="/api/v1/x?&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;"' in page.text
+        assert 'data-destination="/api/v1/x?&#34;&gt;&lt;script&gt;alert(1)&lt;/script&gt;"' in page.text
         assert (await ok(guest.get("/health")))["status"] == "healthy"

@@ -1,18 +1,20 @@
-"""The page on which a browser signs in, and from which it goes on to where it was sent from."""
+"""The pages on which people sign in and choose a first password, and from which they go on to where they came from."""
 
 from __future__ import annotations
 
 import re
-from html import escape
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from fastapi import Query, Request
+from fastapi import Query, Request, Response
 from fastapi.responses import HTMLResponse
 
-from api.endpoints.access import SettingsOf, public
-from api.endpoints.docs import HEADERS, STATIC
-from api.endpoints.routes import Router
+from api.auth.policy import Action
+from api.console import pages
+from api.console.routes import LOGIN, PASSWORD, Router
+from api.endpoints import logins
+from api.endpoints.access import KnownCallerOf, SettingsOf, action, public
+from api.endpoints.transactions import Transaction
 
 START = "/"
 """Where a browser goes that was not sent from anywhere."""
@@ -23,15 +25,29 @@ _PLACE = re.compile(r"(?:https://(?P<authority>[^/?#]+))?(?:/(?![/\\])[^\\]*)?",
 router = Router()
 
 
-@router.get("/login", include_in_schema=False, response_class=HTMLResponse)
+@router.get(LOGIN)
 @public
 async def show_login(
     request: Request, settings: SettingsOf, wanted: Annotated[str, Query(alias="next")] = ""
 ) -> HTMLResponse:
     """Show the page; `next` is where the browser goes afterwards, if that is the console's or the apps' origin."""
     place = destination(wanted, request.headers.get("host", ""), settings.apps_url)
-    page = (STATIC / "login.html").read_text().replace("{destination}", escape(place))
-    return HTMLResponse(page, headers={**HEADERS, "Cache-Control": "no-store"})
+    return pages.page(request, "login.html", {"destination": place, "signed_in": False})
+
+
+@router.get(PASSWORD)
+@action(Action.ACCOUNT_READ)
+async def show_password(request: Request) -> HTMLResponse:
+    """Show where somebody replaces the password that an administrator has made."""
+    return pages.page(request, "login.html", {"destination": START, "signed_in": True})
+
+
+@router.post("/logout", status_code=204)
+@action(Action.ACCOUNT_LOGOUT)
+async def sign_out(known: KnownCallerOf, request: Request, response: Response, db: Transaction) -> None:
+    """Sign out, and show the page to sign in."""
+    await logins.logout(known, request, response, db)
+    response.headers["HX-Redirect"] = LOGIN
 
 
 def destination(wanted: str, host: str, apps_url: str) -> str:

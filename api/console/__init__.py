@@ -1,0 +1,1 @@
+"""The console: pages for people, made on the server from what the services say. Nothing imports it."""

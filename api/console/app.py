@@ -1,0 +1,23 @@
+"""The console's part of the application."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from api.console import home, launch, login, nodes, overview, projects, routes, session, sessions
+
+
+def add_console(app: FastAPI) -> None:
+    """Add the pages of the console to the API's application."""
+    for router in (
+        login.router,
+        home.router,
+        sessions.router,
+        session.router,
+        launch.router,
+        projects.router,
+        overview.router,
+        nodes.router,
+    ):
+        app.include_router(router)
+    routes.answer_by_pages(app)

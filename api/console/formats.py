@@ -1,0 +1,102 @@
+"""Amounts, moments and states as the console writes them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from api.clock import now
+from api.console.texts import gettext
+from api.tables.nodes import NodeMode, NodeState
+from api.tables.sessions import Kind, State
+from common.gpu.share import format_gpus
+
+
+def gpus(milli: int) -> str:
+    """Return milli-GPU as a number of GPUs."""
+    return format_gpus(milli)
+
+
+def cores(milli: int) -> str:
+    """Return thousandths of a core as a number of cores."""
+    return f"{milli / 1000:g}"
+
+
+def memory(mib: int | None) -> str:
+    """Return MiB as people write it; nothing for none."""
+    if not mib:
+        return ""
+    return f"{mib / 1024:.3g} GiB" if mib >= 1024 else f"{mib} MiB"
+
+
+def moment(at: datetime | None) -> str:
+    """Return a moment to the minute, in UTC; nothing for none."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at else ""
+
+
+def ago(at: datetime | None, until: datetime | None = None) -> str:
+    """Return how long ago a moment was, or how long before another one, to the minute."""
+    if at is None:
+        return ""
+    minutes = max(0, int(((until or now()) - at).total_seconds()) // 60)
+    days, hours = minutes // 1440, minutes // 60 % 24
+    if days:
+        return gettext("%(days)d d %(hours)d h") % {"days": days, "hours": hours}
+    if hours:
+        return gettext("%(hours)d h %(minutes)d min") % {"hours": hours, "minutes": minutes % 60}
+    return gettext("%(minutes)d min") % {"minutes": minutes}
+
+
+def percent(part: int, whole: int) -> int:
+    """Return how much a part is of the whole, for a bar; 0 of nothing."""
+    return min(100, round(100 * part / whole)) if whole else 0
+
+
+def state_name(state: State) -> str:
+    """Return the name of a state of sessions."""
+    names = {
+        State.PENDING: gettext("waiting"),
+        State.SCHEDULED: gettext("scheduled"),
+        State.PREPARING: gettext("starting"),
+        State.RUNNING: gettext("running"),
+        State.TERMINATING: gettext("ending"),
+        State.TERMINATED: gettext("ended"),
+        State.FAILED: gettext("failed"),
+    }
+    return names[state]
+
+
+def kind_name(kind: Kind) -> str:
+    """Return the name of a kind of sessions."""
+    names = {
+        Kind.INTERACTIVE: gettext("interactive"),
+        Kind.TRAINING: gettext("training"),
+        Kind.SERVICE: gettext("service"),
+    }
+    return names[kind]
+
+
+def node_state_name(state: NodeState) -> str:
+    """Return the name of a state of nodes."""
+    names = {
+        NodeState.READY: gettext("ready"),
+        NodeState.UNREADY: gettext("unready"),
+        NodeState.LOST: gettext("lost"),
+    }
+    return names[state]
+
+
+def mode_name(mode: NodeMode) -> str:
+    """Return the name of a mode of nodes."""
+    names = {
+        NodeMode.ACTIVE: gettext("in service"),
+        NodeMode.MAINTENANCE: gettext("maintenance"),
+        NodeMode.DRAINING: gettext("draining"),
+    }
+    return names[mode]
+
+
+FILTERS = {
+    each.__name__: each
+    for each in (gpus, cores, memory, moment, ago, percent, state_name, kind_name, node_state_name, mode_name)
+}
+"""What templates call them."""

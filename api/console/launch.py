@@ -1,0 +1,159 @@
+"""The page on which people launch sessions, with what they may use to choose from."""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from typing import Annotated, Any
+
+from fastapi import Form, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field, ValidationError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.auth.identity import Identity
+from api.auth.policy import Action
+from api.clock import now
+from api.console import pages, shares
+from api.console.routes import Router
+from api.control.manager import WakeAfterwards
+from api.endpoints.access import Caller, SettingsOf, action
+from api.endpoints.room import RoomForSessions
+from api.endpoints.sessions import SubmissionContextOf
+from api.endpoints.transactions import Reading, Transaction
+from api.resources.images import service as images
+from api.resources.presets import service as presets
+from api.resources.projects import service as projects
+from api.resources.sessions import submission
+from api.resources.sessions.schemas import MAX_BATCH, BatchRequest, SessionRequest
+from api.resources.volumes import service as volumes
+from api.tables.images import Status
+from api.tables.sessions import MAX_CONTAINERS, Kind
+from common.errors import InputError
+from common.gpu.share import format_gpus
+
+HOUR_S = 3600
+VOLUMES = 2
+"""So many volumes a session gets on this page."""
+
+router = Router(prefix="/launch")
+
+
+class LaunchForm(BaseModel):
+    """The form as a browser sends it. `share` is a place in the list of shares, 0 none; `cpu` are cores."""
+
+    name: str = ""
+    project: str = ""
+    image: str = ""
+    preset: str = ""
+    kind: Kind = Kind.INTERACTIVE
+    share: int = Field(default=0, ge=0)
+    cpu: float | None = Field(default=None, ge=0, le=4096)
+    replicas: int = 1
+    count: int = Field(default=1, ge=1, le=MAX_BATCH)
+    command: str = ""
+    ports: str = ""
+    hours: float | None = Field(default=None, gt=0, le=8784)
+    volume: list[str] = Field(default=[], max_length=VOLUMES)
+    target: list[str] = Field(default=[], max_length=VOLUMES)
+
+
+@router.get("")
+@action(Action.SESSION_SUBMIT)
+async def show_launch(request: Request, caller: Caller, db: Reading, settings: SettingsOf) -> Response:
+    """Show the form with what the caller may use."""
+    values = await _choices(db, caller)
+    values |= {
+        "shares": shares.steps(settings),
+        "kinds": Kind,
+        "most": {"count": MAX_BATCH, "replicas": MAX_CONTAINERS},
+    }
+    values |= {"volume_rows": VOLUMES if settings.pvc_storage else 0}
+    return pages.page(request, "launch.html", values)
+
+
+@router.post("", status_code=204)
+@action(Action.SESSION_SUBMIT)
+async def launch(
+    form: Annotated[LaunchForm, Form()],
+    caller: Caller,
+    db: Transaction,
+    context: SubmissionContextOf,
+    response: Response,
+    _room: RoomForSessions,
+    _wake: WakeAfterwards,
+) -> None:
+    """Put a session into the queue, or several equal ones, and show it or them."""
+    body = _body(form, shares.steps(context.settings))
+    try:
+        if form.count > 1:
+            await submission.submit_batch(
+                db, BatchRequest.model_validate(body | {"count": form.count}), caller, context
+            )
+        else:
+            await submission.submit(db, SessionRequest.model_validate(body), caller, context)
+    except ValidationError as error:
+        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in error.errors()]) from None
+    one = f"/sessions/{form.name}?project={form.project}"
+    response.headers["HX-Redirect"] = one if form.count == 1 else f"/sessions?mine=1&q={form.name}"
+
+
+async def _choices(db: AsyncSession, caller: Identity) -> dict[str, Any]:
+    """Return what a session of the caller may be made of."""
+    seen = [
+        project
+        for project in await projects.visible(db, caller)
+        if caller.may(Action.SESSION_SUBMIT, project=project) and projects.is_active(project, now())
+    ]
+    named = {project.id: project.name for project in seen}
+    by_project: defaultdict[str, list[str]] = defaultdict(list)
+    for volume in await volumes.visible(db, caller, None):
+        if volume.project_id in named:
+            by_project[named[volume.project_id]].append(volume.name)
+    found = [image for image in await images.visible(db, caller) if image.status is not Status.FAILED]
+    return {
+        "projects": seen,
+        "images": sorted({f"{image.name}:{image.tag}" for image in found}),
+        "presets": [(preset, _described(preset)) for preset in await presets.every(db)],
+        "volumes": dict(by_project),
+    }
+
+
+def _described(preset: Any) -> str:
+    return f"{format_gpus(preset.gpu_milli)} GPU" if preset.gpu_milli else f"{preset.cpu_milli / 1000:g} CPU"
+
+
+def _body(form: LaunchForm, offered: list[int]) -> dict[str, Any]:
+    """Return the body of the API's request; what was left empty is left out. Raises InputError."""
+    body: dict[str, Any] = {name: getattr(form, name) for name in ("name", "project", "image", "kind", "replicas")}
+    if form.preset:
+        body["preset"] = form.preset
+    if form.share > len(offered):
+        raise InputError("there is no such share", where="gpu_milli", hint="choose one of the list")
+    if form.share or not form.preset:
+        body["gpu_milli"] = offered[form.share - 1] if form.share else 0
+    if form.cpu is not None:
+        body["cpu_milli"] = round(form.cpu * 1000)
+    if form.hours is not None:
+        body["limit_s"] = round(form.hours * HOUR_S)
+    if command := _words(form.command):
+        body["command"] = command
+    body["ports"] = [_port(word) for word in form.ports.replace(",", " ").split()]
+    pairs = zip(form.volume, form.target, strict=False)
+    body["pvcs"] = [{"name": name, "target": target} for name, target in pairs if name or target]
+    return body
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:
+        raise InputError(
+            "a quotation mark has no other end", where="command", hint='close it, as in sh -c "echo hello"'
+        ) from None
+
+
+def _port(word: str) -> int:
+    if not (word.isascii() and word.isdigit() and len(word) <= 5):
+        raise InputError(f"{word} is no port", where="ports", hint="write numbers such as 8888, 6006")
+    return int(word)

@@ -1,0 +1,60 @@
+"""The nodes: what they are, what is in use of them, and taking them out of service and back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Form, Request, Response
+
+from api.auth.policy import Action
+from api.console import pages
+from api.console.routes import Router
+from api.control import administration
+from api.control.manager import WakeAfterwards
+from api.endpoints.access import Caller, action
+from api.endpoints.nodes import MAX_PAGE
+from api.endpoints.transactions import Reading, Transaction
+from api.lists import nodes
+from api.lists.nodes import Filters, Remembered
+from api.resources.nodes import rights
+from api.resources.nodes.schemas import ModeRequest
+from api.resources.schemas import NamePath
+from api.tables.nodes import NodeMode, NodeState
+
+router = Router(prefix="/nodes")
+
+
+@router.get("")
+@action(Action.NODE_READ)
+async def list_nodes(
+    *,
+    request: Request,
+    caller: Caller,
+    db: Reading,
+    remembered: Remembered,
+    state: NodeState | None = None,
+    mode: NodeMode | None = None,
+) -> Response:
+    """Show the nodes that the caller may see, by name."""
+    groups = await remembered.by_node(db)
+    filters = Filters(state, mode, None, await rights.within(db, caller))
+    page = await nodes.page(db, filters, groups, limit=MAX_PAGE)
+    found = await nodes.rows(db, [entry.id for entry in page.entries], groups)
+    values = {"nodes": found, "may_change": caller.allows(Action.NODE_CHANGE), "modes": NodeMode}
+    return pages.live(request, "nodes.html", "nodes_live.html", values)
+
+
+@router.post("/{name}/mode", status_code=204)
+@action(Action.NODE_CHANGE)
+async def set_mode(
+    *,
+    name: NamePath,
+    mode: Annotated[NodeMode, Form()],
+    caller: Caller,
+    db: Transaction,
+    response: Response,
+    _wake: WakeAfterwards,
+) -> None:
+    """Take a node out of service or back; who works on one that is drained has ten minutes."""
+    await administration.set_mode(db, name, ModeRequest(mode=mode), caller)
+    response.headers["HX-Trigger"] = "refresh"

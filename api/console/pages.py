@@ -1,0 +1,109 @@
+"""Pages: templates filled for a caller, with the headers that a page of ours has, and parts that stay up to date."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from fastapi import Request, Response
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from api.auth.identity import Identity
+from api.auth.policy import Action
+from api.console import formats, texts
+from api.endpoints.access import SEEN_HEADER, cookie_name, csrf_token
+from api.endpoints.docs import STATIC
+from api.settings import Settings
+
+_environment = Environment(
+    loader=FileSystemLoader(Path(__file__).parent / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    extensions=["jinja2.ext.i18n"],
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_environment.install_gettext_callables(texts.gettext, texts.ngettext, newstyle=True)  # type: ignore[attr-defined]
+_environment.filters |= formats.FILTERS
+
+
+def headers(settings: Settings) -> dict[str, str]:
+    """Return the headers of every page: nothing inline, nothing from elsewhere, shown in no frame, kept by nobody."""
+    apps = urlsplit(settings.apps_url)
+    origin = f" {apps.scheme}://{apps.netloc}" if apps.netloc else ""
+    policy = (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        f"form-action 'self'{origin}; frame-ancestors 'none'; base-uri 'none'"
+    )
+    return {
+        "Content-Security-Policy": policy,
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cache-Control": "no-store",
+    }
+
+
+def page(request: Request, template: str, values: Mapping[str, Any], *, status: int = 200) -> HTMLResponse:
+    """Return a page."""
+    return HTMLResponse(_filled(request, template, values), status, headers(_settings(request)))
+
+
+def live(request: Request, template: str, part: str, values: Mapping[str, Any], *, name: str = "live") -> Response:
+    """Return a page with a part that asks for itself again and again, or where that asks, the part alone.
+
+    The answer is a 204 where the browser shows the part as it is.
+    """
+    content = _filled(request, part, values)
+    version = hashlib.sha256(content.encode()).hexdigest()[:16]
+    if request.headers.get(SEEN_HEADER) == version:
+        return Response(status_code=204, headers=headers(_settings(request)))
+    address = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    about = {"name": name, "version": version, "address": address, "content": Markup(content)}  # noqa: S704 -- ours
+    if is_part(request):
+        return page(request, "live.html", about)
+    shown = Markup(_filled(request, "live.html", about))  # noqa: S704 -- a template's, which has escaped all that it was given
+    return page(request, template, {**values, "live": shown})
+
+
+def is_part(request: Request) -> bool:
+    """Return whether a script of a page asks, and not a browser that goes to one."""
+    return "hx-request" in request.headers
+
+
+def caller_of(request: Request) -> Identity | None:
+    """Return the caller, None where nobody is known."""
+    known = getattr(request.state, "known", None)
+    return known.identity if known else None
+
+
+def _filled(request: Request, template: str, values: Mapping[str, Any]) -> str:
+    caller = caller_of(request)
+    cookie = request.cookies.get(cookie_name(request), "")
+    about: dict[str, Any] = {
+        "asset": _asset,
+        "caller": caller,
+        "token": csrf_token(cookie) if caller and cookie else "",
+        "path": request.url.path,
+        "may": lambda action: caller is not None and caller.allows(Action[action]),
+    }
+    return _environment.get_template(template).render(about | dict(values))
+
+
+@cache
+def _asset(name: str) -> str:
+    """Return the address of a file of ours: another one whenever the file is."""
+    file = STATIC / name
+    version = hashlib.sha256(file.read_bytes()).hexdigest()[:12] if file.is_file() else "0"
+    return f"/static/{name}?v={version}"
+
+
+def _settings(request: Request) -> Settings:
+    settings: Settings = request.app.state.settings
+    return settings

@@ -1,0 +1,90 @@
+"""Routes of the console: a browser that goes to a page is answered by a page, whatever comes of it.
+
+Scripts of our pages hear of what was refused as programs do: as problem details.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.responses import RedirectResponse
+from starlette.exceptions import HTTPException
+
+from api.console import pages
+from api.endpoints.routes import Route
+from common.errors import UnauthenticatedError
+
+LOGIN, PASSWORD = "/login", "/password"
+SEE_OTHER = 303
+
+Handler = Callable[[Request, Exception], Awaitable[Response]]
+
+
+class PageRoute(Route):
+    """Says by a page what is wrong, or sends the browser where it has to go first."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of a request."""
+        handle = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except Exception as error:
+                if not goes_to_page(request):
+                    raise
+                return _elsewhere(request, error) or await _refusal(request, error)
+
+        return answer
+
+
+Router = partial(APIRouter, route_class=PageRoute, include_in_schema=False)
+"""Makes the routers of the console."""
+
+
+def goes_to_page(request: Request) -> bool:
+    """Return whether a browser goes to a page with this request."""
+    return "text/html" in request.headers.get("accept", "") and not pages.is_part(request)
+
+
+def answer_by_pages(app: FastAPI) -> None:
+    """Let a browser that goes to what is not there see a page."""
+    handlers: dict[Any, Handler] = dict(app.exception_handlers)
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        answer = await handlers[HTTPException](request, error)
+        return _page_of(request, answer) if goes_to_page(request) and not _is_api(request) else answer
+
+    app.add_exception_handler(HTTPException, refuse)
+
+
+def _elsewhere(request: Request, error: Exception) -> Response | None:
+    """Return the way to where somebody has to sign in or choose a password first."""
+    if isinstance(error, UnauthenticatedError):
+        wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(f"{LOGIN}?{urlencode({'next': wanted})}" if wanted != "/" else LOGIN, SEE_OTHER)
+    known = getattr(request.state, "known", None)
+    if known and known.must_change_password and request.url.path != PASSWORD:
+        return RedirectResponse(PASSWORD, SEE_OTHER)
+    return None
+
+
+async def _refusal(request: Request, error: Exception) -> Response:
+    """Return a page that says what the API would."""
+    handlers: dict[Any, Handler] = request.app.exception_handlers
+    handler = next(handlers[kind] for kind in type(error).__mro__ if kind in handlers)
+    return _page_of(request, await handler(request, error))
+
+
+def _page_of(request: Request, answer: Response) -> Response:
+    told = json.loads(bytes(answer.body))
+    return pages.page(request, "refusal.html", {"told": told}, status=answer.status_code)
+
+
+def _is_api(request: Request) -> bool:
+    return request.url.path.startswith(("/api/", "/agent/", "/static/"))

@@ -1,0 +1,146 @@
+"""One session: why it waits, its containers, apps and log, and what may be done to it."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from fastapi import Form, Request, Response
+
+from api.auth.identity import Identity
+from api.auth.policy import Action
+from api.console import pages, shares
+from api.console.routes import Router
+from api.control.manager import WakeAfterwards
+from api.endpoints.access import Caller, SettingsOf, action
+from api.endpoints.transactions import DatabaseOf, Reading, Transaction
+from api.engine.base import Engine
+from api.lists import session_views
+from api.resources.schemas import NamePath, NameQuery
+from api.resources.sessions import access, relay, resizing, service
+from api.resources.sessions.schemas import MAX_SECONDS
+from api.resources.sessions.streams import Streams
+from api.tables.sessions import ENDED, Session, State
+from common.errors import UnavailableError
+
+HOUR_S = 3600
+LINES = 200
+LOG_BYTES = 256 << 10
+"""So many lines of a log are shown, and so many bytes, the last ones."""
+_CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+"""What moves cursors and colours letters on a terminal."""
+
+router = Router(prefix="/sessions/{name}")
+
+
+@router.get("")
+@action(Action.SESSION_READ)
+async def show_session(
+    *, request: Request, name: NamePath, project: NameQuery, caller: Caller, db: Reading, settings: SettingsOf
+) -> Response:
+    """Show a session, by its name or its id."""
+    found = await service.get(db, project, name, caller)
+    view = await session_views.view(db, found.id, settings.apps_url)
+    values = {"session": view, "can": _allowed(found, caller), "shares": shares.steps(settings, 1)}
+    return pages.live(request, "session.html", "session_live.html", values)
+
+
+@router.get("/log")
+@action(Action.SESSION_READ)
+async def show_log(
+    *, request: Request, name: NamePath, project: NameQuery, caller: Caller, database: DatabaseOf
+) -> Response:
+    """Show the end of a session's log."""
+    async with database.reading() as db:
+        session = await service.get(db, project, name, caller)
+    engine: Engine = request.app.state.engine
+    streams: Streams = request.app.state.streams
+    text, problem = bytearray(), ""
+    try:
+        async for chunk in relay.log(database, engine, streams.notices, session.id, follow=False, tail=LINES):
+            text = (text + chunk)[-LOG_BYTES:]
+    except UnavailableError as error:
+        problem = str(error)
+    values = {"log": _plain(bytes(text)), "problem": problem, "session": session}
+    return pages.live(request, "log.html", "log_live.html", values, name="log")
+
+
+@router.post("/delete", status_code=204)
+@action(Action.SESSION_END)
+async def delete_session(
+    name: NamePath, project: NameQuery, caller: Caller, db: Transaction, response: Response, _wake: WakeAfterwards
+) -> None:
+    """End a session, or take an ended one off the lists."""
+    await service.delete(db, project, name, caller)
+    _refresh(response)
+
+
+@router.post("/restart", status_code=204)
+@action(Action.SESSION_RESTART)
+async def restart_session(
+    name: NamePath, project: NameQuery, caller: Caller, db: Transaction, response: Response, _wake: WakeAfterwards
+) -> None:
+    """End the containers of a session and put it back into the queue."""
+    await service.restart(db, project, name, caller)
+    _refresh(response)
+
+
+@router.post("/extend", status_code=204)
+@action(Action.SESSION_EXTEND)
+async def extend_session(
+    *,
+    name: NamePath,
+    project: NameQuery,
+    hours: Annotated[int, Form(ge=1, le=MAX_SECONDS // HOUR_S)],
+    caller: Caller,
+    db: Transaction,
+    response: Response,
+) -> None:
+    """Put off the end of a session."""
+    await service.extend(db, project, name, hours * HOUR_S, caller)
+    _refresh(response)
+
+
+@router.post("/resize", status_code=204)
+@action(Action.SESSION_CHANGE)
+async def resize_session(
+    *,
+    name: NamePath,
+    project: NameQuery,
+    gpu_milli: Annotated[int, Form()],
+    caller: Caller,
+    db: Transaction,
+    settings: SettingsOf,
+    response: Response,
+    _wake: WakeAfterwards,
+) -> None:
+    """Change the share that each container of a session has of its GPU."""
+    await resizing.ask(db, project, name, gpu_milli, caller, settings=settings)
+    _refresh(response)
+
+
+def _allowed(session: Session, caller: Identity) -> dict[str, bool]:
+    """Return what there is to be done to a session that the caller may do."""
+
+    def may(wanted: Action) -> bool:
+        return access.may(caller, wanted, session, session.project)
+
+    runs = session.state is State.RUNNING
+    return {
+        "delete": may(Action.SESSION_END) and session.state is not State.TERMINATED,
+        "restart": may(Action.SESSION_RESTART) and session.state in service.RESTARTED,
+        "extend": may(Action.SESSION_EXTEND) and runs and session.expires_at is not None,
+        "resize": may(Action.SESSION_RESIZE) and runs and 0 < session.gpu_milli < shares.MILLI,
+        "ended": session.state in ENDED,
+    }
+
+
+def _plain(text: bytes) -> str:
+    """Return what a terminal would leave to be read: no colours, and of a line that was written over its last state."""
+    lines = _CONTROL.sub("", text.decode(errors="replace")).replace("\r\n", "\n").split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
+
+
+def _refresh(response: Response) -> None:
+    """Let the parts of the page that stay up to date ask at once."""
+    response.headers["HX-Trigger"] = "refresh"

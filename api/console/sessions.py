@@ -1,0 +1,63 @@
+"""The list of sessions: newest first, searched by words, by state with how many are in each."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import Query, Request, Response
+
+from api.auth.policy import Action
+from api.console import pages
+from api.console.formats import state_name
+from api.console.routes import Router
+from api.console.texts import gettext
+from api.endpoints.access import Caller, SettingsOf, action
+from api.endpoints.transactions import Reading
+from api.lists import session_search, session_views
+from api.lists.session_search import Search
+from api.tables.sessions import State
+
+SHOWN = 50
+
+router = Router()
+
+
+@router.get("/sessions")
+@action(Action.SESSION_READ)
+async def list_sessions(
+    *,
+    request: Request,
+    caller: Caller,
+    db: Reading,
+    settings: SettingsOf,
+    q: Annotated[str, Query(max_length=100)] = "",
+    mine: bool = False,
+    state: State | None = None,
+    before: Annotated[str | None, Query(max_length=64, pattern=r"^[0-9]{1,16}\.[0-9a-f]{32}$")] = None,
+) -> Response:
+    """Show the sessions that the caller sees: those in a state, or all but what was taken off the lists."""
+    search = Search(q.replace("\0", ""), mine, [state] if state else [])
+    ids, more = await session_search.page(db, caller, search, limit=SHOWN, before=before)
+    counts = await session_search.counts(db, caller, search)
+    asked = {name: value for name, value in (("q", q), ("mine", "1" if mine else "")) if value}
+    listed = sum(count for each, count in counts.items() if each is not State.TERMINATED)
+    tabs = [(_address(asked), gettext("all"), listed, state is None)]
+    tabs += [
+        (_address(asked | {"state": each.value}), state_name(each), counts.get(each, 0), state is each)
+        for each in State
+        if each in counts or state is each
+    ]
+    values = {
+        "q": q,
+        "mine": mine,
+        "state": state,
+        "tabs": tabs,
+        "sessions": await session_views.entries(db, ids, settings.apps_url),
+        "next": _address(asked | ({"state": state.value} if state else {}) | {"before": more}) if more else "",
+    }
+    return pages.live(request, "sessions.html", "sessions_live.html", values)
+
+
+def _address(asked: dict[str, str]) -> str:
+    return f"/sessions?{urlencode(asked)}" if asked else "/sessions"

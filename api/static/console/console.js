@@ -1,0 +1,105 @@
+"use strict";
+// What our pages need beside htmx: the token of the login, problems beside their fields, a slider that says its value.
+
+const token = document.querySelector('meta[name="csrf-token"]')?.content ?? "";
+const notice = document.getElementById("notice");
+
+// What somebody is about to choose in a part that changes stays as it is.
+Idiomorph.defaults.callbacks.beforeNodeMorphed = (old) =>
+  !(old === document.activeElement && old.matches("input, select, textarea"));
+
+document.addEventListener("htmx:configRequest", ({ detail }) => {
+  detail.headers["X-CSRF-Token"] = token;
+  const version = detail.elt.dataset.version;
+  if (version && detail.triggeringEvent?.type !== "refresh") detail.headers["X-Seen"] = version;
+});
+
+// Nobody looks at a page that is hidden.
+document.addEventListener("htmx:beforeRequest", (event) => {
+  if (document.hidden && event.detail.elt.dataset.version) event.preventDefault();
+});
+
+document.addEventListener("htmx:beforeSend", ({ detail }) => {
+  if (detail.elt.matches("form")) forget(detail.elt);
+});
+
+document.addEventListener("htmx:afterRequest", ({ detail }) => {
+  if (detail.successful) notice.hidden = true;
+});
+
+for (const name of ["htmx:sendError", "htmx:timeout"]) {
+  document.addEventListener(name, () => say(document.body.dataset.silent));
+}
+
+document.addEventListener("htmx:responseError", ({ detail }) => {
+  const { status, responseText } = detail.xhr;
+  if (status === 401) {
+    location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
+    return;
+  }
+  let problems;
+  try {
+    problems = JSON.parse(responseText).errors;
+  } catch {
+    problems = [{ detail: document.body.dataset.silent, hint: "" }];
+  }
+  const form = detail.elt.closest("form");
+  const rest = problems.filter((problem) => !(form && beside(form, problem)));
+  if (rest.length) say(rest.map(words).join("\n"));
+  form?.querySelector("[aria-invalid]")?.focus();
+});
+
+function words({ detail, hint }) {
+  return [detail, hint].filter(Boolean).join(": ");
+}
+
+function say(text) {
+  notice.textContent = text;
+  notice.hidden = false;
+}
+
+/** Writes a problem beside the field that it is about; false where the form has no such field. */
+function beside(form, problem) {
+  const [, name] = (problem.pointer ?? `/${problem.where ?? problem.parameter ?? ""}`).split(/[/.]/);
+  const field = [...form.elements].find((element) => name && (element.name === name || element.dataset.field === name));
+  if (!field) return false;
+  const text = document.createElement("span");
+  text.className = "problem";
+  text.id = `problem-${name}`;
+  text.textContent = words(problem);
+  field.setAttribute("aria-invalid", "true");
+  field.setAttribute("aria-describedby", text.id);
+  field.closest(".field")?.append(text);
+  return true;
+}
+
+function forget(form) {
+  for (const problem of form.querySelectorAll(".problem")) problem.remove();
+  for (const field of form.querySelectorAll("[aria-invalid]")) field.removeAttribute("aria-invalid");
+  notice.hidden = true;
+}
+
+/** A slider over a list of values says the one that it stands on. */
+function tell(slider) {
+  const output = slider.parentElement.querySelector("output");
+  output.textContent = slider.dataset.texts.split("|")[slider.valueAsNumber];
+  slider.setAttribute("aria-valuetext", output.textContent);
+}
+
+for (const slider of document.querySelectorAll("input[data-texts]")) tell(slider);
+document.addEventListener("input", ({ target }) => {
+  target.removeAttribute("aria-invalid");
+  if (target.name) document.getElementById(target.getAttribute("aria-describedby"))?.remove();
+  if (target.matches("input[data-texts]")) tell(target);
+});
+
+// A log that is read at its end goes on at its end.
+let atEnd = true;
+document.addEventListener("htmx:beforeSwap", () => {
+  const log = document.querySelector("pre.log");
+  atEnd = !log || log.scrollHeight - log.scrollTop - log.clientHeight < 8;
+});
+document.addEventListener("htmx:afterSettle", () => {
+  const log = document.querySelector("pre.log");
+  if (log && atEnd) log.scrollTop = log.scrollHeight;
+});

@@ -1,0 +1,1 @@
+"""The pages of the console, on the real API."""

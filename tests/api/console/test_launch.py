@@ -1,0 +1,101 @@
+"""The page to launch sessions: what it offers, what it submits, and where it says what is wrong."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from tests.api.cluster import V1, Cluster, ok
+
+pytestmark = pytest.mark.anyio
+
+FORM = {
+    "name": "first",
+    "project": "team-a",
+    "image": "python:3.11",
+    "share": "5",
+    "preset": "",
+    "cpu": "",
+    "hours": "",
+}
+
+
+async def launch(browser: httpx.AsyncClient, **changes: object) -> httpx.Response:
+    return await browser.post("/launch", data={**FORM, **changes}, headers={"HX-Request": "true"})
+
+
+async def places(browser: httpx.AsyncClient, **changes: object) -> list[str]:
+    """Return what is said to be wrong: pointers into the request, or fields."""
+    answer = await launch(browser, **changes)
+    assert answer.is_client_error, answer.text
+    return [told.get("pointer", told.get("where", "")) for told in answer.json()["errors"]]
+
+
+async def test_a_share_of_the_sites_steps_is_submitted(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    answer = await launch(browser, command='sh -c "echo hello"', ports="8888, 6006", hours="1.5", cpu="2", replicas="2")
+    assert (answer.status_code, answer.headers["hx-redirect"]) == (204, "/sessions/first?project=team-a")
+    session = await ready.session("first")
+    assert (session["gpu_milli"], session["cpu_milli"], session["limit_s"], session["replicas"]) == (250, 2000, 5400, 2)
+    assert session["command"] == ["sh", "-c", "echo hello"]
+    assert [service["port"] for service in session["services"]] == [6006, 8888]
+    assert session["kind"] == "interactive"
+
+
+async def test_the_slider_ends_with_whole_gpus(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    page = (await browser.get("/launch")).text
+    assert 'max="35"' in page, "20 steps of one GPU, and 15 GPUs more"
+    assert "|0.95|1|2|3|" in page
+    await launch(browser, share="21")
+    assert (await ready.session("first"))["gpu_milli"] == 2000
+    assert await places(browser, name="second", share="36") == ["gpu_milli"]
+
+
+async def test_a_preset_says_what_is_left_out(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await ok(ready.admin.post(f"{V1}/presets", json={"name": "half", "gpu_milli": 500, "cpu_milli": 3000}))
+    await launch(browser, share="0", preset="half")
+    session = await ready.session("first")
+    assert (session["gpu_milli"], session["cpu_milli"], session["preset"]) == (500, 3000, "half")
+
+
+async def test_several_sessions_and_a_volume(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    answer = await launch(browser, count="2", share="1", volume=["data", ""], target=["/data", ""])
+    assert answer.headers["hx-redirect"] == "/sessions?mine=1&q=first"
+    assert set(await ready.states()) == {"first-1", "first-2"}
+    (mount,) = (await ready.session("first-2"))["mounts"]
+    assert (mount["volume"], mount["target"]) == ("data", "/data")
+    assert '<option value="data">team-a</option>' in (await browser.get("/launch")).text
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"name": "Not A Name"}, "/name"),
+        ({"name": ""}, "/name"),
+        ({"project": "nothing"}, "/project"),
+        ({"image": "nothing"}, "/image"),
+        ({"share": "0"}, "cpu_milli"),
+        ({"share": "35", "replicas": "2"}, "gpu_milli"),
+        ({"replicas": "0"}, "/replicas"),
+        ({"count": "many"}, "/count"),
+        ({"hours": "-1"}, "/hours"),
+        ({"ports": "http"}, "/ports"),
+        ({"ports": "99999"}, "/ports/0"),
+        ({"command": '"'}, "/command"),
+        ({"volume": ["data", ""], "target": ["data", ""]}, "/pvcs/0/target"),
+    ],
+)
+async def test_what_is_wrong_is_said_of_its_field(
+    ready: Cluster, browser: httpx.AsyncClient, changes: dict[str, object], place: str
+) -> None:
+    assert place in await places(browser, **changes)
+    assert await ready.states() == {}
+
+
+async def test_only_what_the_caller_may_use_is_offered(ready: Cluster) -> None:
+    await ready.add_project("team-b", 1000)
+    async with await ready.user("alice") as alice:
+        assert "You are in no project yet" in (await alice.get("/launch")).text
+        await ready.admin.patch(f"{V1}/projects/team-a", json={"members": ["alice"]})
+        page = (await alice.get("/launch")).text
+    assert 'value="team-a"' in page
+    assert "team-b" not in page

@@ -1,0 +1,45 @@
+"""The pages of administrators: the nodes and the whole site."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from tests.api.cluster import V1, Cluster, ok
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_node_is_taken_out_of_service_and_back(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    assert "Drain" in (await browser.get("/nodes")).text
+    for mode in ("maintenance", "active", "draining"):
+        answer = await browser.post("/nodes/worker1/mode", data={"mode": mode})
+        assert (answer.status_code, answer.headers["hx-trigger"]) == (204, "refresh")
+        assert (await ok(ready.admin.get(f"{V1}/nodes/worker1")))["mode"] == mode
+    assert "Back into service" in (await browser.get("/nodes")).text
+    assert (await browser.post("/nodes/worker1/mode", data={"mode": "off"})).status_code == 422
+
+
+async def test_the_overview_counts_what_is_used(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await ready.submit("first", 1500)
+    await ready.settle()
+    page = (await browser.get("/overview")).text
+    assert "<b>2 / 4</b>" in page or "<b>1.5 / 4</b>" in page
+    assert "<b>1 / 1</b>" in page
+    await browser.post("/nodes/worker1/mode", data={"mode": "maintenance"})
+    assert "<b>0 / 1</b>" in (await browser.get("/overview")).text
+
+
+async def test_home_says_limits_and_what_is_left_of_them(ready: Cluster) -> None:
+    policy = {"name": "small", "max_sessions": 3, "max_gpu_milli": 2000}
+    await ok(ready.admin.post(f"{V1}/user-policies", json=policy))
+    async with await ready.user("alice") as alice:
+        await ok(ready.admin.patch(f"{V1}/users/alice", json={"policy": "small"}))
+        await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"members": ["alice"]}))
+        body = {"name": "first", "project": "team-a", "image": "python", "gpu_milli": 500}
+        await ok(alice.post(f"{V1}/sessions", json=body))
+        page = (await alice.get("/")).text
+    assert '<th scope="row">GPUs</th><td>0.5</td><td>2</td><td>1.5</td>' in page
+    assert '<th scope="row">Sessions</th><td>1</td><td>3</td><td>2</td>' in page
+    assert '<th scope="row">Memory</th>' in page
+    assert "<td>no limit</td><td></td>" in page

@@ -1,0 +1,186 @@
+"""What holds for every page: headers, nothing inline or from elsewhere, who is let in, parts that stay up to date."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import httpx
+import pytest
+from sqlalchemy import select, update
+
+from api.clock import now
+from api.endpoints.access import SEEN_HEADER
+from api.tables.logins import Login
+from tests.api.cluster import V1, Cluster, ok, sign_in
+from tests.api.console.conftest import PAGE
+from tests.installed import PASSWORD
+
+pytestmark = pytest.mark.anyio
+
+PATHS = (
+    "/",
+    "/sessions",
+    "/sessions/first?project=team-a",
+    "/launch",
+    "/projects",
+    "/overview",
+    "/nodes",
+    "/nothing-here",
+)
+LIVE = tuple(path for path in PATHS if path not in ("/launch", "/nothing-here"))
+EVIL = "<script>alert(1)</script>"
+
+
+def version_of(text: str) -> str:
+    found = re.search(r'data-version="(\w+)"', text)
+    assert found, text
+    return found[1]
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_page_has_our_policy_and_nothing_inline_or_from_elsewhere(
+    ready: Cluster, browser: httpx.AsyncClient, path: str
+) -> None:
+    await ready.submit("first", ports=[8888])
+    ready.app.state.settings = ready.settings.model_copy(update={"apps_url": "https://site.example:9443"})
+    page = await browser.get(path)
+    assert page.status_code == (404 if path == "/nothing-here" else 200)
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.headers["content-security-policy"] == (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self' https://site.example:9443; frame-ancestors 'none'; base-uri 'none'"
+    )
+    assert page.headers["x-content-type-options"] == "nosniff"
+    assert page.headers["cache-control"] == "no-store"
+    assert page.headers["cross-origin-opener-policy"] == "same-origin"
+    loaded = re.findall(r'<(?:script|link)[^>]* (?:src|href)="([^"]+)"', page.text)
+    assert len(loaded) == 5
+    assert all(address.startswith(("/static/", "data:")) for address in loaded)
+    assert not re.search(r"<script(?![^>]*src=)|<style|\sstyle=|\son\w+=|\shx-on", page.text), "nothing inline"
+
+
+@pytest.mark.parametrize("path", LIVE)
+async def test_a_part_is_sent_when_it_has_changed(ready: Cluster, browser: httpx.AsyncClient, path: str) -> None:
+    await ready.submit("first")
+    version = version_of((await browser.get(path)).text)
+    part = {"HX-Request": "true", SEEN_HEADER: version}
+    same = await browser.get(path, headers=part)
+    assert (same.status_code, same.content) == (204, b"")
+    await ready.submit("second", 1000)
+    await ready.settle()
+    other = await browser.get(path, headers=part)
+    assert other.status_code == 200
+    assert other.text.startswith("<div id=")
+    assert version_of(other.text) != version
+
+
+async def test_who_is_not_known_signs_in_and_comes_back(ready: Cluster) -> None:
+    async with ready.client(**PAGE) as guest:
+        answer = await guest.get("/sessions?q=a b&mine=1")
+        assert answer.status_code == 303
+        assert answer.headers["location"] == "/login?next=%2Fsessions%3Fq%3Da%2520b%26mine%3D1"
+        assert (await guest.get("/")).headers["location"] == "/login"
+    async with ready.client(**{"HX-Request": "true"}) as script:
+        assert (await script.get("/sessions")).status_code == 401, "a script of ours hears of it, and of no page"
+
+
+async def test_who_has_a_given_password_chooses_another_one_first(ready: Cluster) -> None:
+    user = {"name": "carol", "password": PASSWORD, "must_change_password": True}
+    await ok(ready.admin.post(f"{V1}/users", json=user))
+    async with ready.client(**PAGE) as browser:
+        await sign_in(browser, "carol")
+        assert (await browser.get("/sessions")).headers["location"] == "/password"
+        page = await browser.get("/password")
+        assert page.status_code == 200
+        assert 'id="sign-in" hidden' in page.text
+
+
+async def test_what_is_refused_is_said_on_a_page_and_to_scripts_as_a_problem(browser: httpx.AsyncClient) -> None:
+    path = "/sessions/nothing?project=team-a"
+    page = await browser.get(path)
+    assert page.status_code == 404
+    assert "team-a has no session nothing" in page.text
+    told = await browser.get(path, headers={"HX-Request": "true"})
+    assert told.headers["content-type"] == "application/problem+json"
+    assert (await browser.get("/sessions?before=x")).status_code == 422
+
+
+async def test_addresses_of_the_api_answer_as_before(browser: httpx.AsyncClient) -> None:
+    assert (await browser.get(f"{V1}/nothing")).headers["content-type"] == "application/problem+json"
+
+
+async def test_a_member_has_no_pages_of_administrators(ready: Cluster) -> None:
+    async with await ready.user("alice") as member:
+        assert 'href="/overview"' not in (await member.get("/", headers=PAGE)).text
+        page = await member.get("/overview", headers=PAGE)
+    assert page.status_code == 403
+    assert "<h1>Forbidden</h1>" in page.text
+
+
+@pytest.mark.parametrize("headers", [{}, {"X-CSRF-Token": "0" * 64}])
+async def test_a_form_of_another_site_changes_nothing(
+    ready: Cluster, browser: httpx.AsyncClient, headers: dict[str, str]
+) -> None:
+    await ready.submit("first")
+    own = browser.headers.pop("X-CSRF-Token")
+    path = "/sessions/first/delete?project=team-a"
+    assert (await browser.post(path, headers=headers)).status_code == 403
+    foreign = {"X-CSRF-Token": own, "Origin": "https://evil.example"}
+    assert (await browser.post(path, headers=foreign)).status_code == 403
+    assert await ready.states() == {"first": "PENDING"}
+    token = re.search(r'name="csrf-token" content="(\w+)"', (await browser.get("/")).text)
+    assert token
+    assert token[1] == own
+    assert (await browser.post(path, headers={"X-CSRF-Token": own})).status_code == 204
+
+
+async def test_signing_out_ends_the_login(browser: httpx.AsyncClient) -> None:
+    answer = await browser.post("/logout")
+    assert (answer.status_code, answer.headers["hx-redirect"]) == (204, "/login")
+    assert (await browser.get("/")).headers["location"] == "/login"
+
+
+async def test_what_people_write_stays_text(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await ready.submit("first", command=["echo", EVIL])
+    await ready.settle()
+    session = await ready.session("first")
+    ready.engine.output[ready.container(session)[1]] = f"\x1b[31m{EVIL}\x1b[0m\n10 %\r20 %\n".encode()
+    for path in ("/sessions/first?project=team-a", "/sessions/first/log?project=team-a", f"/sessions?q={EVIL}"):
+        page = await browser.get(path)
+        assert EVIL not in page.text
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page.text, path
+    log = (await browser.get("/sessions/first/log?project=team-a")).text
+    assert "\n20 %" in log
+    assert "10 %" not in log
+    assert "\x1b" not in log
+
+
+async def test_a_page_that_nobody_uses_does_not_keep_its_login_alive(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    version = version_of((await browser.get("/")).text)
+
+    async def used_after(headers: dict[str, str]) -> bool:
+        long_ago = now() - timedelta(hours=1)
+        async with ready.database.transaction() as db:
+            await db.execute(update(Login).values(used_at=long_ago))
+        assert (await browser.get("/", headers=headers)).is_success
+        async with ready.database.reading() as db:
+            return await db.scalar(select(Login.used_at)) != long_ago
+
+    assert not await used_after({"HX-Request": "true", SEEN_HEADER: version})
+    assert await used_after({"HX-Request": "true"})
+
+
+async def test_a_link_on_another_site_leads_to_a_page_and_nothing_else_of_that_site_does(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    """A page that is gone to shows nothing to where the link stood; one that is fetched or framed would."""
+    await ready.submit("first")
+    gone_to = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    assert (await browser.get("/sessions", headers=gone_to)).status_code == 200
+    for other in ({"Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}, {"Sec-Fetch-Dest": "iframe"}):
+        assert (await browser.get("/sessions", headers=gone_to | other)).status_code == 403
+    form = await browser.post("/sessions/first/delete?project=team-a", headers=gone_to)
+    assert form.status_code == 403, "a form of that site, even with a token that it cannot know"

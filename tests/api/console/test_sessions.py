@@ -1,0 +1,99 @@
+"""The pages of sessions: what is found, in which order, and what is done to one of them."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+import pytest
+
+from tests.api.cluster import Cluster
+
+pytestmark = pytest.mark.anyio
+
+
+async def names(browser: httpx.AsyncClient, query: str = "") -> list[str]:
+    page = await browser.get(f"/sessions{query}")
+    assert page.status_code == 200
+    return re.findall(r'title="([a-z0-9-]+)">', page.text)
+
+
+async def tabs(browser: httpx.AsyncClient, query: str = "") -> list[str]:
+    return re.findall(r"<li><a [^>]+>([^<]+)</a></li>", (await browser.get(f"/sessions{query}")).text)
+
+
+async def test_the_newest_come_first_by_state_and_by_words(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await ready.add_project("team-b", 1000)
+    for number, project in enumerate(("team-a", "team-b", "team-a")):
+        await ready.submit(f"s-{number}", 1000, project)
+    await ready.settle()
+    await ready.submit("large", 4000, preemptible=False)
+    await ready.settle()
+    assert await names(browser) == ["large", "s-2", "s-1", "s-0"]
+    assert await tabs(browser) == ["all 4", "waiting 1", "running 3"]
+    assert await names(browser, "?state=PENDING") == ["large"]
+    assert await names(browser, "?q=TEAM-b") == ["s-1"]
+    assert await names(browser, "?q=s- team-a") == ["s-2", "s-0"]
+    assert await names(browser, "?q=%25") == [], "what means something to the database is a letter like others"
+    assert await tabs(browser, "?q=team-b&state=PENDING") == ["all 1", "waiting 0", "running 1"]
+
+
+async def test_a_page_leads_to_the_one_before(
+    ready: Cluster, browser: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.console.sessions.SHOWN", 2)
+    for number in range(3):
+        await ready.submit(f"s-{number}", 100)
+    page = (await browser.get("/sessions?state=PENDING")).text
+    older = re.search(r'<p><a href="([^"]+)">', page)
+    assert older
+    assert await names(browser, older[1].replace("&amp;", "&").removeprefix("/sessions")) == ["s-0"]
+
+
+async def test_mine_alone_are_those_of_nobody_else(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await ready.submit("admins")
+    async with await ready.user("alice") as alice:
+        await ready.admin.patch("/api/v1/projects/team-a", json={"members": ["alice"]})
+        assert await names(alice) == ["admins"]
+        assert await names(alice, "?mine=1") == []
+        assert "Nothing runs or waits." in (await alice.get("/")).text
+    assert await names(browser, "?mine=1") == ["admins"]
+
+
+async def test_a_session_that_waits_says_why(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await ready.submit("first", 4000, preemptible=False)
+    await ready.submit("second", 4000, preemptible=False)
+    await ready.settle()
+    reason = (await ready.session("second"))["reason"]
+    for path in ("/", "/sessions", "/sessions/second?project=team-a", "/overview"):
+        assert reason in (await browser.get(path)).text, path
+
+
+async def test_a_running_session_is_resized_restarted_and_ended(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await ready.submit("first", 500)
+    await ready.settle()
+    page = (await browser.get("/sessions/first?project=team-a")).text
+    assert "/resize?" in page
+    assert "/extend?" not in page, "no time limit runs"
+    resized = await browser.post("/sessions/first/resize?project=team-a", data={"gpu_milli": "250"})
+    assert (resized.status_code, resized.headers["hx-trigger"]) == (204, "refresh")
+    assert (await ready.session("first"))["resize_milli"] == 250
+    assert (await browser.post("/sessions/first/resize?project=team-a", data={"gpu_milli": "1"})).status_code == 422
+    assert (await browser.post("/sessions/first/extend?project=team-a", data={"hours": "1"})).status_code == 409
+    assert (await browser.post("/sessions/first/restart?project=team-a")).status_code == 204
+    await ready.settle()
+    assert (await ready.session("first"))["attempt"] == 1
+    assert (await browser.post("/sessions/first/delete?project=team-a")).status_code == 204
+    await ready.settle()
+    assert await ready.states() == {"first": "TERMINATED"}
+    assert await names(browser) == []
+    assert await names(browser, "?state=TERMINATED") == ["first"]
+
+
+async def test_a_time_limit_is_put_off_by_hours(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await ready.submit("first", 500, limit_s=3600)
+    await ready.settle()
+    before = await ready.session("first")
+    assert "/extend?" in (await browser.get("/sessions/first?project=team-a")).text
+    assert (await browser.post("/sessions/first/extend?project=team-a", data={"hours": "2"})).status_code == 204
+    assert (await ready.session("first"))["expires_at"] > before["expires_at"]

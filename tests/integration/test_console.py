@@ -1,0 +1,231 @@
+"""The console in a real browser: a user's way and an administrator's, on a narrow and on a wide screen."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import ConsoleMessage, Page, expect
+
+from common.protocol import HEARTBEAT_PATH
+from tests import forks
+from tests.browser import new_page, sign_in
+from tests.fakes.heartbeats import node_info
+from tests.integration.agent.conftest import free_port
+from tests.postgresql import new_database
+
+PASSWORD = "Correct1horse!"
+V1 = "/api/v1"
+WIDTHS = (360, 1280)
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "console"
+
+
+class Site:
+    """A control API without TLS, with two nodes that never fail, and an administrator who is signed in."""
+
+    def __init__(self, database_url: str, folder: Path) -> None:
+        port = free_port()
+        self.url, self.log = f"http://127.0.0.1:{port}", folder / "api.log"
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "PENSTOCK_API_DATABASE_URL": database_url,
+            "PENSTOCK_API_PORT": str(port),
+            "PENSTOCK_API_TRUST_CLIENT_HEADERS": "true",
+            "PENSTOCK_API_NODE_LOST_S": "3600",
+            "PENSTOCK_API_PVC_ROOT": "/srv/shared",
+            "PENSTOCK_API_APPS_URL": "https://127.0.0.1:9443",
+            "PENSTOCK_API_REGISTRIES": "reservoir:5000",
+        }
+        self.admin = httpx.Client(base_url=self.url, timeout=30)
+
+    def fill(self) -> None:
+        """Sign the administrator in, and make nodes, an image, a preset, a project and its people."""
+        self.until(self._answers)
+        login = ok(self.admin.post(f"{V1}/auth/login", json={"name": "admin", "password": PASSWORD}))
+        self.admin.headers["X-CSRF-Token"] = login["csrf_token"]
+        for name in ("worker1", "worker2"):
+            beat: dict[str, Any] = {"name": name, "address": "127.0.0.1", "port": 6001, "boot": "b", "sequence": 1}
+            beat["node_info"] = node_info(name, 4).model_dump(mode="json")
+            agent = {"X-Client-Verify": "SUCCESS", "X-Client-Name": name}
+            ok(httpx.post(self.url + HEARTBEAT_PATH, json=beat, headers=agent))
+        self.until(lambda: len(ok(self.admin.get(f"{V1}/nodes"))) == 2)
+        user: dict[str, Any] = {"password": PASSWORD, "must_change_password": True}
+        for width in WIDTHS:
+            ok(self.admin.post(f"{V1}/users", json={"name": f"alice-{width}", **user}))
+        members = [f"alice-{width}" for width in WIDTHS]
+        period: dict[str, Any] = {"ends_at": None}
+        ok(
+            self.admin.post(
+                f"{V1}/projects", json={"name": "team-a", "quota_milli": 4000, "members": members, "period": period}
+            )
+        )
+        image = {"name": "python", "tag": "3.11", "reference": "reservoir:5000/penstock/python:3.11"}
+        ok(self.admin.post(f"{V1}/images", json=image))
+        ok(self.admin.post(f"{V1}/presets", json={"name": "half", "gpu_milli": 500}))
+
+    def submit(self, name: str, **more: Any) -> None:
+        """Put a session of the administrator into the queue."""
+        body = {"name": name, "project": "team-a", "image": "python", "gpu_milli": 500, **more}
+        ok(self.admin.post(f"{V1}/sessions", json=body))
+
+    def until(self, condition: Callable[[], Any], timeout_s: float = 60) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < deadline, self.log.read_text()[-5000:]
+            time.sleep(0.1)
+
+    def _answers(self) -> bool:
+        try:
+            return self.admin.get("/health").status_code == 200
+        except httpx.TransportError:
+            return False
+
+
+def ok(answer: httpx.Response) -> Any:
+    assert answer.is_success, answer.text
+    return answer.json()
+
+
+@pytest.fixture(scope="module")
+def site(postgresql_server: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    running = Site(new_database(postgresql_server), tmp_path_factory.mktemp("console"))
+    for words in (("migrate",), ("create-admin", "--name", "admin")):
+        forks.run([sys.executable, "-m", "api", *words], running.environment, PASSWORD, check=True)
+    with running.log.open("wb") as log:
+        api = forks.start([sys.executable, "-m", "tests.fakes.api"], env=running.environment, stdout=log, stderr=log)
+    try:
+        running.fill()
+        yield running
+    finally:
+        running.admin.close()
+        api.terminate()
+        api.wait(30)
+
+
+class Browser:
+    """A page of a browser, and all that it did which no page of ours may do."""
+
+    def __init__(self, page: Page, site: Site, width: int) -> None:
+        self.page, self.site, self.width = page, site, width
+        self.faults: list[str] = []
+        page.set_viewport_size({"width": width, "height": 800})
+        page.set_default_timeout(20_000)
+        page.on("console", self._note)
+        page.on("pageerror", lambda error: self.faults.append(f"error {error}"))
+        page.on("request", lambda request: self._note_address(request.url))
+
+    def open(self, path: str) -> None:
+        self.page.goto(self.site.url + path)
+
+    def show(self, name: str) -> None:
+        """Keep a picture of the page, which is as wide as the screen and no wider."""
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=SCREENSHOTS / f"{name}-{self.width}.png", full_page=True)
+        assert self.page.evaluate("document.documentElement.scrollWidth") <= self.width, name
+
+    def _note(self, message: ConsoleMessage) -> None:
+        # a refused form is told by its status, of which the browser and htmx make a note
+        if message.type in ("error", "warning") and "422" not in message.text:
+            self.faults.append(f"{message.type} {message.text}")
+
+    def _note_address(self, address: str) -> None:
+        if not address.startswith((f"{self.site.url}/", "data:")):
+            self.faults.append(f"request {address}")
+
+
+@contextmanager
+def browser(site: Site, width: int) -> Iterator[Browser]:
+    """Give a browser that has done nothing wrong in the end."""
+    with new_page("127.0.0.1") as page:
+        fresh = Browser(page, site, width)
+        yield fresh
+        assert fresh.faults == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_user_signs_in_launches_a_session_sees_it_run_and_ends_it(site: Site, width: int) -> None:
+    with browser(site, width) as window:
+        page = window.page
+        window.open("/sessions?mine=1")
+        expect(page).to_have_url(f"{site.url}/login?next=%2Fsessions%3Fmine%3D1")
+        window.show("login")
+        sign_in(page, f"alice-{width}", PASSWORD)
+        page.get_by_label("New password", exact=True).fill("New1horse!")
+        page.get_by_label("New password, again").fill("New1horse!")
+        page.get_by_role("button", name="Change password").click()
+        expect(page).to_have_url(f"{site.url}/sessions?mine=1")
+        expect(page.get_by_text("No session is like that.")).to_be_visible()
+
+        page.get_by_role("link", name="Launch a session").click()
+        page.get_by_label("Name", exact=True).fill(f"First {width}")
+        page.get_by_role("button", name="Launch", exact=True).click()
+        expect(page.locator("#problem-name")).to_contain_text("lower-case letters")
+        expect(page.get_by_label("Name", exact=True)).to_be_focused()
+        page.get_by_label("Name", exact=True).fill(f"first-{width}")
+        slider = page.get_by_label("GPUs of each container", exact=True)
+        slider.focus()
+        for _ in range(5):
+            slider.press("ArrowRight")
+        expect(page.locator("output")).to_have_text("0.25")
+        page.get_by_label("Ports of its apps").fill("8888")
+        page.get_by_label("Command").fill("sleep infinity")
+        window.show("launch")
+        page.get_by_role("button", name="Launch", exact=True).click()
+
+        expect(page).to_have_url(re.compile(rf"/sessions/first-{width}\?project=team-a"))
+        expect(page.locator("dl .state")).to_have_text("running")
+        expect(page.get_by_text("0.25 × Simulated GPU")).to_be_visible()
+        expect(page.get_by_role("link", name="Open port 8888")).to_have_attribute(
+            "href", f"https://127.0.0.1:9443/first-{width}-8888/"
+        )
+        window.show("session")
+
+        page.get_by_role("link", name="Home", exact=True).click()
+        expect(page.get_by_role("link", name=f"first-{width}")).to_be_visible()
+        window.show("home")
+        page.get_by_role("link", name=f"first-{width}").click()
+        page.on("dialog", lambda dialog: dialog.accept())
+        page.get_by_role("button", name="End", exact=True).click()
+        expect(page.locator("dl .state")).to_have_text("ended")
+        page.get_by_role("button", name="Sign out").click()
+        expect(page).to_have_url(f"{site.url}/login")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_an_administrator_sees_the_site_and_takes_a_node_out_of_service(site: Site, width: int) -> None:
+    for number in range(3):
+        site.submit(f"work-{width}-{number}", gpu_milli=1000 if number < 2 else 4000, preemptible=False)
+    with browser(site, width) as window:
+        page = window.page
+        window.open("/")
+        sign_in(page, "admin", PASSWORD)
+        page.get_by_role("link", name="Overview").click()
+        expect(page.get_by_role("article")).to_have_count(2)
+        expect(page.get_by_text(f"work-{width}-2")).to_be_visible()
+        window.show("overview")
+        page.get_by_role("link", name="Projects", exact=True).click()
+        expect(page.get_by_role("link", name="team-a")).to_be_visible()
+        window.show("projects")
+        page.get_by_role("link", name="Nodes", exact=True).click()
+        row = page.get_by_role("row").filter(has_text="worker2")
+        row.get_by_role("button", name="Maintenance").click()
+        expect(row.get_by_role("button", name="Back into service")).to_be_visible()
+        window.show("nodes")
+        row.get_by_role("button", name="Back into service").click()
+        expect(row.get_by_role("button", name="Drain")).to_be_visible()
+
+        page.get_by_role("link", name="Sessions", exact=True).click()
+        page.get_by_role("searchbox").fill(f"work-{width}")
+        expect(page.locator("tbody tr")).to_have_count(3)
+        window.show("sessions")
+        page.get_by_role("searchbox").press_sequentially("-2")
+        expect(page.locator("tbody tr")).to_have_count(1)
+        expect(page.get_by_role("searchbox")).to_be_focused()

@@ -1,4 +1,4 @@
-"""The rate at which an account may change things: each change is a line of the audit log, and no log is without end.
+"""Rate of changes: each is a line of the audit log that is kept, so no account makes them without end.
 
 All that an hour allows may come at once; what is used up comes back evenly. Keys and logins of an account count apart:
 whoever has come to a key cannot keep its owner, who signs in to revoke it, from doing so.

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from appliance.site.backup.restore import Restored
 
 app = group(
-    "Backups of the site, on its reservoir node or by the API: now, list, verify, restore, rebuild, drill, unseal, key."
+    "Backups of the site, on its reservoir node or by the API: "
+    "now, list, history, verify, restore, rebuild, drill, unseal, key."
 )
 
 SITE = Path(STATE, SITE_FILE)
@@ -105,6 +106,20 @@ def list_backups(file: SiteFile = SITE, source: From = None, output: FormatOptio
             if check.hint:
                 print(f"{check.state}: {check.id}: {check.evidence}. Hint: {check.hint}.")
     raise typer.Exit(0 if source or backup_orders.has_fresh(reports, now) else 1)
+
+
+@app.command("history")
+def history(output: FormatOption = Format.TABLE) -> None:
+    """List what was ordered from elsewhere, the latest first, and what came of it."""
+    if _is_elsewhere(SITE):
+        backup_orders.print_history(backup_orders.known(), output)
+        return
+    from appliance.site import deployment
+    from appliance.site.backup.make import FOLDER
+    from appliance.site.backup.orders import Orders
+
+    found = sorted(Orders(deployment.STATE, FOLDER).all(), key=lambda order: order.ordered_at, reverse=True)
+    backup_orders.print_history(found, output)
 
 
 @app.command("verify")

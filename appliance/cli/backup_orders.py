@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING
 import typer
 
 from appliance.cli import config
-from appliance.cli.output import Format, moment, print_json, print_table
+from appliance.cli.output import Format, moment, print_json, print_table, show
 from appliance.cli.waiting_orders import WaitingOrder, under_way
-from common.backup_protocol import LATE, OPEN_ORDERS, BackupAction, BackupOrderState, BackupReport
+from common.backup_protocol import (
+    LATE,
+    OPEN_ORDERS,
+    BackupAction,
+    BackupOrderReport,
+    BackupOrderState,
+    BackupReport,
+)
 from common.errors import ProcessError
 
 if TYPE_CHECKING:
@@ -21,6 +28,7 @@ if TYPE_CHECKING:
 STEP_S = 1.0
 """So often the API is asked how an order goes on."""
 AHEAD = "by a clock that was ahead"
+ORDERS_HEAD = ("ORDER", "ACTION", "WHEN", "BY", "STATE", "BACKUP", "REASON")
 HEAD = ("BACKUP", "OF", "STATE", "ROWS", "SIZE", "KEYS", "COPY")
 
 
@@ -47,6 +55,20 @@ def has_fresh(backups: Iterable[BackupReport], now: datetime) -> bool:
 def print_backups(backups: Iterable[BackupReport]) -> None:
     """Print a table of backups."""
     print_table(HEAD, [_row(backup) for backup in backups])
+
+
+def known() -> list[BackupOrderReport]:
+    """Return the orders that the API knows, the latest first."""
+    return [BackupOrderReport.model_validate(order) for order in config.load().client.backups.orders()]
+
+
+def print_history(orders: list[BackupOrderReport], output: Format) -> None:
+    """Print orders, and what came of each."""
+    show(
+        [order.model_dump(mode="json") for order in orders],
+        output,
+        lambda _: print_table(ORDERS_HEAD, [_ended(order) for order in orders], ("REASON",)),
+    )
 
 
 def run(action: BackupAction, name: str | None, output: Format) -> None:
@@ -78,6 +100,11 @@ def _row(backup: BackupReport) -> tuple[str, ...]:
         "yes" if backup.sealed else "no",
         backup.copied or "-",
     )
+
+
+def _ended(order: BackupOrderReport) -> tuple[str, ...]:
+    when = moment(order.ordered_at.isoformat())
+    return order.id[:8], order.action.value, when, order.by, order.state.value, order.backup or "-", order.reason
 
 
 def _told(order: BackupOrder) -> str:

@@ -18,28 +18,31 @@ from pathlib import Path
 
 from api.resources.logs import search
 from api.resources.logs.search import Search
+from api.resources.logs.senders import FILES
 from tests import journals
 
 LINES = 500_000
+NODES = 200
+"""Each has a store of its own, as on a master."""
 A_REQUEST = 4
 """So many lines has each request."""
 SEARCHES = 20
 AIM_S = 1.0
 
 
-def lines(count: int) -> Iterator[dict[str, str]]:
-    """Yield lines as API and agents write them, of 200 nodes."""
-    for number in range(count):
+def lines(count: int, node: int) -> Iterator[dict[str, str]]:
+    """Yield those of so many lines that API and agents write on one of the nodes."""
+    for number in range(node, count, NODES):
         request = name(number // A_REQUEST)
         yield {
             "MESSAGE": f"level=info event=ended request_id={request} session=web-{number} project=vision",
             "PRIORITY": "6",
             "SYSLOG_IDENTIFIER": "penstock-agent",
-            "_HOSTNAME": f"worker{number % 200}",
+            "_HOSTNAME": f"worker{node}",
             "_SYSTEMD_UNIT": "penstock-agent.service",
             "_PID": "812",
             "PENSTOCK_REQUEST": request,
-            "PENSTOCK_NODE": f"worker{number % 200}",
+            "PENSTOCK_NODE": f"worker{node}",
             "PENSTOCK_SESSION": f"web-{number}",
         }
 
@@ -51,12 +54,12 @@ def name(number: int) -> str:
 
 def seconds(folder: Path, request: str, *, cold: bool) -> float:
     """Return how long a search takes; `cold` without what the kernel remembers of the files."""
-    for path in folder.iterdir() if cold else ():
+    for path in folder.glob(FILES) if cold else ():
         with path.open("rb") as file:
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     start = time.perf_counter()
-    words = search.command(folder.parent, Search(request=request), 200, None)
+    words = search.command(folder, Search(request=request), 200, None)
     printed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     took = time.perf_counter() - start
     assert len(list(search.entries(printed, {}))) == A_REQUEST
@@ -67,19 +70,21 @@ def main() -> None:
     """Write journals and search them."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else LINES
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary) / "site"
-        folder.mkdir()
+        folder = Path(temporary)
         start = time.perf_counter()
-        journals.write(folder / "site.journal", lines(count))
+        for node in range(NODES):
+            (folder / f"worker{node}").mkdir()
+            journals.write(folder / f"worker{node}" / "remote.journal", lines(count, node))
         written = time.perf_counter() - start
-        size = sum(path.stat().st_size for path in folder.iterdir())
+        files = list(folder.glob(FILES))
+        size = sum(path.stat().st_size for path in files)
         wanted = [name(random.randrange(count // A_REQUEST)) for _ in range(SEARCHES)]
         cold = [seconds(folder, request, cold=True) for request in wanted]
         warm = [seconds(folder, request, cold=False) for request in wanted]
         told = {
             "bench": "log_search",
             "lines": count,
-            "files": len(list(folder.iterdir())),
+            "files": len(files),
             "gigabytes": round(size / 1e9, 2),
             "lines_written_per_s": round(count / written),
             "cold_median_s": round(statistics.median(cold), 3),

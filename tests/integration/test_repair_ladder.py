@@ -81,8 +81,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 
 def test_what_a_node_runs_is_started_though_its_agent_answers(site: Site, tmp_path: Path) -> None:
+    """Also a cluster of PostgreSQL behind Debian's unit of all clusters, which says that it runs."""
     stopped = tmp_path / "stopped"
-    for unit in ("docker.service", "docker.socket", "nginx.service"):
+    for unit in ("docker.service", "docker.socket", "nginx.service", "postgresql@15-main.service"):
         (stopped / unit).touch()
     record = ladder.climb(site, Record("5-D", by="root"), Records(tmp_path / "repairs"), state=tmp_path / "state")
     assert (record.state, list(stopped.iterdir())) == (RunState.REPAIRED, []), record.reason

@@ -142,7 +142,9 @@ def test_the_edge_that_stopped_is_started(repairs: Repairs) -> None:
 
 
 def test_the_api_that_stopped_is_started(repairs: Repairs) -> None:
-    begin = repairs.break_(repairs.master, "systemctl stop penstock-api")
+    """With its database, of which Debian's unit of all clusters says that it runs."""
+    begin = repairs.break_(repairs.master, "systemctl stop penstock-api 'postgresql@*.service'")
+    assert repairs.journey.in_node(repairs.master, "systemctl", "is-active", "postgresql").stdout == "active\n"
     rehearsed = repairs.run("5-B", "--dry-run")
     assert (rehearsed["state"], rehearsed["tried"]) == ("rehearsed", [])
     assert "Start what does not run of the master: changed" in str(rehearsed["steps"])

@@ -1,4 +1,4 @@
-"""How fast an account may change things where each change is a line that is kept."""
+"""Rate at which an account may change things where each change is a line that is kept."""
 
 from __future__ import annotations
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from appliance.cli import backup_orders
 from appliance.site import deployment
+from appliance.site.backup.orders import Orders
+from common.backup_protocol import BackupOrderReport
 from common.errors import ProcessError
 from tests.unit.appliance.cli.conftest import FakeApi, Run
 
@@ -73,6 +77,33 @@ def test_the_list_has_what_is_ordered(logged_in: FakeApi, run: Run) -> None:
     assert "backup now waits since 2026-11-23 02:00:00+00:00 (by ann)" in out
     code, out, _ = run("backup", "list", "-o", "json")
     assert json.loads(out)["orders"] == [ORDER]
+
+
+FAILED = ORDER | {"action": "drill", "state": "failed", "reason": "no room", "ordered_at": "2026-11-23T03:00:00Z"}
+
+
+def test_the_history_says_what_came_of_orders(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("GET", "/backup-orders", [FAILED, DONE])
+    code, out, _ = run("backup", "history")
+    _, failed, done = (line.split() for line in out.splitlines())
+    assert (code, failed[1], failed[-4:]) == (0, "drill", ["failed", "-", "no", "room"])
+    assert (done[1], done[-2:]) == ("now", ["done", NAME])
+    told = json.loads(run("backup", "history", "-o", "json")[1])
+    assert [(order["state"], order["reason"]) for order in told] == [("failed", "no room"), ("done", "")]
+
+
+def test_the_controller_has_the_history_itself(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, logged_in: FakeApi, run: Run
+) -> None:
+    """Also where the API does not answer."""
+    monkeypatch.setattr(deployment, "is_controller", lambda: True)
+    monkeypatch.setattr(deployment, "STATE", tmp_path)
+    logged_in.trouble = ConnectionRefusedError()
+    kept = Orders(tmp_path, tmp_path)
+    kept.keep(BackupOrderReport.model_validate(DONE))
+    kept.keep(BackupOrderReport.model_validate(FAILED | {"id": str(UUID(int=2))}))
+    code, out, _ = run("backup", "history")
+    assert (code, [line.split()[1] for line in out.splitlines()]) == (0, ["ACTION", "drill", "now"])
 
 
 def test_the_list_is_what_the_controller_told(logged_in: FakeApi, run: Run) -> None:

@@ -16,7 +16,7 @@
 #define MILLISECOND UINT64_C(1000000)
 
 /* Places for functions; one that comes later takes the place of another. */
-enum { FUNCTIONS = 2048, PAIRS = 8 };
+enum { FUNCTIONS = 2048, NEAR = 16, PAIRS = 8 };
 
 /* A launch from which on each one is measured; and of shorter ones, every so many of those that look at the clock. */
 #define LONG MILLISECOND
@@ -60,10 +60,17 @@ AT_FORK(.in_child = after_fork_in_child);
 
 /* Functions ------------------------------------------------------------------------------------------------------- */
 
+/* The place of a function: that which it has, or one that is free, or the first where all near it are taken. */
 static struct function *place_of(const void *what)
 {
-    uint64_t hash = (uint64_t)(uintptr_t)what * UINT64_C(0x9E3779B97F4A7C15);
-    return &functions[hash >> 53];
+    uint64_t hash = (uint64_t)(uintptr_t)what * UINT64_C(0x9E3779B97F4A7C15), first = hash >> 53;
+    for (unsigned each = 0; each < NEAR; each++) {
+        struct function *place = &functions[(first + each) % FUNCTIONS];
+        const void *there = atomic_load_explicit(&place->what, memory_order_relaxed);
+        if (there == what || !there)
+            return place;
+    }
+    return &functions[first];
 }
 
 _Static_assert(FUNCTIONS == 1 << (64 - 53), "a hash is a place");

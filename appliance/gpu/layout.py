@@ -76,7 +76,8 @@ class TotalRecord(ctypes.LittleEndianStructure):
         ("opens_ns", ctypes.c_uint64),
         ("context", ctypes.c_uint64),
         ("measured", ctypes.c_uint64),
-        ("reserved", ctypes.c_uint64 * 5),
+        ("owed_ns", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 4),
     ]
 
 

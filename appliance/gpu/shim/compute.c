@@ -1,7 +1,8 @@
-/* Admission of launches: inside of a window only, in slices that are short beside it, and followed to their end.
+/* Admission of launches: inside of a window only, as many as end before it does by what is known of their length, and
+ * followed to their end.
  *
- * What was launched is never waited for by a blocking call: it may itself wait for a launch that comes later, and that must
- * then go through, if late. */
+ * What was launched is never waited for by a blocking call, nor with a lock held: it may itself wait for a launch that comes
+ * later, and that must then go through, if late. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -11,47 +12,61 @@
 #include "device.h"
 #include "driver.h"
 #include "fork.h"
-#include "window.h"
+#include "lengths.h"
 #include "limits.h"
-#include "pools.h"
 #include "record.h"
-#include "table.h"
+#include "watched.h"
+#include "window.h"
 
 #define MICROSECOND UINT64_C(1000)
 #define MILLISECOND UINT64_C(1000000)
-
-enum { STREAMS = 64, MOST_LAUNCHES = 1024 };
 
 /* Of launches that are shorter than this, so many go by without a look at the clock. */
 #define SHORT (50 * MICROSECOND)
 enum { UNTIMED = 16 };
 
-/* The shortest slice between two looks at the GPU (a slice is half of what is left of the window), and how long one look
- * waits for work that does not end. */
+/* The shortest slice between two looks at the GPU (a slice is half of what is left of the window). */
 #define SLICE (5 * MILLISECOND)
+
+/* How long beyond its expected end work may take before a launch goes that it may be waiting for; how much longer at least,
+ * and how many lengths of the launch, where that has come once; and where the launch is on the very stream of all that work,
+ * behind which it can hold up nothing but what the program itself does. */
 #define PATIENCE (1000 * MILLISECOND)
-
-/* How long it waits again for work that has not ended once. */
 #define LESS_PATIENCE (PATIENCE / 16)
+#define MOST_PATIENCE (30 * PATIENCE)
+enum { SELDOM = 8 };
 
-/* How long to sleep at most before the timetable is read again. */
+/* Work that ends so much later than expected is counted while it goes on. */
+#define LATE (100 * MILLISECOND)
+
+/* How long to sleep at most before the GPU, or the timetable, is looked at again. */
+#define LONGEST_LOOK (PATIENCE / 4)
 #define LONGEST_SLEEP (1000 * MILLISECOND)
 
+/* So long after another process of the container has launched, a delay may be its doing and not a neighbour's. */
+#define OTHERS (2000 * MILLISECOND)
+
+/* What is atomic is read by launches that go by without the lock; all is changed with it, but `admitted`, `queued` and
+ * `wanted`. */
 struct gate {
     pthread_mutex_t lock;
-    _Atomic(uint64_t) until;   /* end of the window; 0: none */
-    _Atomic(uint64_t) average; /* what a launch takes, as far as it is known; 0: not known */
-    _Atomic(uint64_t) from;    /* since when something may be running */
-    _Atomic(uint64_t) wanted;  /* when the account last heard that launches are wanted */
-    atomic_bool looking;       /* a thread asks again and again whether work has ended */
-    atomic_uint pending;       /* launches since the last look */
-    atomic_uint bound;         /* launches until the next look */
-    _Atomic(uint64_t) stream;  /* plus one: the only stream in use; 0: none yet */
-    uint64_t used;             /* windows up to here are over */
-    bool planned;              /* the window is one of a timetable */
-    bool overdue;              /* what is pending has not ended when it was waited for */
-    CUstream streams[STREAMS];
-    unsigned stream_count;
+    struct psg_window window;
+    uint64_t used;               /* windows up to here are over */
+    _Atomic(uint64_t) slice;     /* until when launches go without a look at the GPU; 0: not at all */
+    _Atomic(uint64_t) queued;    /* when all that was launched is expected to have ended */
+    _Atomic(uint64_t) admitted;  /* launches */
+    _Atomic(uint64_t) ended;     /* so many of them have ended */
+    struct psg_streams streams;  /* those of what is pending */
+    _Atomic(uint64_t) wanted;    /* when the account last heard that launches are wanted */
+    uint64_t from;               /* since when something may be running */
+    uint64_t counted;            /* up to here it has been counted */
+    uint64_t rests;              /* since when nothing is pending */
+    _Atomic(const void *) what;  /* the only function that is pending; null: several */
+    uint64_t others, others_at;  /* launches of other processes, and when there were new ones */
+    uint64_t gone;               /* when work on streams that are no more has ended, as expected */
+    bool fresh;                  /* the next launch is the first of its window */
+    atomic_bool beside;          /* the window is an extra one, in which neighbours may work as well */
+    bool overdue;                /* what is pending has not ended when it was waited for */
 };
 
 static struct gate gates[PSG_GPUS] = {[0 ... PSG_GPUS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
@@ -66,128 +81,157 @@ static void after_fork_in_child(void)
 
 AT_FORK(.in_child = after_fork_in_child);
 
-/* Streams --------------------------------------------------------------------------------------------------------- */
-
-static uint64_t tag(CUstream stream)
-{
-    return (uint64_t)(uintptr_t)stream + 1;
-}
-
-/* The caller has the lock, as of all that follow. */
-static bool is_watched(const struct gate *gate, CUstream stream)
-{
-    for (unsigned i = 0; i < gate->stream_count; i++)
-        if (gate->streams[i] == stream)
-            return true;
-    return false;
-}
-
-static bool has_room(const struct gate *gate, CUstream stream)
-{
-    return gate->stream_count < STREAMS || is_watched(gate, stream);
-}
-
-static void watch(struct gate *gate, CUstream stream)
-{
-    if (!is_watched(gate, stream) && gate->stream_count < STREAMS)
-        gate->streams[gate->stream_count++] = stream;
-    atomic_store(&gate->stream, gate->stream_count == 1 ? tag(stream) : 0);
-}
-
-static void unwatch(struct gate *gate, CUstream stream)
-{
-    for (unsigned i = 0; i < gate->stream_count; i++)
-        if (gate->streams[i] == stream)
-            gate->streams[i--] = gate->streams[--gate->stream_count];
-    atomic_store(&gate->stream, gate->stream_count == 1 ? tag(gate->streams[0]) : 0);
-}
-
-static void unwatch_all(struct gate *gate)
-{
-    gate->stream_count = 0;
-    atomic_store(&gate->stream, 0);
-}
-
-enum seen { BUSY, IDLE, RECORDING };
-
-static enum seen look(const struct gate *gate)
-{
-    CUstreamCaptureMode mode;
-    enum seen seen = IDLE;
-    if (!psg_asking_begin(&mode))
-        return RECORDING;
-    for (unsigned i = 0; i < gate->stream_count && seen == IDLE; i++)
-        seen = REAL(cuStreamQuery, gate->streams[i]) == CUDA_ERROR_NOT_READY ? BUSY : IDLE;
-    psg_asking_end(&mode);
-    return seen;
-}
-
-/* Looking at the GPU ---------------------------------------------------------------------------------------------- */
-
 static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
 {
     return value < least ? least : value > most ? most : value;
 }
 
-/* All that was launched has ended at a time: counts it, and learns how long a launch takes. */
-static void ended(int gpu, struct gate *gate, uint64_t at)
+static uint64_t pending(const struct gate *gate)
 {
-    gate->overdue = false;
-    unsigned launches = atomic_exchange(&gate->pending, 0);
-    uint64_t from = atomic_load(&gate->from);
-    if (!launches || at < from)
-        return;
-    psg_worked(gpu, from, at, gate->planned ? atomic_load(&gate->until) : 0);
-    uint64_t average = atomic_load(&gate->average), now = clamp((at - from) / launches, MICROSECOND, PATIENCE);
-    atomic_store(&gate->average, average ? (average + now) / 2 : now);
+    return atomic_load_explicit(&gate->admitted, memory_order_relaxed) -
+           atomic_load_explicit(&gate->ended, memory_order_relaxed);
 }
 
-/* Waits until all that was launched has ended; false: it has not within our patience. `at` is when that was. */
-static bool drain(int gpu, struct gate *gate, uint64_t *at)
+/* Sleeps without the lock: others may launch, wait or destroy streams meanwhile. */
+static void sleep_unlocked(struct gate *gate, uint64_t until)
+{
+    pthread_mutex_unlock(&gate->lock);
+    psg_sleep_until(until);
+    pthread_mutex_lock(&gate->lock);
+}
+
+/* What the GPU does; the caller has the lock, as of all that follows ---------------------------------------------- */
+
+/* Whether something is still running; where nobody can ask, or a stream is no more, by what was expected. */
+static bool is_busy(const struct gate *gate, uint64_t now)
+{
+    bool busy;
+    if (!psg_ask_streams(&gate->streams, &busy))
+        busy = now < atomic_load(&gate->queued);
+    return busy || now < gate->gone;
+}
+
+static void want(int gpu, uint64_t now)
+{
+    struct psg_total *total = psg_total(gpu);
+    if (total)
+        __atomic_store_n(&total->wanted_ns, now, __ATOMIC_RELAXED);
+}
+
+/* Whether no other process of the container has launched for a while. */
+static bool is_alone(int gpu, struct gate *gate, uint64_t now)
+{
+    struct psg_total *total = psg_total(gpu);
+    uint64_t others = total ? __atomic_load_n(&total->launches, __ATOMIC_RELAXED) - atomic_load(&gate->admitted) : 0;
+    if (others != gate->others)
+        gate->others_at = now;
+    gate->others = others;
+    return now - gate->others_at > OTHERS;
+}
+
+static void count_work(int gpu, struct gate *gate, uint64_t to)
+{
+    uint64_t from = gate->counted > gate->from ? gate->counted : gate->from;
+    if (to > from)
+        psg_worked(gpu, from, to, &gate->window);
+    gate->counted = to > from ? to : from;
+}
+
+/* Learns from launches that were measured; a delay is no work of ours, and what was counted of it counts no more. */
+static void read_measures(int gpu, struct gate *gate, uint64_t now)
+{
+    bool alone = is_alone(gpu, gate, now);
+    struct psg_delay delay = psg_measures_read(gpu);
+    if (!delay.ns || !alone)
+        return;
+    uint64_t to = delay.from + delay.ns, began = larger(delay.from, gate->from);
+    psg_delayed(gpu, delay.from, to);
+    count_work(gpu, gate, began);
+    if (gate->counted > began)
+        psg_not_worked(gpu, began, smaller(gate->counted, to), &gate->window);
+    gate->counted = larger(gate->counted, to);
+}
+
+/* All that was launched has ended at a time. */
+static void all_ended(int gpu, struct gate *gate, uint64_t at)
+{
+    uint64_t launches = pending(gate);
+    gate->overdue = false;
+    if (!launches)
+        return;
+    read_measures(gpu, gate, at);
+    count_work(gpu, gate, at);
+    const void *what = atomic_load(&gate->what);
+    if (what && at > gate->from)
+        psg_learn_length(what, (at - gate->from) / launches);
+    atomic_store(&gate->ended, atomic_load(&gate->admitted));
+    atomic_store(&gate->slice, 0);
+    gate->rests = at;
+    psg_watch_none(&gate->streams);
+}
+
+/* How long the launch of a function is held beyond the expected end of what is pending (null: none is). Once one has gone
+ * though it had not ended, the next ones go so seldom that they take a small part of the GPU. */
+static uint64_t patience_for(const struct gate *gate, CUstream stream, const void *what)
+{
+    uint64_t length = what ? psg_length(what) : 0;
+    if (what && psg_is_only(&gate->streams, stream))
+        return MOST_PATIENCE;
+    return gate->overdue && (length || !what) ? clamp(SELDOM * length, LESS_PATIENCE, MOST_PATIENCE) : PATIENCE;
+}
+
+/* Waits until all that was launched has ended, before a launch on a stream; false: it has not within our patience, and may
+ * wait for that launch. */
+static bool drain(int gpu, struct gate *gate, CUstream stream, const void *what)
 {
     uint64_t begun = psg_now(), now = begun;
-    unsigned launches = atomic_load(&gate->pending);
-    *at = now;
-    if (!launches)
-        return true;
-    uint64_t average = atomic_load(&gate->average), expected = atomic_load(&gate->from) + launches * average;
-    uint64_t patience = gate->overdue ? LESS_PATIENCE : PATIENCE;
-    enum seen seen = look(gate);
-    bool waited = seen == BUSY;
-    atomic_store(&gate->looking, waited);
-    while (seen == BUSY && now - begun < patience) {
+    bool waited = false;
+    while (pending(gate) && is_busy(gate, now)) {
+        uint64_t expected = atomic_load(&gate->queued), due = expected > begun ? expected : begun;
+        if (now >= due + patience_for(gate, stream, what)) {
+            gate->overdue = true;
+            read_measures(gpu, gate, now);
+            return false;
+        }
+        if (now > expected + LATE)
+            count_work(gpu, gate, now);
         uint64_t wait = now < expected ? (expected - now) / 4 : (now - expected) / 8;
-        psg_sleep_until(now + clamp(wait, 20 * MICROSECOND, patience / 4));
+        want(gpu, now);
+        sleep_unlocked(gate, now + clamp(wait, 20 * MICROSECOND, LONGEST_LOOK));
         now = psg_now();
-        struct psg_total *total = psg_total(gpu);
-        if (total)
-            __atomic_store_n(&total->wanted_ns, now, __ATOMIC_RELAXED);
-        seen = look(gate);
+        waited = true;
     }
-    atomic_store(&gate->looking, false);
-    *at = now;
-    gate->overdue = seen == BUSY;
-    if (seen == BUSY)
-        return false;
-    /* It ended before we looked, or cannot be looked at: nobody knows when, about when launches of this kind end. */
-    if (average && (!waited || seen == RECORDING))
-        *at = clamp(expected, atomic_load(&gate->from), now);
-    if (seen == IDLE)
-        unwatch_all(gate);
-    ended(gpu, gate, *at);
+    /* It ended before we looked: nobody knows when, about when it was expected to. */
+    uint64_t expected = atomic_load(&gate->queued);
+    all_ended(gpu, gate, waited || expected > now ? now : expected);
     return true;
 }
 
-/* A stream is about to be destroyed: nobody can ask about it later, and what it still does would be free. */
-static void stream_gone(CUstream stream)
+uint64_t psg_admitted(int gpu)
+{
+    return gpu < 0 ? 0 : atomic_load(&gates[gpu].admitted);
+}
+
+void psg_seen_idle(int gpu, CUstream stream, bool all, uint64_t admitted)
+{
+    struct gate *gate = &gates[gpu];
+    if (pending(gate) == 0 || (!all && !psg_is_only(&gate->streams, stream)))
+        return;
+    pthread_mutex_lock(&gate->lock);
+    /* Of what another thread has launched meanwhile nobody knows anything. */
+    if (atomic_load(&gate->admitted) == admitted)
+        all_ended(gpu, gate, psg_now());
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void psg_stream_gone(CUstream stream)
 {
     for (int gpu = 0; gpu < PSG_GPUS; gpu++) {
         struct gate *gate = &gates[gpu];
-        uint64_t at;
         pthread_mutex_lock(&gate->lock);
-        if (is_watched(gate, stream)) {
-            drain(gpu, gate, &at);
-            unwatch(gate, stream);
+        if (psg_is_watched(&gate->streams, stream) && !drain(gpu, gate, stream, NULL)) {
+            psg_unwatch(&gate->streams, stream);
+            gate->gone = atomic_load(&gate->queued);
         }
         pthread_mutex_unlock(&gate->lock);
     }
@@ -197,9 +241,10 @@ void psg_streams_gone(void)
 {
     for (int gpu = 0; gpu < PSG_GPUS; gpu++) {
         pthread_mutex_lock(&gates[gpu].lock);
-        unwatch_all(&gates[gpu]);
+        psg_watch_none(&gates[gpu].streams);
         pthread_mutex_unlock(&gates[gpu].lock);
     }
+    psg_measures_gone();
 }
 
 /* Admission ------------------------------------------------------------------------------------------------------- */
@@ -217,181 +262,135 @@ static void count(int gpu, struct gate *gate, uint64_t now)
 }
 
 /* A launch that ends after the window makes debt, one that is held back leaves credit; it goes where that comes out
- * nearer to none. It starts behind what is queued already. */
-static bool fits(int gpu, const struct gate *gate, uint64_t now)
+ * nearer to none. What is longer than any window goes when its debt is paid. */
+static bool fits(int gpu, const struct gate *gate, uint64_t now, uint64_t length)
 {
-    uint64_t until = atomic_load_explicit(&gate->until, memory_order_relaxed);
-    uint64_t average = atomic_load_explicit(&gate->average, memory_order_relaxed);
-    uint64_t queued = atomic_load_explicit(&gate->from, memory_order_relaxed) +
-                      atomic_load_explicit(&gate->pending, memory_order_relaxed) * average;
-    uint64_t start = queued > now ? queued : now;
-    if (start >= until)
+    const struct psg_window *window = &gate->window;
+    if (now >= window->until)
         return false;
-    struct psg_total *total = until - start < average ? psg_total(gpu) : NULL;
+    uint64_t left = window->until - now, half = smaller(length, window->until - window->opened) / 2;
+    struct psg_total *total = left < length ? psg_total(gpu) : NULL;
     if (!total)
         return true;
-    int64_t half = (int64_t)average / 2, debt = __atomic_load_n(&total->debt_ns, __ATOMIC_RELAXED);
-    debt = debt > half ? half : debt < -half ? -half : debt;
-    return (int64_t)(until - start) >= half + debt;
+    int64_t debt = __atomic_load_n(&total->debt_ns, __ATOMIC_RELAXED), most = (int64_t)half;
+    debt = debt > most ? most : debt < -most ? -most : debt;
+    return (int64_t)left >= most + debt;
 }
 
-static void start_slice(struct gate *gate, uint64_t now)
+/* The launch goes: it ends after what is queued already. */
+static void go(struct gate *gate, uint64_t now, uint64_t length)
 {
-    uint64_t average = atomic_load(&gate->average), until = atomic_load(&gate->until), left = until > now ? until - now : 0;
-    uint64_t slice = left < SLICE ? left : left / 2 > SLICE ? left / 2 : SLICE;
-    atomic_store(&gate->bound, average ? (unsigned)clamp((slice + average / 2) / average, 1, MOST_LAUNCHES) : 1);
+    uint64_t queued = atomic_load(&gate->queued);
+    atomic_store(&gate->queued, (queued > now ? queued : now) + length);
+    atomic_fetch_add(&gate->admitted, 1);
 }
 
-/* The caller has the lock. Ends the window, counts what it did, and waits for the next one. */
-static uint64_t next_window(int gpu, struct gate *gate)
+/* Nothing is pending: the launch begins a slice. */
+static void start_slice(struct gate *gate, uint64_t now, const void *what, uint64_t length)
 {
-    uint64_t until = atomic_load(&gate->until), now;
-    /* What does not end is still counted in the window that it began in. */
-    if (!drain(gpu, gate, &now))
-        return now;
-    if (until) {
-        gate->used = until;
-        if (gate->planned)
-            psg_left_over(gpu, now, until, atomic_load(&gate->average));
-        atomic_store(&gate->until, 0);
+    uint64_t left = gate->window.until > now ? gate->window.until - now : 0;
+    /* Behind what nobody knows the length of nothing goes. */
+    atomic_store(&gate->slice, length ? now + smaller(left, larger(left / 2, SLICE)) : 0);
+    atomic_store(&gate->queued, now);
+    gate->from = now;
+    gate->counted = gate->counted > now ? 0 : gate->counted;
+    atomic_store(&gate->what, what);
+    gate->gone = 0;
+    psg_watch_none(&gate->streams);
+}
+
+/* Ends the window and waits for the next one, or for that which another thread has found. */
+static void next_window(int gpu, struct gate *gate, uint64_t length)
+{
+    uint64_t again, now = psg_now();
+    if (gate->window.until) {
+        if (!gate->window.extra)
+            gate->used = gate->window.until;
+        if (gate->window.planned && !gate->window.extra)
+            psg_left_over(gpu, now, gate->window.until, length);
+        gate->window = (struct psg_window){0};
     }
-    uint64_t again = UINT64_MAX;
+    want(gpu, now);
+    if (psg_compute_mode(gpu) == PSG_COMPUTE_OFF)
+        gate->window = (struct psg_window){.opened = now, .until = now + LONGEST_SLEEP};
+    else if (psg_open_window(gpu, now, gate->used, length, &gate->window, &again))
+        gate->fresh = true, atomic_store(&gate->beside, gate->window.extra);
+    else
+        sleep_unlocked(gate, again - now < LONGEST_SLEEP ? again : now + LONGEST_SLEEP);
+}
+
+static bool has_place(const struct gate *gate, CUstream stream, uint64_t now, uint64_t length)
+{
+    uint64_t queued = atomic_load_explicit(&gate->queued, memory_order_relaxed);
+    return length && psg_has_room(&gate->streams, stream) &&
+           (queued > now ? queued : now) + length <= atomic_load_explicit(&gate->slice, memory_order_relaxed);
+}
+
+static struct psg_measured wait_for_window(int gpu, struct gate *gate, CUstream stream, const void *what)
+{
+    uint64_t now, length;
+    pthread_mutex_lock(&gate->lock);
+    if (!pending(gate) && (now = psg_now()) > gate->rests + MILLISECOND && gate->rests)
+        psg_rested(gpu, now - gate->rests);
+    gate->rests = 0;
     for (;;) {
         now = psg_now();
-        struct psg_total *total = psg_total(gpu);
-        if (total)
-            __atomic_store_n(&total->wanted_ns, now, __ATOMIC_RELAXED);
-        if (psg_compute_mode(gpu) == PSG_COMPUTE_OFF)
-            return now;
-        until = psg_open_window(gpu, now, gate->used, atomic_load(&gate->average), &again);
-        if (until)
+        length = psg_length(what);
+        if (!pending(gate)) {
+            if (fits(gpu, gate, now, length)) {
+                start_slice(gate, now, what, length);
+                break;
+            }
+            next_window(gpu, gate, length);
+        } else if (has_place(gate, stream, now, length) || !drain(gpu, gate, stream, what)) {
+            /* What does not end may wait for this launch, which therefore goes, and is counted with it. */
             break;
-        /* Others may destroy streams meanwhile, or be the first to find the next window. */
-        pthread_mutex_unlock(&gate->lock);
-        psg_sleep_until(again - now < LONGEST_SLEEP ? again : now + LONGEST_SLEEP);
-        pthread_mutex_lock(&gate->lock);
-        now = psg_now();
-        uint64_t theirs = atomic_load(&gate->until);
-        if (theirs)
-            return theirs > now ? now : next_window(gpu, gate);
+        }
     }
-    gate->planned = again != UINT64_MAX;
-    atomic_store(&gate->until, until);
-    return now;
-}
-
-static void wait_for_window(int gpu, struct gate *gate, CUstream stream)
-{
-    pthread_mutex_lock(&gate->lock);
-    uint64_t now = psg_now();
-    unsigned pending = atomic_load(&gate->pending);
-    if (pending && (pending >= atomic_load(&gate->bound) || !fits(gpu, gate, now) || !has_room(gate, stream))) {
-        uint64_t at;
-        /* What does not end may wait for this launch, which therefore goes, and is counted with it. */
-        pending = drain(gpu, gate, &at) ? 0 : pending;
-        atomic_store(&gate->bound, pending);
-        now = psg_now();
-    }
-    if (!pending) {
-        if (!fits(gpu, gate, now))
-            now = next_window(gpu, gate);
-        if (!has_room(gate, stream))
-            unwatch_all(gate);
-        start_slice(gate, now);
-    }
-    watch(gate, stream);
-    if (atomic_fetch_add(&gate->pending, 1) == 0)
-        atomic_store(&gate->from, now);
+    enum psg_turn turn = gate->window.extra ? PSG_BESIDE : gate->fresh ? PSG_FIRST : PSG_WITHIN;
+    gate->fresh = false;
+    if (atomic_load(&gate->what) != what)
+        atomic_store(&gate->what, NULL);
+    psg_watch(&gate->streams, stream);
+    go(gate, now, length);
+    count(gpu, gate, now);
+    /* Beside work on other streams it may take longer; but that says more than nothing. */
+    bool measurable = psg_is_only(&gate->streams, stream) || (gate->overdue && !length);
     pthread_mutex_unlock(&gate->lock);
+    return measurable ? psg_measure_begin(gpu, stream, what, now, turn)
+                      : (struct psg_measured){.gpu = gpu, .pair = -1};
 }
 
-void psg_admit(int gpu, CUstream stream)
+struct psg_measured psg_admit(int gpu, CUstream stream, const void *what)
 {
     struct gate *gate = &gates[gpu];
+    struct psg_measured unmeasured = {.gpu = gpu, .pair = -1};
     if (psg_compute_mode(gpu) == PSG_COMPUTE_OFF) {
         count(gpu, gate, 0);
-        return;
+        return unmeasured;
     }
     if (psg_recorded(stream))
-        return;
-    unsigned pending = atomic_load_explicit(&gate->pending, memory_order_relaxed);
-    bool in_slice = pending > 0 && pending < atomic_load_explicit(&gate->bound, memory_order_relaxed) &&
-                    atomic_load_explicit(&gate->stream, memory_order_relaxed) == tag(stream);
-    /* Many short launches have their place in the slice already; reading the time costs more than they may. */
-    bool counted = in_slice && pending % UNTIMED && atomic_load_explicit(&gate->average, memory_order_relaxed) < SHORT;
-    uint64_t now = counted ? 0 : psg_now();
-    count(gpu, gate, now);
-    if (counted || (in_slice && fits(gpu, gate, now)))
-        atomic_fetch_add_explicit(&gate->pending, 1, memory_order_relaxed);
-    else
-        wait_for_window(gpu, gate, stream);
-}
-
-/* The program waits ----------------------------------------------------------------------------------------------- */
-
-/* The program itself has waited: what it launched has just ended, and pools may have given memory back. */
-static void seen_idle(int gpu, CUstream stream, bool all)
-{
-    if (gpu < 0)
-        return;
-    psg_pools_look(gpu);
-    struct gate *gate = &gates[gpu];
-    if (atomic_load(&gate->pending) == 0 || (!all && atomic_load(&gate->stream) != tag(stream)))
-        return;
-    /* Who has the lock for long is looking at the GPU already. */
-    if (atomic_load(&gate->looking))
-        return;
-    pthread_mutex_lock(&gate->lock);
-    ended(gpu, gate, psg_now());
-    pthread_mutex_unlock(&gate->lock);
-}
-
-#define WAITS(symbol, parameters, stream, all, ...)                  \
-    EXPORT CUresult symbol parameters                                \
-    {                                                                \
-        CUresult result = REAL(symbol, __VA_ARGS__);                 \
-        if (result == CUDA_SUCCESS)                                  \
-            seen_idle(psg_gpu_here(NULL), stream, all);              \
-        return result;                                               \
+        return unmeasured;
+    uint64_t waiting = pending(gate), length = psg_length(what);
+    bool in_slice = waiting > 0 && length && psg_is_only(&gate->streams, stream);
+    /* Reading the time costs more than many short launches may. */
+    bool beside = atomic_load_explicit(&gate->beside, memory_order_relaxed);
+    uint64_t now = in_slice && waiting % UNTIMED && length < SHORT && !beside ? 0 : psg_now();
+    const void *only = atomic_load_explicit(&gate->what, memory_order_relaxed);
+    if (!in_slice || (only && only != what) || !has_place(gate, stream, now, length))
+        return wait_for_window(gpu, gate, stream, what);
+    if (now) {
+        go(gate, now, length);
+        count(gpu, gate, now);
+        return psg_measure_begin(gpu, stream, what, now, beside ? PSG_BESIDE : PSG_WITHIN);
     }
-
-WAITS(cuStreamSynchronize, (CUstream stream), stream, false, stream)
-WAITS(cuStreamSynchronize_ptsz, (CUstream stream), stream ? stream : CU_STREAM_PER_THREAD, false, stream)
-WAITS(cuCtxSynchronize_v2, (CUcontext context), NULL, false, context)
-
-EXPORT CUresult cuCtxSynchronize(void)
-{
-    CUresult result = REAL(cuCtxSynchronize);
-    if (result == CUDA_SUCCESS)
-        seen_idle(psg_gpu_here(NULL), NULL, true);
-    return result;
+    atomic_fetch_add_explicit(&gate->queued, length, memory_order_relaxed);
+    atomic_fetch_add_explicit(&gate->admitted, 1, memory_order_relaxed);
+    count(gpu, gate, 0);
+    return unmeasured;
 }
 
-EXPORT CUresult cuEventSynchronize(CUevent event)
+void psg_launched(struct psg_measured measured, CUstream stream)
 {
-    CUresult result = REAL(cuEventSynchronize, event);
-    if (result == CUDA_SUCCESS)
-        psg_pools_look(psg_gpu_here(NULL));
-    return result;
+    psg_measure_end(measured, stream);
 }
-
-/* The end of streams ---------------------------------------------------------------------------------------------- */
-
-#define DESTROYS(symbol)                                             \
-    EXPORT CUresult symbol(CUstream stream)                          \
-    {                                                                \
-        struct psg_entry recording;                                  \
-        if (psg_depth > 0 || !psg_limited() || !stream)              \
-            return REAL(symbol, stream);                             \
-        stream_gone(stream);                                         \
-        bool known = psg_recording_take(stream, &recording);         \
-        CUresult result = REAL(symbol, stream);                      \
-        if (known && result == CUDA_SUCCESS)                         \
-            psg_recording_over(&recording);                          \
-        else if (known)                                              \
-            psg_table_put(&recording);                               \
-        return result;                                               \
-    }
-
-DESTROYS(cuStreamDestroy)
-DESTROYS(cuStreamDestroy_v2)

@@ -3,11 +3,20 @@
 #define PSG_COMPUTE_H
 
 #include "driver.h"
+#include "lengths.h"
 
-/* Returns once a launch on a stream of a GPU may go, and counts it. */
-void psg_admit(int gpu, CUstream stream);
+/* Returns once a launch of a function or a graph on a stream of a GPU may go, and counts it; to be followed by
+ * psg_launched with what it returned. */
+struct psg_measured psg_admit(int gpu, CUstream stream, const void *what);
+void psg_launched(struct psg_measured measured, CUstream stream);
 
-/* All streams of a context are about to be destroyed. */
+/* How many launches have been admitted on a GPU; what this says before the program waits, psg_seen_idle is told after:
+ * all of them have ended, or those of a stream. */
+uint64_t psg_admitted(int gpu);
+void psg_seen_idle(int gpu, CUstream stream, bool all, uint64_t admitted);
+
+/* A stream, or all of a context, are about to be destroyed. */
+void psg_stream_gone(CUstream stream);
 void psg_streams_gone(void);
 
 #endif

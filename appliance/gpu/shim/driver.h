@@ -45,7 +45,12 @@ CUresult cuCtxDetach(CUcontext context);
     USE(cuStreamGetGreenCtx)         \
     USE(cuStreamIsCapturing)         \
     USE(cuThreadExchangeStreamCaptureMode) \
-    USE(cuStreamQuery)
+    USE(cuStreamQuery)               \
+    USE(cuEventCreate)               \
+    USE(cuEventRecord)               \
+    USE(cuEventQuery)                \
+    USE(cuEventElapsedTime)          \
+    USE(cuEventDestroy_v2)
 
 struct psg_driver {
 #define HOOK(symbol, base, since, flags) __typeof__(&symbol) symbol;

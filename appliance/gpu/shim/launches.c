@@ -6,13 +6,19 @@
 #include "record.h"
 #include "stream.h"
 
+static struct psg_measured begin(CUstream stream, const void *what)
+{
+    int gpu = psg_gpu_of_stream(stream);
+    return gpu >= 0 ? psg_admit(gpu, stream, what) : (struct psg_measured){.gpu = -1, .pair = -1};
+}
+
 #define LAUNCHES(symbol, parameters, stream, ...)                    \
     EXPORT CUresult symbol parameters                                \
     {                                                                \
-        int gpu = psg_gpu_of_stream(stream);                             \
-        if (gpu >= 0)                                                \
-            psg_admit(gpu, stream);                                  \
-        return REAL(symbol, __VA_ARGS__);                            \
+        struct psg_measured measured = begin(stream, function);      \
+        CUresult result = REAL(symbol, __VA_ARGS__);                 \
+        psg_launched(measured, stream);                              \
+        return result;                                               \
     }
 
 #define KERNEL                                                                                                       \
@@ -40,27 +46,28 @@ LAUNCHES(cuLaunchGridAsync, (CUfunction function, int width, int height, CUstrea
 
 EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned int devices, unsigned int flags)
 {
-    for (unsigned i = 0; psg_limited() && launches && i < devices; i++) {
-        int gpu = psg_gpu_of_stream(launches[i].hStream);
-        if (gpu >= 0)
-            psg_admit(gpu, launches[i].hStream);
-    }
-    return REAL(cuLaunchCooperativeKernelMultiDevice, launches, devices, flags);
+    struct psg_measured measured[PSG_GPUS];
+    unsigned held = psg_limited() && launches ? (devices < PSG_GPUS ? devices : PSG_GPUS) : 0;
+    for (unsigned i = 0; i < held; i++)
+        measured[i] = begin(launches[i].hStream, launches[i].function);
+    CUresult result = REAL(cuLaunchCooperativeKernelMultiDevice, launches, devices, flags);
+    for (unsigned i = 0; i < held; i++)
+        psg_launched(measured[i], launches[i].hStream);
+    return result;
 }
 
 #define LAUNCHES_GRAPH(symbol, used_stream)                          \
     EXPORT CUresult symbol(CUgraphExec executable, CUstream stream)  \
     {                                                                \
-        int gpu = psg_gpu_of_stream(used_stream);                        \
         struct psg_graph_run run = {.gpu = -1};                      \
-        bool runs = !psg_recorded(used_stream);                      \
-        if (gpu >= 0 && runs)                                        \
-            psg_admit(gpu, used_stream);                             \
+        struct psg_measured measured = begin(used_stream, executable); \
         /* Reserved last, for waiting may take long, and others settle meanwhile. */ \
-        if (runs && !psg_graph_begin(executable, &run))              \
-            return CUDA_ERROR_OUT_OF_MEMORY;                         \
-        CUresult result = REAL(symbol, executable, stream);          \
-        psg_graph_end(&run, result);                                 \
+        CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                  \
+        if (psg_recorded(used_stream) || psg_graph_begin(executable, &run)) { \
+            result = REAL(symbol, executable, stream);               \
+            psg_graph_end(&run, result);                             \
+        }                                                            \
+        psg_launched(measured, used_stream);                         \
         return result;                                               \
     }
 

@@ -76,7 +76,8 @@ struct psg_total {
     uint64_t opens_ns;   /* before when no launch of the container is admitted: debt that is being paid back */
     uint64_t context;    /* bytes that a context of its own takes on this GPU, the least that was measured; 0: not known */
     uint64_t measured;   /* how often `context` was measured */
-    uint64_t reserved[5];
+    uint64_t owed_ns;    /* time of windows in which work waited behind that of neighbours, not yet made up for */
+    uint64_t reserved[4];
 };
 
 /* What one process holds on one GPU: bytes[operations & 1]; the other place takes the value of the operation that comes

@@ -2,15 +2,16 @@
  *
  * What a module offers stands in the header of its name, and a module reads the headers of those below it only:
  *
- *   resolve                          dlsym and cuGetProcAddress: which pointer is exchanged for which of ours
- *   launches context nvml_view       what programs call
+ *   resolve                           dlsym and cuGetProcAddress: which pointer is exchanged for which of ours
+ *   launches waits context nvml_view  what programs call
  *   memory handles graph view
- *   compute                          when launches may go
- *   pools record                     what the GPU holds in stock, and what is recorded
+ *   compute                           when launches may go
+ *   lengths watched                   how long launches take, and on which streams they run
+ *   pools record                      what the GPU holds in stock, and what is recorded
  *   list stream window
- *   device nvml_usage                which GPU it is
- *   account table                    what this process holds, and the container
- *   driver nvml_real                 the real functions
+ *   device nvml_usage                 which GPU it is
+ *   account table                     what this process holds, and the container
+ *   driver nvml_real                  the real functions
  *   limits process
  *   fork library
  *

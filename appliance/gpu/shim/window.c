@@ -14,6 +14,10 @@
 /* How long to go on where the agent has written no timetable. */
 #define WITHOUT_PLAN (SECOND / 100)
 
+/* The least time that is worth making up for, and the most that is remembered. */
+#define LEAST_OWED (SECOND / 2000)
+#define MOST_OWED (10 * SECOND)
+
 uint64_t psg_now(void)
 {
     struct timespec time;
@@ -37,15 +41,65 @@ static uint64_t move_mark(uint64_t *mark, uint64_t from, uint64_t to)
     return 0;
 }
 
-void psg_worked(int gpu, uint64_t from, uint64_t to, uint64_t end)
+/* How much of the time between two moments lies in windows of a timetable. */
+static uint64_t own_time(const struct psg_timetable *table, uint64_t from, uint64_t to)
+{
+    uint64_t epoch = table->epoch_ns + table->offset_ns, own = 0;
+    if (to <= from || to <= epoch)
+        return 0;
+    from = larger(from, epoch);
+    uint64_t first = (from - epoch) / table->period_ns, last = (to - epoch) / table->period_ns;
+    uint64_t begins = epoch + first * table->period_ns, ends = epoch + last * table->period_ns;
+    own = (last - first) * table->length_ns + smaller(to - ends, table->length_ns);
+    return own - smaller(from - begins, table->length_ns);
+}
+
+/* The same for the windows of a container; where nobody has planned any, all of the time is its own. */
+static uint64_t own_time_on(int gpu, uint64_t from, uint64_t to)
+{
+    struct psg_timetable table;
+    uint64_t changes;
+    if (to <= from)
+        return 0;
+    return psg_timetable(gpu, from, &table, &changes) ? own_time(&table, from, to) : to - from;
+}
+
+/* What is owed to the container goes down by so much, to nothing at least. */
+static uint64_t take_owed(struct psg_total *total, uint64_t most)
+{
+    uint64_t owed = __atomic_load_n(&total->owed_ns, __ATOMIC_ACQUIRE), taken;
+    do
+        taken = smaller(owed, most);
+    while (!__atomic_compare_exchange_n(&total->owed_ns, &owed, owed - taken, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+    return taken;
+}
+
+void psg_worked(int gpu, uint64_t from, uint64_t to, const struct psg_window *window)
 {
     struct psg_total *total = psg_total(gpu);
     if (!total)
         return;
     uint64_t busy = move_mark(&total->until_ns, from, to);
     __atomic_fetch_add(&total->busy_ns, busy, __ATOMIC_RELAXED);
-    if (end && to > end)
-        __atomic_fetch_add(&total->debt_ns, (int64_t)move_mark(&total->overrun_ns, larger(end, from), to), __ATOMIC_RELAXED);
+    if (window->extra && from < window->until)
+        take_owed(total, smaller(to, window->until) - from);
+    if (!window->planned || to <= window->until)
+        return;
+    uint64_t after = larger(window->until, from), over = move_mark(&total->overrun_ns, after, to);
+    over -= smaller(over, own_time_on(gpu, to - over, to));
+    over -= take_owed(total, over);
+    __atomic_fetch_add(&total->debt_ns, (int64_t)over, __ATOMIC_RELAXED);
+}
+
+void psg_not_worked(int gpu, uint64_t from, uint64_t to, const struct psg_window *window)
+{
+    struct psg_total *total = psg_total(gpu);
+    if (!total || to <= from)
+        return;
+    __atomic_fetch_sub(&total->busy_ns, to - from, __ATOMIC_RELAXED);
+    from = larger(from, window->until);
+    if (window->planned && to > from)
+        __atomic_fetch_sub(&total->debt_ns, (int64_t)(to - from - own_time_on(gpu, from, to)), __ATOMIC_RELAXED);
 }
 
 void psg_left_over(int gpu, uint64_t at, uint64_t end, uint64_t most)
@@ -58,56 +112,85 @@ void psg_left_over(int gpu, uint64_t at, uint64_t end, uint64_t most)
         __atomic_fetch_sub(&total->debt_ns, (int64_t)left, __ATOMIC_RELAXED);
 }
 
-/* From when on a window may be used: later than its start by the debt that it pays, or not at all where one launch of the
- * usual length would then run far into the windows of others. Windows that passed unused since the last work have paid as
- * well. */
-static uint64_t opening(struct psg_total *total, uint64_t start, const struct psg_timetable *table, uint64_t usual)
+void psg_delayed(int gpu, uint64_t from, uint64_t to)
+{
+    struct psg_total *total = psg_total(gpu);
+    uint64_t lost = total ? own_time_on(gpu, from, to) : 0;
+    int64_t debt = total ? __atomic_load_n(&total->debt_ns, __ATOMIC_RELAXED) : 0;
+    uint64_t paid = debt > 0 ? smaller((uint64_t)debt, lost) : 0;
+    if (paid)
+        __atomic_fetch_sub(&total->debt_ns, (int64_t)paid, __ATOMIC_RELAXED);
+    lost -= paid;
+    if (lost < LEAST_OWED)
+        return;
+    uint64_t owed = __atomic_add_fetch(&total->owed_ns, lost, __ATOMIC_ACQ_REL);
+    if (owed > MOST_OWED)
+        take_owed(total, owed - MOST_OWED);
+}
+
+void psg_rested(int gpu, uint64_t ns)
+{
+    struct psg_total *total = psg_total(gpu);
+    if (total && __atomic_load_n(&total->owed_ns, __ATOMIC_RELAXED))
+        take_owed(total, ns);
+}
+
+/* From when on a window may be used: later than its start, or than the end of work that reached into it, by the debt that it
+ * pays. Windows that passed unused since the last work have paid as well. */
+static uint64_t opening(struct psg_total *total, uint64_t start, uint64_t end, const struct psg_timetable *table)
 {
     uint64_t opens = __atomic_load_n(&total->opens_ns, __ATOMIC_ACQUIRE);
     while (opens < start) {
         int64_t debt = __atomic_load_n(&total->debt_ns, __ATOMIC_ACQUIRE);
         uint64_t owed = debt > 0 ? (uint64_t)debt : 0;
-        uint64_t last = larger(__atomic_load_n(&total->until_ns, __ATOMIC_ACQUIRE), opens);
+        uint64_t until = __atomic_load_n(&total->until_ns, __ATOMIC_ACQUIRE), last = larger(until, opens);
         uint64_t passed = last && last < start ? (start - last) / table->period_ns : 0;
         uint64_t forgiven = passed > owed / table->length_ns ? owed : passed * table->length_ns;
-        uint64_t paid = smaller(owed - forgiven, table->length_ns);
-        if (paid && table->length_ns - paid < smaller(usual, table->length_ns))
-            paid = table->length_ns;
-        if (__atomic_compare_exchange_n(&total->opens_ns, &opens, start + paid, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        uint64_t free = smaller(larger(start, until), end), paid = smaller(owed - forgiven, end - free);
+        if (__atomic_compare_exchange_n(&total->opens_ns, &opens, free + paid, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
             __atomic_fetch_sub(&total->debt_ns, (int64_t)(forgiven + paid), __ATOMIC_RELAXED);
-            opens = start + paid;
+            opens = free + paid;
         }
     }
     return opens;
 }
 
-uint64_t psg_open_window(int gpu, uint64_t now, uint64_t used, uint64_t usual, uint64_t *again)
+/* A window outside of the container's own, where it is owed time enough for a launch. */
+static bool extra_window(struct psg_total *total, uint64_t now, uint64_t usual, uint64_t before, struct psg_window *window)
+{
+    uint64_t owed = __atomic_load_n(&total->owed_ns, __ATOMIC_ACQUIRE);
+    if (owed < LEAST_OWED || owed < usual)
+        return false;
+    *window = (struct psg_window){now, smaller(now + owed, before), .planned = true, .extra = true};
+    return window->until > now;
+}
+
+bool psg_open_window(int gpu, uint64_t now, uint64_t used, uint64_t usual, struct psg_window *window, uint64_t *again)
 {
     struct psg_timetable table;
     struct psg_total *total = psg_total(gpu);
     uint64_t changes;
     *again = UINT64_MAX;
-    if (!total || !psg_timetable(gpu, now, &table, &changes))
-        return now + WITHOUT_PLAN;
+    if (!total || !psg_timetable(gpu, now, &table, &changes)) {
+        *window = (struct psg_window){.opened = now, .until = now + WITHOUT_PLAN};
+        return true;
+    }
     uint64_t number = now > table.epoch_ns ? (now - table.epoch_ns) / table.period_ns : 0;
-    uint64_t boundary = table.epoch_ns + (number + 1) * table.period_ns;
+    uint64_t boundary = smaller(table.epoch_ns + (number + 1) * table.period_ns, changes);
     uint64_t start = table.epoch_ns + number * table.period_ns + table.offset_ns;
     uint64_t end = smaller(start + table.length_ns, changes);
-    *again = smaller(boundary, changes);
     if (table.length_ns == 0) {
         /* No window in this plan; the agent sees that one is wanted and gives one within a period. */
-        *again = smaller(*again, now + table.period_ns / 4);
-        return 0;
+        *again = smaller(boundary, now + table.period_ns / 4);
+        return false;
     }
-    if (now < start) {
-        *again = smaller(*again, start);
-        return 0;
+    if (now >= start && now < end && end > used) {
+        uint64_t opens = opening(total, start, end, &table);
+        *again = smaller(opens, boundary);
+        if (opens <= now)
+            *window = (struct psg_window){.opened = now, .until = end, .planned = true};
+        return opens <= now;
     }
-    if (now >= end || end <= used)
-        return 0;
-    uint64_t opens = opening(total, start, &table, usual);
-    if (opens <= now)
-        return end;
-    *again = smaller(*again, opens);
-    return 0;
+    *again = now < start ? smaller(start, boundary) : boundary;
+    return extra_window(total, now, usual, smaller(now < start ? start : start + table.period_ns, changes), window);
 }

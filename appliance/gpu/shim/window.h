@@ -9,15 +9,31 @@ uint64_t psg_now(void);
 /* Sleeps until a time, or shorter where a signal comes. */
 void psg_sleep_until(uint64_t time);
 
-/* The end of the window that is open now, or 0 and the time at which to ask again (UINT64_MAX: there is no timetable).
- * Windows that end at `used` or before are over. Debt of the container is paid by opening later; `usual` is how long one
- * launch takes. */
-uint64_t psg_open_window(int gpu, uint64_t now, uint64_t used, uint64_t usual, uint64_t *again);
+/* A time in which launches may go. */
+struct psg_window {
+    uint64_t opened, until; /* 0: there is none */
+    bool planned;           /* by a timetable; what runs over makes debt */
+    bool extra;             /* outside of the container's own, for what neighbours took from those */
+};
 
-/* Counts work of a container on a GPU between two times, in a window that ended at `end` (0: without any). */
-void psg_worked(int gpu, uint64_t from, uint64_t to, uint64_t end);
+/* The window that is open now; false: none, and the time at which to ask again. Windows that end at `used` or before are
+ * over. Debt of the container is paid by opening later; `usual` is how long the launch takes that wants to go. */
+bool psg_open_window(int gpu, uint64_t now, uint64_t used, uint64_t usual, struct psg_window *window, uint64_t *again);
+
+/* Counts work of a container on a GPU between two times that was let go in a window. What lies behind its end and in no other
+ * window of the container is debt. */
+void psg_worked(int gpu, uint64_t from, uint64_t to, const struct psg_window *window);
+
+/* Takes back what was counted so, where it has turned out to be work of others. */
+void psg_not_worked(int gpu, uint64_t from, uint64_t to, const struct psg_window *window);
 
 /* A window that ended early, because what is launched takes longer than what was left. */
 void psg_left_over(int gpu, uint64_t at, uint64_t end, uint64_t most);
+
+/* Work waited behind that of neighbours between two times: what of it lies in the container's windows is owed to it. */
+void psg_delayed(int gpu, uint64_t from, uint64_t to);
+
+/* The container had nothing to launch for so long: as much is owed to it no more. */
+void psg_rested(int gpu, uint64_t ns);
 
 #endif

@@ -24,8 +24,6 @@ typedef CUresult resolver(const char *, void **, int, cuuint64_t, CUdriverProcAd
 
 #define same(word, other) (strcmp(word, other) == 0)
 
-typedef unsigned long long number;
-
 static CUdeviceptr memory[OBJECTS], ranges[OBJECTS];
 static CUmemGenericAllocationHandle handles[OBJECTS];
 static CUmemoryPool pools[OBJECTS];
@@ -35,10 +33,10 @@ static CUmipmappedArray mipmaps[OBJECTS];
 static CUgraph graphs[OBJECTS];
 static CUgraphExec execs[OBJECTS];
 static CUfunction functions[OBJECTS];
-static number told[4];
+static number told[12];
 static int telling;
 
-static void tell(number value)
+void tell(number value)
 {
     told[telling++] = value;
 }
@@ -141,14 +139,14 @@ static CUresult launch_ex(number function)
     return p_cuLaunchKernelEx(&as, functions[function], NULL, NULL);
 }
 
-static number now(void)
+number now(void)
 {
     struct timespec at;
     clock_gettime(CLOCK_MONOTONIC, &at);
     return (number)at.tv_sec * 1000000000 + (number)at.tv_nsec;
 }
 
-static CUresult launch_as(number function, number how)
+CUresult launch_as(number function, number how)
 {
     switch (how) {
     case 1: return launch_ex(function);
@@ -332,6 +330,10 @@ static CUresult work_command(const char *word, const number *n, const char *text
         return launch(n[0], stream_named(n[1]));
     if (same(word, "spin"))
         return spin(n[0], n[1], n[2], n[3]);
+    if (same(word, "part"))
+        return add_part(n[0], n[1], n[2]);
+    if (same(word, "steps"))
+        return steps(n[0], n[1], n[2]);
     if (same(word, "churn")) {
         number succeeded = 0, refused = 0;
         CUresult code = churn(n[0], n[1], n[2], &succeeded, &refused);

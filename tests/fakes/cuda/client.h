@@ -79,6 +79,20 @@ FUNCTIONS(CLIENT_DECLARE)
 CUresult churn(unsigned long long operations, unsigned long long seed, unsigned long long largest,
     unsigned long long *succeeded, unsigned long long *refused);
 
+typedef unsigned long long number;
+
+/* One more number of the answer to a command; the time in ns; a launch of a function or a graph (`Work` in steps.py). */
+void tell(number value);
+number now(void);
+CUresult launch_as(number function, number how);
+
+/* Adds launches to what a step does. */
+CUresult add_part(number function, number count, number how);
+
+/* Steps for some ms, each followed by a synchronisation where it `waits`, and begun every so many ms (0: at once). Tells the
+ * ns that all steps took, those of the longest, how many there were, and then the launches of each part. */
+CUresult steps(number milliseconds, number waits, number every);
+
 /* Streams, by names from 0 on; the next one of all that were made, in turn. */
 #define STREAMS 80
 CUstream stream_named(unsigned long long name);

@@ -17,6 +17,7 @@
 #define DRIVER_GPUS 16
 #define GRANULARITY (2ULL << 20)
 #define POOL_STEP (32ULL << 20)
+#define QUEUE 1024 /* launches of a context that a card takes before the next one waits */
 
 /* Leaves a function with the code that FAKE_GPU_FAULT names for this call of it. */
 #define FAULT()                                                                                                        \
@@ -33,6 +34,7 @@ struct CUctx_st {
     unsigned version;
     struct CUctx_st *part_of; /* a green context's primary one, which owns what is allocated */
     uint64_t tail;     /* when the work of the context is done, streams included */
+    uint64_t ends[QUEUE], launches; /* when each of the last ones is done */
     unsigned long long id;
 };
 

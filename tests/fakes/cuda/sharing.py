@@ -72,11 +72,12 @@ def shares(
         output, errors = process.communicate(timeout=120)
         answers = [Answer.parse(line) for line in output.splitlines()]
         assert (process.returncode, errors, [answer.code for answer in answers if answer.code]) == (0, "", [])
-        got[index] += answers[-1].told[0] * _nanoseconds(kernel) / (seconds * 1e9)
+        got[index] += answers[-1].told[0] * nanoseconds(kernel) / (seconds * 1e9)
     return got
 
 
-def _nanoseconds(kernel: str) -> int:
+def nanoseconds(kernel: str) -> int:
+    """Return how long a kernel runs, by its name, such as "busy_250us"."""
     number = kernel.removeprefix("busy_")
     for unit, factor in (("ns", 1), ("us", 1000), ("ms", 1_000_000)):
         if number.endswith(unit):

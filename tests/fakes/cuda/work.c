@@ -9,7 +9,6 @@
 #include <time.h>
 
 #define SECOND 1000000000ULL
-#define AHEAD (SECOND / 2) /* how far a process can queue ahead before a launch waits */
 
 struct CUctx_st *driver_stream_context(CUstream stream)
 {
@@ -42,6 +41,15 @@ void driver_wait(uint64_t until)
         ;
 }
 
+/* A launch waits where so many are queued already, however long each of them takes. */
+static void wait_for_place(struct CUctx_st *context)
+{
+    pthread_mutex_lock(&driver_lock);
+    uint64_t last = context->ends[context->launches % QUEUE];
+    pthread_mutex_unlock(&driver_lock);
+    driver_wait(last);
+}
+
 CUresult driver_queue(CUstream stream, uint64_t duration)
 {
     struct CUctx_st *context = driver_stream_context(stream);
@@ -54,15 +62,15 @@ CUresult driver_queue(CUstream stream, uint64_t duration)
         return driver_capture_kernel(stream, duration);
     if (duration == 0)
         return CUDA_SUCCESS;
+    wait_for_place(context);
     pthread_mutex_lock(&driver_lock);
     tail = tail_of(stream);
     end = machine_run(context->gpu, *tail, duration);
     *tail = end;
     if (context->tail < end)
         context->tail = end;
+    context->ends[context->launches++ % QUEUE] = end;
     pthread_mutex_unlock(&driver_lock);
-    if (end > machine_now() + AHEAD)
-        driver_wait(end - AHEAD);
     return CUDA_SUCCESS;
 }
 

@@ -1,0 +1,98 @@
+"""Tenants whose programs do work of several kinds, step by step, beside each other on one GPU of the virtual clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance.gpu.timetable import Sharer, plan
+from common.gpu.kinds import Compute
+from tests.fakes.cuda.clients import Answer, Bench, Tenant, feed, gpu_uuid, start
+from tests.fakes.cuda.sharing import PERIOD_NS, START_NS, nanoseconds
+
+AS_GRAPH, ON_STREAMS = 3, 4
+"""How a part is launched: as a graph of one kernel, on streams in turn; `launch_as` in `client.c` has the others."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a program does over and over: its parts in turn, each (kernel, launches, how), then a synchronisation where
+    it `waits`. With `every_ms` a step begins so often, and at once otherwise. `streams` are those of `ON_STREAMS`.
+    """
+
+    parts: Sequence[tuple[str, int, int]]
+    waits: bool = True
+    every_ms: int = 0
+    streams: int = 0
+
+    def commands(self, milliseconds: int) -> list[str]:
+        """What the client is told to do for so long."""
+        lines = []
+        for number, (kernel, count, how) in enumerate(self.parts):
+            # a node's kernel is the first one that the client knows
+            graph = [f"graph {number}", f"kernelnode {number} {kernel}", f"instantiate {number} {number}"]
+            names = [f"kernel 0 {kernel}", *graph] if how == AS_GRAPH else []
+            lines += [*names, f"kernel {number} {kernel}", f"part {number} {count} {how}"]
+        lines += [f"stream {name}" for name in range(self.streams)]
+        return ["init", "primary 0 0", *lines, f"steps {milliseconds} {int(self.waits)} {self.every_ms}"]
+
+
+@dataclass(frozen=True)
+class Got:
+    """What a tenant got: its part of the GPU in all, and of the time in which it had work; its steps, in ms; and what
+    its account says, as a part of the time.
+    """
+
+    part: float
+    part_while_working: float
+    longest_ms: float
+    mean_ms: float
+    busy: float
+
+    def used(self, milli: int) -> float:
+        """The part of the GPU that it used, or had to itself while it had no work."""
+        working = self.part / self.part_while_working
+        return self.part + max(1 - working, 0) * milli / 1000
+
+
+def together(
+    bench: Bench, clock: Path, folder: Path, tenants: Sequence[tuple[int, Work]], seconds: int = 30
+) -> list[Got]:
+    """Let tenants, each (share in thousandths, work), run for so many seconds in strict mode; returns what each got."""
+    sharers = [Sharer(str(index), milli) for index, (milli, _) in enumerate(tenants)]
+    windows = plan(sharers, Compute.STRICT, PERIOD_NS, START_NS)
+    running = []
+    for index, (milli, work) in enumerate(tenants):
+        tenant = Tenant(
+            bench,
+            folder / f"tenant-{index}",
+            [0],
+            machine_folder=folder,
+            milli=milli,
+            compute=Compute.STRICT,
+            preload=[clock, bench.shim],
+            settings={"VIRTUAL_CLOCK": str(folder / "clock"), "VIRTUAL_CLOCK_PARTIES": str(len(tenants))},
+        )
+        tenant.file.schedule({gpu_uuid(0): windows[str(index)]}, START_NS)
+        running.append((tenant, work, start(tenant)))
+    for _, work, process in running:
+        feed(process, "\n".join([*work.commands(seconds * 1000), ""]))
+    found = []
+    for tenant, work, process in running:
+        output, errors = process.communicate(timeout=120)
+        answers = [Answer.parse(line) for line in output.splitlines()]
+        assert (process.returncode, errors, [answer.code for answer in answers if answer.code]) == (0, "", [])
+        took, longest, count, *launches = answers[-1].told
+        lengths = [nanoseconds(kernel) for kernel, _, _ in work.parts]
+        computed = sum(each * length for each, length in zip(launches, lengths, strict=True))
+        found.append(
+            Got(
+                computed / (seconds * 1e9),
+                computed / took,
+                longest / 1e6,
+                took / count / 1e6,
+                tenant.total().busy_ns / (seconds * 1e9),
+            )
+        )
+    return found

@@ -1,4 +1,4 @@
-"""Where Debian packages lie in a repository, and the fields of their entries."""
+"""Places of Debian packages in a repository, and the fields of their entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands between wheels and their publication."""
+"""Checks of wheels: what stands between them and their publication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands between RPM packages and their publication."""
+"""Checks of RPM packages: what stands between them and their publication."""
 
 from __future__ import annotations
 

@@ -267,6 +267,10 @@ def _publish(bundle: Path, root: Path, progress: Progress, done: Deployment) -> 
         )
     # what an administrator went back to stays, unless this deploy brought something new
     published = publish(root, progress=progress, unattended=not imported.changed)
+    if mine := [problem for problem in published.left_out if problem.where.startswith(f"{imported.identity}: ")]:
+        raise ConflictError.of(mine)
+    for problem in published.left_out:
+        progress(f"left out of the publication: {problem}")
     if imported.changed:
         done.changed.append("bundle imported")
     if published.changed:

@@ -64,7 +64,6 @@ def make(manifest_path: Path, lock_path: Path, below: Path, settings: Settings, 
         order = Order(wanted, locked, manifest_path.parent, cache, progress, known, client)
         bundle = _bundle(order, settings.timestamp)
         _check_blobs(bundle, cache, progress)
-        rehearsal.rehearse(bundle, cache, progress)
         progress("write the bill of materials")
         texts = attachments.make(bundle, locked.images, cache, wanted.security, order.folder)
         hashes = {name: sha256(text).hexdigest() for name, text in texts.items()}
@@ -72,6 +71,7 @@ def make(manifest_path: Path, lock_path: Path, below: Path, settings: Settings, 
         final = bundles.directory(bundle, below)
         if (same := _same(final, bundle, key)) is not None:
             return Built(final, same, changed=False, new_key=new_key)
+        rehearsal.rehearse(bundle, cache, progress)
         progress("write the bundle")
         blobs = [cache.path(blob) for blob in bundle.sizes()]
         folder = bundles.assemble(bundle, blobs, key, below, texts, chain=chain)

@@ -15,6 +15,8 @@ from common import files, process
 from common.errors import IntegrityError, UnavailableError
 
 CHUNK = 1 << 20
+# so many files are not waited for one by one
+MANY = 500
 # how the names of folders begin that last no longer than one build
 WORK = "work-"
 
@@ -144,8 +146,15 @@ def flush(paths: Iterable[Path]) -> None:
 
 
 def flush_all(folder: Path) -> None:
-    """Wait until all that was written on the file system of a folder is on the disk: once, whatever it holds."""
-    process.run(["sync", "--file-system", folder])
+    """Wait until a folder, and all that was written below it, is on the disk.
+
+    Of many files the whole file system is waited for, once; of few it is not, as others write there as well.
+    """
+    paths = [folder, *folder.rglob("*")]
+    if len(paths) > MANY:
+        process.run(["sync", "--file-system", folder])
+    else:
+        flush(path for path in paths if not path.is_symlink())
 
 
 def link_or_copy(source: Path, destination: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Collection
 from pathlib import Path
 
@@ -181,9 +182,10 @@ class Arrival:
         return said
 
     def _has(self, blob: str) -> bool:
-        held = [] if self._damaged(blob).exists() else [self.store.blobs / blob]
-        places = [self.folder / blob, *held]
-        return any(path.is_file() and path.stat().st_size == self.sizes[blob] for path in places)
+        size = self.sizes[blob]
+        if _is_file(f"{self.folder}/{blob}", size):
+            return True
+        return _is_file(f"{self.store.blobs}/{blob}", size) and not self._damaged(blob).exists()
 
     def _damaged(self, blob: str) -> Path:
         """Return the file that says that what the store has of a blob was read and found damaged."""
@@ -234,6 +236,15 @@ class Arrival:
         names = {blob, *(piece.sha256 for piece in medium.cut.get(blob, []))}
         numbers = [str(number) for number, listed in enumerate(medium.files, 1) if names & set(listed)]
         return f"import medium {', '.join(numbers)} again" if numbers and self.found.of_set else DAMAGED
+
+
+def _is_file(path: str, size: int) -> bool:
+    """Say whether a file of so many bytes lies there; asked for each blob several times, so by one call."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a Path for each costs more than the question
+    except FileNotFoundError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size == size
 
 
 def copy(source: Path, destination: Path, sha256: str) -> str:

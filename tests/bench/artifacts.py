@@ -29,7 +29,7 @@ from tests.unit.reservoir.scan.advisories import advisory, write
 PENSTOCK = Path(sys.executable).with_name("penstock")
 VERSIONS = 5
 BUILD_S, OTHER_S, MEMORY_MIB = 60, 15, 500
-COPYRIGHT = "Format: https://copyright.example/format/1.0/\n\nFiles: *\nLicense: Expat\n"
+COPYRIGHT = "Format: https://example.org/copyright-format/1.0/\n\nFiles: *\nLicense: Expat\n"
 MANIFEST = """\
 schema: 1
 name: large

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,7 @@ import typer
 
 from appliance.cli.reservoir import uploads
 from appliance.cli.reservoir.common import AsJson, BundlePaths, Key, Root, progress_bars, public_key, show
+from common.errors import PartialError, Problem
 from reservoir.settings import DEFAULT_ROOT
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ def import_command(
     as_json: AsJson = False,
 ) -> None:
     """Take a bundle into the site, all of it or nothing; media in any order, together or one after another."""
-    from common.errors import IntegrityError, Problem
+    from common.errors import IntegrityError
     from reservoir.intake.take import take
 
     problems: list[Problem] = []
@@ -85,7 +87,10 @@ def publish_command(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Serve what was imported: Debian and Python packages, images, files."""
+    """Serve what was imported: Debian and Python packages, images, files.
+
+    A bundle that cannot be published is left out and named, and the rest is served.
+    """
     from reservoir.publication.publish import publish
     from reservoir.serving.registry import push
 
@@ -100,6 +105,7 @@ def publish_command(
             "bundles": done.bundles,
             "pushed": pushed,
             "rolled_back": done.rolled_back,
+            "left_out": [str(problem) for problem in done.left_out],
             "hidden_uploads": hidden,
             "changed": changed,
         },
@@ -109,3 +115,12 @@ def publish_command(
         + (f", pushed {', '.join(pushed)}" if pushed else "")
         + (f"\n{note}" if (note := uploads.told(hidden)) else ""),
     )
+    _tell_left_out(done.left_out, unattended=unattended)
+
+
+def _tell_left_out(problems: list[Problem], *, unattended: bool) -> None:
+    """Name the bundles that could not be published; whoever asked for that by hand gets an exit code of its own."""
+    if problems and not unattended:
+        raise PartialError.of(problems)
+    for problem in problems:
+        print(f"warning: left out of the publication: {problem}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Check of Debian packages for what stands between them and their publication."""
+"""Checks of Debian packages: what stands between them and their publication."""
 
 from __future__ import annotations
 

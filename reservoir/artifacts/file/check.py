@@ -1,4 +1,4 @@
-"""Check of files for what stands between them and their publication."""
+"""Checks of files: what stands between them and their publication."""
 
 from __future__ import annotations
 

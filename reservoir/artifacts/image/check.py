@@ -1,4 +1,4 @@
-"""Check of images for what stands between them and their publication."""
+"""Checks of images: what stands between them and their publication."""
 
 from __future__ import annotations
 

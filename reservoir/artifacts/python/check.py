@@ -1,4 +1,4 @@
-"""Check of wheels for what stands between them and their publication."""
+"""Checks of wheels: what stands between them and their publication."""
 
 from __future__ import annotations
 

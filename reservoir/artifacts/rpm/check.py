@@ -1,4 +1,4 @@
-"""Check of RPM packages for what stands between them and their publication."""
+"""Checks of RPM packages: what stands between them and their publication."""
 
 from __future__ import annotations
 

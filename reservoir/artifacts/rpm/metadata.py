@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import tempfile
 import xml.etree.ElementTree as ET
 from collections.abc import Collection, Iterator
@@ -88,7 +89,7 @@ def read(
             place = _child(entry, "location", url).get("href", "")
             checksum = _child(entry, "checksum", url)
             known = Sum(checksum.get("type", ""), (checksum.text or "").strip())
-            size = int(_child(entry, "size", url).text or 0)
+            size = int(_number(_child(entry, "size", url).text, "size", url))
             sha256 = obtain(http, cache, urljoin(repository.url, place), known, size)
             found[kind] = MetadataFile(place, cache.path(sha256))
     if "primary" not in found:
@@ -151,7 +152,7 @@ def _check_signature(http: httpx.Client, repository: Repository, url: str, index
 
 
 def _check_age(entries: list[ET.Element], before: list[ET.Element], repository: Repository, url: str) -> None:
-    if _newest(entries) < _newest(before):
+    if _newest(entries, url) < _newest(before, url):
         raise IntegrityError(
             f"the metadata of {repository.name} is older than what was there before",
             where=url,
@@ -159,9 +160,18 @@ def _check_age(entries: list[ET.Element], before: list[ET.Element], repository: 
         )
 
 
-def _newest(entries: list[ET.Element]) -> float:
+def _newest(entries: list[ET.Element], where: str) -> float:
     """Return the time of the newest file, in seconds since 1970."""
-    return max((float(entry.findtext(f"{REPO}timestamp") or 0) for entry in entries), default=0)
+    return max((_number(entry.findtext(f"{REPO}timestamp"), "timestamp", where) for entry in entries), default=0)
+
+
+def _number(text: str | None, name: str, where: str) -> float:
+    """Return a number of the metadata, 0 where it says nothing; raises IntegrityError for what is none, as `nan`."""
+    if not re.fullmatch(r"\s*(\d{1,15}(\.\d{1,9})?)?\s*", text or ""):
+        raise IntegrityError(
+            f"its {name} is no number: {(text or '')[:60]!r}", where=where, hint="ask the keeper of the package source"
+        )
+    return float((text or "").strip() or 0)
 
 
 def _entries(index: bytes, where: str) -> list[ET.Element]:

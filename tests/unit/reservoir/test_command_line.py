@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from appliance.cli import main
 from appliance.cli.reservoir import uploads
+from common.errors import PartialError
 from reservoir.signing import ed25519
 from tests.unit.reservoir.parts import flip_bit, make_bundle
 
@@ -38,6 +39,27 @@ def test_the_way_from_a_bundle_to_a_publication(
     assert answers[0]["pinned"]
     assert [answer["changed"] for answer in answers[1:]] == [True, False, True, False]
     assert answers[-1]["publication"] == 1
+
+
+def test_a_bundle_that_is_left_out_is_named_and_the_rest_is_served(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    bundle: Path,
+    key: Ed25519PrivateKey,
+    tmp_path: Path,
+) -> None:
+    site = tmp_path / "site"
+    other = make_bundle(tmp_path / "other", key, name="other", body="other contents", created="2026-02-02T03:04:05Z")
+    assert call(monkeypatch, "import", bundle, other, "--root", site, "--json") == 0
+    at_fault = json.loads(capsys.readouterr().out)[1]["bundle"]
+    assert call(monkeypatch, "publish", "--root", site, "--json") == PartialError.exit_code
+    said = capsys.readouterr()
+    assert f"{at_fault}: notes.txt: two different files have one name" in said.err
+    assert any(at_fault in line for line in json.loads(said.out)["left_out"])
+    assert call(monkeypatch, "publish", "--root", site, "--unattended", "--json") == 0
+    said = capsys.readouterr()
+    assert f"warning: left out of the publication: {at_fault}: notes.txt" in said.err
+    assert not json.loads(said.out)["changed"]
 
 
 def test_two_bundles_at_once_are_one_answer(

@@ -17,7 +17,7 @@ from appliance.site import deployment, pki, playbook, preflight
 from appliance.site.backup.make import Backups
 from appliance.site.model import Site
 from appliance.site.site_file import load
-from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, PenstockError, ProcessError
+from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, PenstockError, Problem, ProcessError
 from common.yaml_document import parse
 from reservoir.bundle import bundles
 from reservoir.contents.artifact import PythonArtifact
@@ -40,6 +40,7 @@ class World:
         self.findings: list[dict[str, Any]] = []
         self.failure: PenstockError | None = None
         self.missing: list[int] = []
+        self.left_out: list[Problem] = []
         self.artifacts = [SimpleNamespace(name="penstock", version="1.2.3", sha256="0")]
         self.schema = "0024"
         self.no_backup: PenstockError | None = None
@@ -68,7 +69,7 @@ class World:
     def publish(self, *_: Any, unattended: bool, **__: Any) -> Any:
         self.did.append("publish")
         self.unattended = unattended
-        return SimpleNamespace(changed=self.changed)
+        return SimpleNamespace(changed=self.changed, left_out=self.left_out)
 
     def issue(self, *_: Any) -> bool:
         self.did.append("issue")
@@ -243,6 +244,14 @@ def test_a_bad_bundle_stops_before_anything_else(site: Site, world: World) -> No
     assert world.did == ["import"]
     assert not (world.state / "admin-password").exists()
     assert records(world)[0]["ok"] is False
+
+
+def test_another_bundle_that_cannot_be_published_stops_no_deploy(site: Site, world: World) -> None:
+    world.left_out = [Problem("team-1-def: notes.txt", "two different files have one name", "rename one in its bundle")]
+    run(site, world)
+    world.left_out = [Problem("penstock-1.2.3-abc: notes.txt", "is missing", "carry its bundle here again")]
+    with pytest.raises(ConflictError, match=r"penstock-1.2.3-abc: notes.txt: is missing"):
+        run(site, world)
 
 
 def test_a_bundle_of_something_else_is_refused(site: Site, world: World) -> None:

@@ -275,11 +275,11 @@ def test_twice_the_files_are_at_most_twice_the_work() -> None:
     def work(count: int) -> int:
         plan = split.Plan(space=split.cost(10**6))
 
-        def put_all() -> None:
+        def put() -> None:
             for number in range(count):
                 plan.put(str(number), 1)
 
-        return calls(put_all)
+        return calls(put)
 
     assert work(400) <= 2.3 * work(200)
 

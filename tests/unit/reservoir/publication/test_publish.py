@@ -10,15 +10,16 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pysequoia import Cert, verify
 
-from common.errors import ConflictError, IntegrityError, NotFoundError
+from common.errors import IntegrityError, NotFoundError
 from reservoir.artifacts.debian.pool import pool_path
 from reservoir.artifacts.image import oci
 from reservoir.artifacts.python import publish as pypi_tree
 from reservoir.bundle.bundles import decode
+from reservoir.contents.artifact import FileArtifact
 from reservoir.intake.store import Store
 from reservoir.intake.take import take
 from reservoir.publication.publish import publish
-from tests.unit.reservoir.parts import image_blobs, image_parts, make_bundle
+from tests.unit.reservoir.parts import artifact, image_blobs, image_parts, make_bundle
 
 
 @pytest.fixture
@@ -122,12 +123,46 @@ def test_what_is_half_written_is_never_served(site: Path, tmp_path: Path, monkey
     assert publish(site).number == 1
 
 
-def test_bundles_that_contradict_each_other_change_nothing(site: Path, tmp_path: Path, key: Ed25519PrivateKey) -> None:
-    publish(site)
-    take(make_bundle(tmp_path / "made", key, name="other", body="other contents"), site)
-    with pytest.raises(ConflictError, match="two different files"):
+def test_a_bundle_that_contradicts_what_is_served_is_left_out_and_named(
+    site: Path, tmp_path: Path, key: Ed25519PrivateKey
+) -> None:
+    served = publish(site).bundles
+    path = tmp_path / "plan.txt"
+    path.write_text("a plan")
+    good = make_bundle(tmp_path, key, name="plan", made=[(artifact(path, FileArtifact, "plan.txt"), path)])
+    # older than what is served, and new here
+    made = make_bundle(tmp_path / "made", key, name="other", body="other contents", created="2026-01-01T00:00:00Z")
+    at_fault = take(made, site).identity
+    fine = take(good, site).identity
+    done = publish(site)
+    assert (done.changed, done.bundles) == (True, sorted([*served, fine]))
+    assert (done.folder / "files/plan.txt").is_file()
+    names = ("demo-1.0-py3-none-any.whl", "hello_1.0_amd64.deb", "demo/python:1", "notes.txt")
+    assert {problem.where for problem in done.left_out} == {f"{at_fault}: {name}" for name in names}
+    assert not publish(site).changed
+
+
+def test_a_damaged_bundle_gives_way_to_an_older_one_of_its_name(
+    site: Path, tmp_path: Path, key: Ed25519PrivateKey
+) -> None:
+    (older,) = publish(site).bundles
+    newer = make_bundle(tmp_path / "newer", key, version="2.0", body="newer")
+    identity = take(newer, site).identity
+    lost = next(a for a in Store(site).imported()[identity].artifacts if a.filename == "notes.txt")
+    (Store(site).blobs / lost.sha256).unlink()
+    done = publish(site)
+    assert (done.bundles, done.changed) == ([older], False)
+    assert [problem.where for problem in done.left_out] == [f"{identity}: notes.txt"]
+    assert "missing at the site" in done.left_out[0].reason
+
+
+def test_what_cannot_be_published_at_all_changes_nothing(site: Path) -> None:
+    (identity,) = Store(site).imported()
+    lost = next(a for a in Store(site).imported()[identity].artifacts if a.filename == "notes.txt")
+    (Store(site).blobs / lost.sha256).unlink()
+    with pytest.raises(IntegrityError, match=r"notes.txt: .*is missing"):
         publish(site)
-    assert Store(site).current.resolve().name == "1"
+    assert Store(site).serving() is None
 
 
 def test_nothing_to_publish(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from common.errors import ConflictError
+from common.errors import ConflictError, IntegrityError
 from reservoir.artifacts.rpm import modules
 from reservoir.artifacts.rpm import repository as tree
 from reservoir.contents.artifact import A, RpmArtifact, RpmPart
@@ -53,6 +53,16 @@ def test_two_packages_of_one_name_are_not_published_together(tmp_path: Path) -> 
     with pytest.raises(ConflictError, match=r"tool-1-1.noarch.rpm: two different files"):
         tree.write(tmp_path, both, "", created=CREATED, secret=b"", place=lambda _, __: None)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_package_is_named(tmp_path: Path) -> None:
+    def place(_: str, path: Path) -> None:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"no package")
+
+    rpm = artifact(RpmArtifact, "tool", "tool-1-1.noarch.rpm", "a" * 64)
+    with pytest.raises(IntegrityError, match=r"tool-1-1.noarch.rpm: it is no RPM package"):
+        tree.write(tmp_path, [rpm], "", created=CREATED, secret=b"", place=place)
 
 
 def test_the_index_is_signed_and_the_same_every_time(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import random
 import struct
 from pathlib import Path
 
@@ -82,6 +83,42 @@ def test_without_the_hash_of_its_payload_an_old_package_is_trusted_by_a_signatur
     assert refusal(package(path, of_header, of_all, main=main), secret) == ""
     assert "payload" in refusal(package(path, of_header, main=main), secret)
     assert "payload" in refusal(package(path, of_header, of_all, main=main, payload=b"another"), secret)
+
+
+def test_a_package_of_version_6_names_no_algorithm_beside_the_hash(secret: bytes, tmp_path: Path) -> None:
+    main = header(HASHED[1])
+    text = base64.b64encode(signed(secret, main)) + b"\0"
+    path, genuine = tmp_path / "a.rpm", (signature.OPENPGP, STRING_ARRAY, text)
+    assert refusal(package(path, genuine, main=main), secret) == ""
+    assert "payload" in refusal(package(path, genuine, main=main, payload=b"another"), secret)
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ([(signature.PAYLOAD_ALGORITHM, NUMBER, (77).to_bytes(4)), HASHED[1]], "the algorithm 77"),
+        ([HASHED[0], (signature.PAYLOAD_DIGEST, BINARY, b"")], "says nothing"),
+    ],
+)
+def test_a_signed_header_that_makes_no_sense_is_told(
+    secret: bytes, tmp_path: Path, entries: list[tuple[int, int, bytes]], said: str
+) -> None:
+    main = header(*entries)
+    path = package(tmp_path / "a.rpm", (signature.RSA, BINARY, signed(secret, main)), main=main)
+    assert said in refusal(path, secret)
+
+
+def test_no_damage_of_a_header_is_anything_else_than_a_refusal(secret: bytes, tmp_path: Path) -> None:
+    main, dice = header(*HASHED, *called("tool")), random.Random(18)
+    path = package(tmp_path / "a.rpm", (signature.RSA, BINARY, signed(secret, main)), main=main)
+    whole = path.read_bytes()
+    for _ in range(200):
+        damaged = bytearray(whole)
+        for _ in range(dice.randint(1, 6)):
+            damaged[dice.randrange(signature.LEAD, len(whole) - len(PAYLOAD))] = dice.randrange(256)
+        path.write_bytes(bytes(damaged))
+        assert isinstance(refusal(path, secret), str)
+        assert isinstance(signature.malformed(path), str)
 
 
 def test_other_keys_other_headers_and_other_payloads_are_refused(secret: bytes, tmp_path: Path) -> None:

@@ -1,0 +1,65 @@
+"""The index of an RPM repository, as nobody should write it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import httpx
+import pytest
+
+from common.errors import IntegrityError
+from reservoir.artifacts.rpm import metadata
+from reservoir.artifacts.rpm.source import Repository
+from reservoir.download.cache import Cache
+
+PRIMARY = b"<metadata/>"
+TIME = "1767322800"
+INDEX = """\
+<repomd xmlns="http://linux.duke.edu/metadata/repo">
+  <data type="primary">
+    <checksum type="sha256">{sha256}</checksum>
+    <location href="repodata/primary.xml"/>
+    <timestamp>{timestamp}</timestamp>
+    <size>{size}</size>
+  </data>
+</repomd>
+"""
+SOURCE = Repository("vendor", "https://vendor.example/el9/", (), False)
+
+
+def read(cache: Cache, timestamp: str = TIME, size: str = str(len(PRIMARY))) -> dict[str, metadata.MetadataFile]:
+    """Read the metadata of a repository whose index says so."""
+    index = INDEX.format(sha256=hashlib.sha256(PRIMARY).hexdigest(), timestamp=timestamp, size=size)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        content = PRIMARY if request.url.path.endswith("primary.xml") else index.encode()
+        return httpx.Response(200, stream=httpx.ByteStream(content))
+
+    with httpx.Client(transport=httpx.MockTransport(answer)) as http:
+        return metadata.read(http, cache, SOURCE, ["primary"], may_be_older=False)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    return Cache(tmp_path / "cache")
+
+
+def test_what_is_not_older_than_before_is_read(cache: Cache) -> None:
+    for timestamp in ("1767322800", "1767322800", "1767322801.25"):
+        assert read(cache, timestamp)["primary"].text() == PRIMARY.decode()
+    with pytest.raises(IntegrityError, match="older than what was there before"):
+        read(cache, "1767322800")
+
+
+@pytest.mark.parametrize("timestamp", ["nan", "inf", "-1", "1e400", "tomorrow", "9" * 400])
+def test_a_timestamp_is_a_number(cache: Cache, timestamp: str) -> None:
+    read(cache)
+    with pytest.raises(IntegrityError, match="its timestamp is no number"):
+        read(cache, timestamp)
+
+
+@pytest.mark.parametrize("size", ["nan", "-1", "much", "1" * 5000])
+def test_a_size_is_a_number(cache: Cache, size: str) -> None:
+    with pytest.raises(IntegrityError, match="its size is no number"):
+        read(cache, size=size)

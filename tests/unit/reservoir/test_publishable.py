@@ -1,0 +1,167 @@
+"""What is whole can be published: build, verify and import refuse what a publication would."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from common.errors import IntegrityError
+from common.progress import silent
+from reservoir.artifacts.image import oci
+from reservoir.bundle import bundles
+from reservoir.bundle.rehearsal import rehearse
+from reservoir.bundle.verification import verify
+from reservoir.contents.artifact import (
+    Artifact,
+    DebianArtifact,
+    FileArtifact,
+    ImageArtifact,
+    PythonArtifact,
+    RpmArtifact,
+)
+from reservoir.contents.bundle import Bundle
+from reservoir.contents.target import TargetRecord
+from reservoir.download.cache import Cache
+from reservoir.intake.store import Store
+from reservoir.intake.take import take
+from tests.unit.reservoir.parts import STANZA, TARGET, artifact, make_bundle, parts, wheel
+
+Made = list[tuple[Artifact, Path]]
+ROCKY = TargetRecord(name="rocky9", os="rpm", release="9", arch="amd64")
+IMAGE = {"tag": "1", "digest": "", "session": True, "media_type": oci.MANIFEST, "architectures": ["amd64"]}
+
+
+def two_files(folder: Path) -> Made:
+    found: Made = []
+    for name in ("one", "other"):
+        (folder / name).mkdir()
+        path = folder / name / "notes.txt"
+        path.write_text(name)
+        found.append((artifact(path, FileArtifact, "notes.txt"), path))
+    return found
+
+
+def two_wheels(folder: Path) -> Made:
+    found: Made = []
+    for name in ("one", "other"):
+        (folder / name).mkdir()
+        path = wheel(folder / name, body=name)
+        found.append((artifact(path, PythonArtifact, "demo"), path))
+    return found
+
+
+def no_zip(folder: Path) -> Made:
+    path = folder / "demo-1.0-py3-none-any.whl"
+    path.write_bytes(b"no archive")
+    return [(artifact(path, PythonArtifact, "demo"), path)]
+
+
+def no_metadata(folder: Path) -> Made:
+    path = folder / "demo-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("demo.py", "")
+    return [(artifact(path, PythonArtifact, "demo"), path)]
+
+
+def no_name_of_a_wheel(folder: Path) -> Made:
+    path = wheel(folder).rename(folder / "demo.whl")
+    return [(artifact(path, PythonArtifact, "demo"), path)]
+
+
+def entry(text: str) -> Callable[[Path], Made]:
+    def made(folder: Path) -> Made:
+        path = folder / "hello_1.0_amd64.deb"
+        path.write_bytes(b"deb")
+        return [(artifact(path, DebianArtifact, "hello", stanza=text), path)]
+
+    return made
+
+
+def no_rpm(folder: Path) -> Made:
+    path = folder / "tool-1-1.noarch.rpm"
+    path.write_bytes(b"no package" * 100)
+    return [(artifact(path, RpmArtifact, "tool", "1-1").model_copy(update={"targets": ["rocky9"]}), path)]
+
+
+def half_an_image(folder: Path) -> Made:
+    part = {"mediaType": oci.CONFIG, "digest": f"sha256:{'0' * 64}", "size": 1}
+    path = folder / "manifest.json"
+    path.write_text(json.dumps({"schemaVersion": 2, "config": part, "layers": []}))
+    return [(artifact(path, ImageArtifact, "half", "1", **IMAGE), path)]
+
+
+HELLO = STANZA.format(name="hello", version="1.0")
+FAULTS: dict[str, tuple[Callable[[Path], Made], str]] = {
+    "two files of one name": (two_files, "notes.txt: two different files have one name"),
+    "two wheels of one name": (two_wheels, "whl: two different files have one name"),
+    "a wheel that is no zip": (no_zip, "whl: not a wheel: the wheel is damaged"),
+    "a wheel without metadata": (no_metadata, "whl: not a wheel: the wheel has no metadata"),
+    "a wheel that is named for nothing": (no_name_of_a_wheel, "demo.whl: not the name of a wheel"),
+    "an entry with a blank line": (entry(f"{HELLO}\nPackage: other\n"), "deb: its entry has a blank line"),
+    "an entry without an end": (entry(HELLO.rstrip()), "deb: its entry ends in the middle of a line"),
+    "an entry with a line that is none": (entry(f"{HELLO}nothing\n"), "deb: its entry has a line that is no field"),
+    "an entry that places the file": (entry(f"{HELLO}Filename: /etc\n"), "deb: its entry says filename, which the"),
+    "an entry with two versions": (entry(f"{HELLO}Version: 2\n"), "deb: its entry says version twice"),
+    "an entry of another package": (entry(STANZA.format(name="jq", version="1")), "deb: its entry is of jq 1"),
+    "an entry of no source": (entry(f"{HELLO}Source: ../x\n"), "deb: ../x is not the name of a source package"),
+    "an RPM package that is none": (no_rpm, "rpm: it is no RPM package"),
+    "an image without its parts": (half_an_image, "half:1: sha256:0{64} is in no bundle"),
+}  # fmt: skip
+
+
+@pytest.fixture(params=list(FAULTS))
+def fault(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Made, str]:
+    (tmp_path / "made").mkdir()
+    make, said = FAULTS[request.param]
+    return make(tmp_path / "made"), said
+
+
+@pytest.fixture
+def faulty(tmp_path: Path, key: Ed25519PrivateKey, fault: tuple[Made, str]) -> Path:
+    return make_bundle(tmp_path, key, made=fault[0], targets=(TARGET, ROCKY))
+
+
+def listed(folder: Path) -> Bundle:
+    return bundles.decode((folder / bundles.LIST).read_bytes(), "")
+
+
+def test_a_build_ends_before_it_signs(tmp_path: Path, faulty: Path, fault: tuple[Made, str]) -> None:
+    cache = Cache(tmp_path / "cache")
+    for path in (faulty / bundles.BLOBS).iterdir():
+        path.rename(cache.path(path.name))
+    with pytest.raises(IntegrityError, match=fault[1]):
+        rehearse(listed(faulty), cache, silent)
+    assert not list(cache.root.glob("work-*"))
+
+
+def test_a_verification_names_it(faulty: Path, fault: tuple[Made, str]) -> None:
+    with pytest.raises(IntegrityError, match=fault[1]):
+        verify(faulty)
+
+
+def test_an_import_refuses_it_and_leaves_nothing(tmp_path: Path, faulty: Path, fault: tuple[Made, str]) -> None:
+    with pytest.raises(IntegrityError, match=fault[1]):
+        take(faulty, tmp_path / "site")
+    store = Store(tmp_path / "site")
+    assert not store.imported()
+    assert not list(store.blobs.iterdir())
+    assert not store.incoming.exists()
+
+
+def test_what_is_good_is_rehearsed_and_leaves_nothing(tmp_path: Path, key: Ed25519PrivateKey) -> None:
+    made = make_bundle(tmp_path, key, made=parts(tmp_path / "parts"))
+    cache, steps = Cache(tmp_path / "cache"), list[str]()
+    for path in (made / bundles.BLOBS).iterdir():
+        path.rename(cache.path(path.name))
+
+    def note(step: str, done: int = 0, total: int = 0) -> None:
+        steps.append(step)
+
+    rehearse(listed(made), cache, note)
+    assert {"publish Python packages", "publish Debian packages", "publish images", "publish files"} <= set(steps)
+    assert not list(cache.root.glob("work-*"))

@@ -40,7 +40,7 @@ async def show_home(request: Request, caller: Caller, db: Reading, settings: Set
         "limits": [_row(limit) for limit in await user_policies.limits(db, caller.id)],
         "projects": [(project, used.get(project.id, 0)) for project in seen[:SHOWN]],
     }
-    return pages.live(request, "home.html", "home_live.html", values)
+    return await pages.live(request, "home.html", "home_live.html", values)
 
 
 def _row(limit: Limit) -> tuple[str, str, str, str]:

@@ -36,26 +36,30 @@ HOUR_S = 3600
 VOLUMES = 2
 """So many volumes a session gets on this page."""
 
+MAX_COMMAND = 1 << 14
+"""Most characters of a command: taking it apart costs the square of its length."""
+Line = Annotated[str, Field(max_length=1024)]
+
 router = Router(prefix="/launch")
 
 
 class LaunchForm(BaseModel):
     """The form as a browser sends it. `share` is a place in the list of shares, 0 none; `cpu` are cores."""
 
-    name: str = ""
-    project: str = ""
-    image: str = ""
-    preset: str = ""
+    name: Line = ""
+    project: Line = ""
+    image: Line = ""
+    preset: Line = ""
     kind: Kind = Kind.INTERACTIVE
     share: int = Field(default=0, ge=0)
     cpu: float | None = Field(default=None, ge=0, le=4096)
     replicas: int = 1
     count: int = Field(default=1, ge=1, le=MAX_BATCH)
-    command: str = ""
-    ports: str = ""
+    command: Annotated[str, Field(max_length=MAX_COMMAND)] = ""
+    ports: Line = ""
     hours: float | None = Field(default=None, gt=0, le=8784)
-    volume: list[str] = Field(default=[], max_length=VOLUMES)
-    target: list[str] = Field(default=[], max_length=VOLUMES)
+    volume: list[Line] = Field(default=[], max_length=VOLUMES)
+    target: list[Line] = Field(default=[], max_length=VOLUMES)
 
 
 @router.get("")

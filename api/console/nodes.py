@@ -41,7 +41,7 @@ async def list_nodes(
     page = await nodes.page(db, filters, groups, limit=MAX_PAGE)
     found = await nodes.rows(db, [entry.id for entry in page.entries], groups)
     values = {"nodes": found, "may_change": caller.allows(Action.NODE_CHANGE), "modes": NodeMode}
-    return pages.live(request, "nodes.html", "nodes_live.html", values)
+    return await pages.live(request, "nodes.html", "nodes_live.html", values)
 
 
 @router.post("/{name}/mode", status_code=204)

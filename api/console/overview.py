@@ -49,7 +49,7 @@ async def show_overview(
         "more": more,
         "nodes": found,
     }
-    return pages.live(request, "overview.html", "overview_live.html", values)
+    return await pages.live(request, "overview.html", "overview_live.html", values)
 
 
 def _totals(found: Sequence[Mapping[str, Any]]) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Mapping
 from functools import cache
@@ -55,12 +56,15 @@ def page(request: Request, template: str, values: Mapping[str, Any], *, status: 
     return HTMLResponse(_filled(request, template, values), status, headers(_settings(request)))
 
 
-def live(request: Request, template: str, part: str, values: Mapping[str, Any], *, name: str = "live") -> Response:
+async def live(
+    request: Request, template: str, part: str, values: Mapping[str, Any], *, name: str = "live"
+) -> Response:
     """Return a page with a part that asks for itself again and again, or where that asks, the part alone.
 
     The answer is a 204 where the browser shows the part as it is.
     """
-    content = _filled(request, part, values)
+    # a site may have many rows, and whoever calls meanwhile is answered
+    content = await asyncio.to_thread(_filled, request, part, values)
     version = hashlib.sha256(content.encode()).hexdigest()[:16]
     if request.headers.get(SEEN_HEADER) == version:
         return Response(status_code=204, headers=headers(_settings(request)))

@@ -19,4 +19,4 @@ router = Router(prefix="/projects")
 async def list_projects(request: Request, caller: Caller, db: Reading) -> Response:
     """Show the projects by name."""
     values = {"projects": await projects.list_projects(caller, db)}
-    return pages.live(request, "projects.html", "projects_live.html", values)
+    return await pages.live(request, "projects.html", "projects_live.html", values)

@@ -16,6 +16,7 @@ from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
 from api.console import pages
+from api.endpoints.access import note_page
 from api.endpoints.routes import Route
 from common.errors import UnauthenticatedError
 
@@ -31,6 +32,8 @@ class PageRoute(Route):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of a request."""
         handle = super().get_route_handler()
+        if "GET" in (self.methods or ()):
+            note_page(self.endpoint)
 
         async def answer(request: Request) -> Response:
             try:
@@ -83,7 +86,10 @@ async def _refusal(request: Request, error: Exception) -> Response:
 
 def _page_of(request: Request, answer: Response) -> Response:
     told = json.loads(bytes(answer.body))
-    return pages.page(request, "refusal.html", {"told": told}, status=answer.status_code)
+    page = pages.page(request, "refusal.html", {"told": told}, status=answer.status_code)
+    kept = {name: value for name, value in answer.headers.items() if name not in page.headers}
+    page.headers.update(kept)
+    return page
 
 
 def _is_api(request: Request) -> bool:

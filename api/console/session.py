@@ -42,7 +42,7 @@ async def show_session(
     found = await service.get(db, project, name, caller)
     view = await session_views.view(db, found.id, settings.apps_url)
     values = {"session": view, "can": _allowed(found, caller), "shares": shares.steps(settings, 1)}
-    return pages.live(request, "session.html", "session_live.html", values)
+    return await pages.live(request, "session.html", "session_live.html", values)
 
 
 @router.get("/log")
@@ -62,7 +62,7 @@ async def show_log(
     except UnavailableError as error:
         problem = str(error)
     values = {"log": _plain(bytes(text)), "problem": problem, "session": session}
-    return pages.live(request, "log.html", "log_live.html", values, name="log")
+    return await pages.live(request, "log.html", "log_live.html", values, name="log")
 
 
 @router.post("/delete", status_code=204)

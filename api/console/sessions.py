@@ -56,7 +56,7 @@ async def list_sessions(
         "sessions": await session_views.entries(db, ids, settings.apps_url),
         "next": _address(asked | ({"state": state.value} if state else {}) | {"before": more}) if more else "",
     }
-    return pages.live(request, "sessions.html", "sessions_live.html", values)
+    return await pages.live(request, "sessions.html", "sessions_live.html", values)
 
 
 def _address(asked: dict[str, str]) -> str:

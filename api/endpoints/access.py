@@ -53,6 +53,7 @@ _public: set[Callable[..., Any]] = set()
 _for_agents: set[Callable[..., Any]] = set()
 _for_controller: set[Callable[..., Any]] = set()
 _for_the_edge: set[Callable[..., Any]] = set()
+_pages: set[Callable[..., Any]] = set()
 _actions: dict[Callable[..., Any], Action] = {}
 
 
@@ -98,6 +99,14 @@ def action_of(endpoint: Callable[..., Any] | None) -> Action | None:
 def is_public(endpoint: Callable[..., Any]) -> bool:
     """Return whether anybody may call an endpoint."""
     return endpoint in _public
+
+
+def note_page(endpoint: Callable[..., Any]) -> None:
+    """Let browsers go to an endpoint from links on other sites, and a page that is open ask it again and again.
+
+    It may only show something, and to the caller alone.
+    """
+    _pages.add(endpoint)
 
 
 def is_for_agents(endpoint: Callable[..., Any] | None) -> bool:
@@ -219,8 +228,7 @@ async def _identify(connection: HTTPConnection) -> KnownCaller:
             known = await callers.by_cookie(db, passwords.fingerprint(cookie), at, idle_s)
     if known is None:
         raise UnauthenticatedError("the caller is not signed in", hint="sign in, or send a valid API key")
-    # nobody uses a page that only asks by itself, and its login ends as others do
-    if not known.is_noted(at) and SEEN_HEADER not in connection.headers:
+    if not known.is_noted(at) and not _asks_by_itself(connection):
         async with database.transaction() as db:
             await callers.note_use(db, known, at)
     return known
@@ -232,7 +240,7 @@ def _check_page(connection: HTTPConnection, cookie: str) -> None:
     if is_websocket and "origin" not in connection.headers:
         raise ForbiddenError("a login's cookie is for browsers, which send an Origin", hint="send an API key")
     is_safe = is_websocket or connection.scope["method"] in SAFE_METHODS
-    if not is_websocket and is_safe and _is_gone_to(connection):
+    if _is_gone_to(connection):
         return
     check_origin(connection)
     if is_safe:
@@ -246,10 +254,23 @@ def _check_page(connection: HTTPConnection, cookie: str) -> None:
         )
 
 
+def _is_page(connection: HTTPConnection) -> bool:
+    scope = connection.scope
+    return scope.get("endpoint") in _pages and scope.get("method") == "GET"
+
+
 def _is_gone_to(connection: HTTPConnection) -> bool:
-    """Return whether a browser goes to this with all of its window: the page that it comes from sees nothing of it."""
+    """Return whether a browser goes to a page with all of its window: where it comes from sees nothing of it."""
     asked = connection.headers.get("sec-fetch-mode"), connection.headers.get("sec-fetch-dest")
-    return asked == ("navigate", "document")
+    return _is_page(connection) and asked == ("navigate", "document")
+
+
+def _asks_by_itself(connection: HTTPConnection) -> bool:
+    """Return whether a page that is open asks whether it is as it was: nobody uses it, and its login ends as others do.
+
+    Whoever has a key is no page.
+    """
+    return _is_page(connection) and SEEN_HEADER in connection.headers and "authorization" not in connection.headers
 
 
 def check_origin(connection: HTTPConnection) -> None:

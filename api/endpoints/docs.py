@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 
@@ -18,6 +19,11 @@ POLICY = (
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
+
+HEADERS_OF_FILES = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+}
 
 router = Router()
 
@@ -37,6 +43,16 @@ async def show_openapi(request: Request) -> JSONResponse:
     return JSONResponse(request.app.openapi())
 
 
+class Files(StaticFiles):
+    """Files that pages load; by itself none of them is one."""
+
+    def file_response(self, *args: Any, **options: Any) -> Response:
+        """Return the answer for a file."""
+        answer = super().file_response(*args, **options)
+        answer.headers.update(HEADERS_OF_FILES)
+        return answer
+
+
 def mount_static(app: FastAPI) -> None:
     """Serve the files that our own pages load."""
-    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.mount("/static", Files(directory=STATIC), name="static")

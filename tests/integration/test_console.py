@@ -215,6 +215,7 @@ def test_an_administrator_sees_the_site_and_takes_a_node_out_of_service(site: Si
         expect(page.get_by_role("link", name="team-a")).to_be_visible()
         window.show("projects")
         page.get_by_role("link", name="Nodes", exact=True).click()
+        page.on("dialog", lambda dialog: dialog.accept())
         row = page.get_by_role("row").filter(has_text="worker2")
         row.get_by_role("button", name="Maintenance").click()
         expect(row.get_by_role("button", name="Back into service")).to_be_visible()

@@ -16,7 +16,8 @@ document.addEventListener("htmx:configRequest", ({ detail }) => {
 
 // Nobody looks at a page that is hidden.
 document.addEventListener("htmx:beforeRequest", (event) => {
-  if (document.hidden && event.detail.elt.dataset.version) event.preventDefault();
+  const { version, gone } = event.detail.elt.dataset;
+  if (gone || (document.hidden && version)) event.preventDefault();
 });
 
 document.addEventListener("htmx:beforeSend", ({ detail }) => {
@@ -37,6 +38,8 @@ document.addEventListener("htmx:responseError", ({ detail }) => {
     location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
     return;
   }
+  // What may not be seen any more, or is not there, is not asked for again.
+  if ((status === 403 || status === 404) && detail.elt.dataset.version) detail.elt.dataset.gone = "true";
   let problems;
   try {
     problems = JSON.parse(responseText).errors;

@@ -31,6 +31,11 @@ async def places(browser: httpx.AsyncClient, **changes: object) -> list[str]:
     return [told.get("pointer", told.get("where", "")) for told in answer.json()["errors"]]
 
 
+async def test_a_text_that_would_cost_much_is_refused_unread(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    assert await places(browser, command="a" * (1 << 15)) == ["/command"]
+    assert await places(browser, ports="8888 " * 1000) == ["/ports"]
+
+
 async def test_a_share_of_the_sites_steps_is_submitted(ready: Cluster, browser: httpx.AsyncClient) -> None:
     answer = await launch(browser, command='sh -c "echo hello"', ports="8888, 6006", hours="1.5", cpu="2", replicas="2")
     assert (answer.status_code, answer.headers["hx-redirect"]) == (204, "/sessions/first?project=team-a")

@@ -104,6 +104,7 @@ async def test_what_is_refused_is_said_on_a_page_and_to_scripts_as_a_problem(bro
     told = await browser.get(path, headers={"HX-Request": "true"})
     assert told.headers["content-type"] == "application/problem+json"
     assert (await browser.get("/sessions?before=x")).status_code == 422
+    assert (await browser.post("/sessions")).headers["allow"] == "GET"
 
 
 async def test_addresses_of_the_api_answer_as_before(browser: httpx.AsyncClient) -> None:
@@ -161,16 +162,17 @@ async def test_a_page_that_nobody_uses_does_not_keep_its_login_alive(
 ) -> None:
     version = version_of((await browser.get("/")).text)
 
-    async def used_after(headers: dict[str, str]) -> bool:
+    async def used_after(address: str, headers: dict[str, str]) -> bool:
         long_ago = now() - timedelta(hours=1)
         async with ready.database.transaction() as db:
             await db.execute(update(Login).values(used_at=long_ago))
-        assert (await browser.get("/", headers=headers)).is_success
+        assert (await browser.get(address, headers=headers)).is_success
         async with ready.database.reading() as db:
             return await db.scalar(select(Login.used_at)) != long_ago
 
-    assert not await used_after({"HX-Request": "true", SEEN_HEADER: version})
-    assert await used_after({"HX-Request": "true"})
+    assert not await used_after("/", {"HX-Request": "true", SEEN_HEADER: version})
+    assert await used_after("/", {"HX-Request": "true"})
+    assert await used_after(f"{V1}/sessions", {SEEN_HEADER: version}), "no page asks that"
 
 
 async def test_a_link_on_another_site_leads_to_a_page_and_nothing_else_of_that_site_does(
@@ -182,5 +184,6 @@ async def test_a_link_on_another_site_leads_to_a_page_and_nothing_else_of_that_s
     assert (await browser.get("/sessions", headers=gone_to)).status_code == 200
     for other in ({"Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}, {"Sec-Fetch-Dest": "iframe"}):
         assert (await browser.get("/sessions", headers=gone_to | other)).status_code == 403
+    assert (await browser.get(f"{V1}/sessions", headers=gone_to)).status_code == 403, "the API has no links to it"
     form = await browser.post("/sessions/first/delete?project=team-a", headers=gone_to)
     assert form.status_code == 403, "a form of that site, even with a token that it cannot know"

@@ -34,7 +34,10 @@ async def test_the_page_loads_nothing_from_outside(cluster: Cluster, vendor: Pat
         assert all(address.startswith(("/static/", "data:")) for address in loaded)
         assert not re.search(r"<script(?![^>]*src=)", page.text), "no inline script"
         for address in ("/static/docs.js", "/static/docs.css"):
-            assert (await guest.get(address)).status_code == 200
+            file = await guest.get(address)
+            assert file.status_code == 200
+            assert "frame-ancestors 'none'" in file.headers["content-security-policy"], "no page by itself"
+            assert file.headers["x-content-type-options"] == "nosniff"
             assert address in loaded
         assert "http" not in (await guest.get("/static/docs.js")).text
 

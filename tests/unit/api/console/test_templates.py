@@ -33,6 +33,12 @@ def test_a_text_past_translation_is_found() -> None:
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
+def test_no_form_writes_into_the_address_what_was_typed_where_its_script_does_not_run(template: Path) -> None:
+    forms = re.findall(r"<form[^>]*>", template.read_text())
+    assert [form for form in forms if 'method="post"' not in form and 'role="search"' not in form] == []
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
 def test_nothing_is_inline_or_marked_as_safe(template: Path) -> None:
     text = template.read_text()
     assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=|\shx-on|\|\s*safe|autoescape", text)

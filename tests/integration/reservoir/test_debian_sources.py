@@ -185,5 +185,7 @@ def test_of_bundles_with_contradicting_version_sets_one_is_left_out(shop: Shop, 
     newer = VERSION_SET | {"packages": {"driver": "2.0*", "manager": "2.0*"}}
     shop.import_into(tmp_path, "other", {"gpu": ["driver", "manager"]}, version_sets=[newer])
     said = penstock("publish", "--root", tmp_path, code=11).stderr
-    assert "left out of the publication" in said
-    assert "holds driver at" in said
+    assert "error: other-1.0-" in said
+    assert "the version set gpu of stock 1.0 holds driver at 1.0-1, and gpu of other 1.0 holds it at 2.0-1" in said
+    served = json.loads((tmp_path / "current" / "publication.json").read_text())
+    assert [name.partition("-")[0] for name in served["bundles"]] == ["stock"]

@@ -546,3 +546,9 @@ def test_what_would_open_a_node_as_a_whole_is_refused(opened: str, reason: str) 
     ((where, said, _),) = problems(f"{GOOD}sessions: {{egress: ['{opened}']}}\n")
     assert where == "site.yml:9: sessions.egress[0]"
     assert reason in said
+
+
+def test_where_no_time_zone_is_known_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a bare node, which becomes the controller."""
+    monkeypatch.setattr("appliance.site.site_file.available_timezones", set)
+    assert site(GOOD + "time: {zone: Asia/Kathmandu}\n").time.zone == "Asia/Kathmandu"

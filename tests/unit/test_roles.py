@@ -246,3 +246,14 @@ def test_what_the_kernel_counts_for_a_whole_node_is_more_than_one_container_can_
         assert limits[f"-net.{version}.neigh.default.gc_thresh3"] > addresses_of_a_bridge
     assert limits["-fs.inotify.max_user_instances"] >= 65536
     assert not limits["-fs.pipe-user-pages-soft"], "without a limit by user"
+
+
+def test_no_list_has_another_order_in_each_run() -> None:
+    """Ansible makes sets of what these filters take: a file that is written by them would change with every deploy."""
+    unordered = re.compile(r"\|\s*(?:union|intersect|difference|symmetric_difference)\b(?!.*\|\s*sort)")
+    folders = (ROOT / name for name in ("inventory", "playbooks", "roles"))
+    texts = [path for folder in folders for path in folder.rglob("*") if path.suffix in (".yml", ".j2")]
+    assert len(texts) > 100
+    assert [
+        f"{path}: {line}" for path in texts for line in path.read_text().splitlines() if unordered.search(line)
+    ] == []

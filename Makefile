@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # each tier leaves a report for the table of `make test`
 PYTEST = $(BIN)/pytest --junitxml=build/tiers/$@.xml
 # those of a group run side by side; with a plus between them one after another, beside a bundle that is slow to come
-TIERS := lint,types,unit+api-tests,bundle integration,lab
+TIERS := lint,types,unit+api-tests,bundle integration lab
 # how many examples a property is tried on: `full`, or `fast` (tests/conftest.py)
 EXAMPLES ?= full
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from appliance.site import units
 from appliance.site.alone import Alone
 from appliance.site.backup import restore
 from appliance.site.backup.catalogue import Catalogue, Record
@@ -90,9 +91,9 @@ def look(record: BackupOrderReport, orders: Orders) -> BackupOrderReport:
     if record.state not in OPEN_ORDERS:
         return record
     # first: what ends between the two has written its end
-    said = process.run(["systemctl", "is-active", unit_of(record.id)], accepted=range(256))
+    alive = units.runs(unit_of(record.id))
     record = orders.get(record.id)
-    if record.state in OPEN_ORDERS and said.strip() not in ("active", "activating", "deactivating"):
+    if record.state in OPEN_ORDERS and not alive:
         record = _ended(record, reason=_unforeseen(record, "its unit ended without a word"))
         orders.keep(record)
     return record

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from appliance.site import units
 from appliance.site.repair.record import Record, Records, moment
 from common import process
 from common.repairs import OPEN, RunState
@@ -34,7 +35,7 @@ def unit_of(identity: str) -> str:
 def look(identity: str, records: Records) -> Record:
     """Return a record as it is now; a run that died without a word is `interrupted` from now on."""
     # first: what ends between the two has written its end
-    alive = _runs(identity)
+    alive = units.runs(unit_of(identity))
     record = records.get(identity)
     if record.state in OPEN and not alive:
         record.state, record.reason, record.finished_at = (
@@ -57,8 +58,3 @@ def follow(record: Record, records: Records) -> Iterator[Record]:
         if now.state not in OPEN:
             return
         time.sleep(STEP_S)
-
-
-def _runs(identity: str) -> bool:
-    said = process.run(["systemctl", "is-active", unit_of(identity)], accepted=range(256))
-    return said.strip() in ("active", "activating", "deactivating")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance.site.deployment import new_password
-from appliance.site.lab import BUNDLE_LABEL
+from appliance.site.lab import BUNDLE_LABEL, LABEL
 from common import files
 from common.errors import ConflictError, UnauthenticatedError, UnavailableError
 
@@ -121,10 +121,12 @@ class Journey:
 
     def _is_of_another_checkout(self) -> bool:
         """Return whether somebody works with this lab from a bundle that lies elsewhere, and is there still."""
-        words = ("docker", "inspect", *self.containers.values())
-        nodes = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
-        marks = [str(node["Config"]["Labels"].get(BUNDLE_LABEL, "")) for node in nodes]
-        bundles = [Path(mark.rpartition(":")[0]) for mark in marks if mark]
+        # not by the names of the site file, which may have other nodes by now
+        own = ("--filter", f"label={LABEL}={self.lab['name']}", "--format", f'{{{{.Label "{BUNDLE_LABEL}"}}}}')
+        marks = subprocess.run(
+            ("docker", "ps", "--all", *own), capture_output=True, text=True, check=True
+        ).stdout.split()
+        bundles = [Path(mark.rpartition(":")[0]) for mark in marks]
         return any(bundle.is_dir() and not bundle.is_relative_to(ROOT) for bundle in bundles)
 
     def down(self) -> None:

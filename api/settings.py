@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -19,6 +20,14 @@ from common.settings.health import AlertSettings, CheckSettings, HealthKeeping
 from common.settings.images import ImageSettings
 from common.settings.options import FOLDERS, AbsolutePath, Port
 from common.settings.repair import AutomaticRepairSettings
+
+
+class Launching(StrEnum):
+    """Who lends the places that the scheduler chooses: nobody has to, or Slurm."""
+
+    DIRECT = "direct"
+    SLURM = "slurm"
+
 
 PREFIX = "PENSTOCK_API_"
 FILE = "/etc/penstock/api.local.env"
@@ -58,7 +67,9 @@ class Settings(
     an agent. Without them all certificates of the site count. `apps_url` is where the edge offers the ports of
     sessions, empty where it does not. `audit_folder` has the files of the audit log, sealed with what `audit_key`
     holds; without them none is kept. `logs_folder` has the journals of all nodes, where the site
-    gathers them. `controller` says whether the site's controller takes orders of repairs. `journal_stream`,
+    gathers them. `controller` says whether the site's controller takes orders of repairs. `engine` lends the places of
+    sessions: with Slurm each has a job in `slurm_partition`, asked for by the commands of Slurm, which find its
+    controller by the file `slurm_conf` or by themselves. `journal_stream`,
     `notify_socket` and `watchdog_usec` are named as systemd names them: what of our output is its journal's, where it
     takes signs of life, and after how many microseconds without one it ends the API (0: never).
     """
@@ -86,6 +97,9 @@ class Settings(
     audit_folder: Path | None = None
     logs_folder: Path | None = None
     controller: bool = False
+    engine: Launching = Launching.DIRECT
+    slurm_partition: str = Field(default="penstock", pattern=r"^[A-Za-z0-9_-]{1,63}$")
+    slurm_conf: Path | None = None
     audit_key: Path | None = None
     journal_stream: str = ""
     notify_socket: str = ""

@@ -37,18 +37,26 @@ def run(
     stdin: str = "",
     hint: str = "",
     accepted: Collection[int] = (0,),
+    timeout_s: float | None = None,
 ) -> str:
     """Run a program to its end and return its standard output.
 
-    Raises ProcessError with the end of what it said where it ends with a code that is not `accepted`.
+    Raises ProcessError with the end of what it said where it ends with a code that is not `accepted`, and where it is
+    ended because it has not ended after `timeout_s`.
     """
     words = [str(word) for word in command]
     if shutil.which(words[0], path=env.get("PATH") if env else None) is None:
         raise UnavailableError(f"there is no program {words[0]}", where=words[0], hint=hint)
     try:
-        done = subprocess.run(_tied(words), env=env, cwd=cwd, input=stdin, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            _tied(words), env=env, cwd=cwd, input=stdin, capture_output=True, text=True, check=False, timeout=timeout_s
+        )
     except OSError as error:
         raise UnavailableError(f"cannot start {words[0]}: {error.strerror}", where=words[0], hint=hint) from error
+    except subprocess.TimeoutExpired as error:
+        raise ProcessError(
+            f"{Path(words[0]).name} has not ended after {timeout_s:g} s", where=words[0], hint=hint
+        ) from error
     if done.returncode not in accepted:
         raise failure(words, done.returncode, done.stderr.strip() or done.stdout.strip(), hint)
     return done.stdout

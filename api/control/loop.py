@@ -27,6 +27,7 @@ from api.resources.nodes.fleet import Fleet
 from api.resources.projects import service as projects
 from api.resources.sessions import networks, scheduling, time_limits
 from api.resources.sessions import service as sessions
+from api.resources.sessions.leases import whole_cores
 from api.resources.sessions.mounts import storages_of
 from api.resources.sessions.scheduling import Asked, PendingReasonUpdate, Placed
 from api.scheduler.decide import decide, failing
@@ -34,7 +35,7 @@ from api.scheduler.draft import HOUR
 from api.scheduler.pending_reasons import OF_OTHERS
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import Decision, Placement, ProjectState, Running, SchedulerSettings, Snapshot, Workload
-from api.settings import Settings
+from api.settings import Launching, Settings
 from api.tables.projects import Access, Expiry, Project
 from api.tables.sessions import State
 from common.errors import UnavailableError
@@ -86,6 +87,7 @@ class Loop:
         self._database = database
         self._gang_networks = settings.gang_networks
         self._storages = settings.storages
+        self._lends_cores = settings.engine is Launching.SLURM
         self._scheduler_settings = SchedulerSettings(
             min_runtime_s=settings.min_runtime_s,
             reserve_after_s=settings.reserve_after_s,
@@ -140,6 +142,10 @@ class Loop:
         self._token, self._due = None if self._again else token, self._next(read.snapshot)
         self.last = DecidedCycle(read.snapshot, decision)
         return placed
+
+    def withhold(self, reasons: Mapping[str, str]) -> None:
+        """Give away nothing more of nodes that their launcher does not lend, for these reasons."""
+        self._fleet.withhold(reasons)
 
     def rest(self) -> None:
         """Note that nothing waits: no places are kept then, and none are made."""
@@ -239,7 +245,7 @@ class Loop:
             name=row.name,
             replicas=row.replicas,
             gpu_milli=row.gpu_milli,
-            cpu_milli=row.cpu_milli,
+            cpu_milli=whole_cores(row.cpu_milli) if self._lends_cores else row.cpu_milli,
             memory_mib=row.memory_mib,
             preemptible=row.preemptible,
             priority=row.priority,

@@ -23,6 +23,7 @@ from api.control.automatic_repair import AutomaticRepair
 from api.control.directory_check import DirectoryCheck
 from api.control.health_check import HealthCheck
 from api.control.image_check import Checker
+from api.control.leases import LeaseKeeper
 from api.control.loop import Loop
 from api.control.reconcilers import glance, reach, resizes
 from api.control.reconcilers.failures import OUTAGES, TRIES, Failures
@@ -34,6 +35,8 @@ from api.control.reconcilers.timed import TimedReconciler
 from api.control.volume_keeper import VolumeKeeper
 from api.database import Begin, Database
 from api.engine.base import Engine
+from api.engine.launcher import Launcher
+from api.engine.launchers import launcher_of
 from api.resources.audit import service as audit
 from api.resources.nodes.heartbeats import Heartbeats
 from api.resources.sessions import lifecycle
@@ -93,8 +96,11 @@ class Manager:
         heartbeats: Heartbeats,
         settings: Settings,
         clock: Clock = Clock(),
+        *,
+        launcher: Launcher | None = None,
     ) -> None:
-        """Prepare the reconcilers."""
+        """Prepare the reconcilers; places are lent by the launcher of the settings, or by another one."""
+        launcher = launcher or launcher_of(settings)
         self._clock = clock
         self._database = database
         self._settings = settings
@@ -103,7 +109,7 @@ class Manager:
         self._failures = Failures()
         self._observer = Observer(database, heartbeats, settings, self._failures)
         self._timed = TimedReconciler(database, settings, clock, self._failures)
-        self._operator = Operator(database, engine, settings, self._timed, self._observer.look_at)
+        self._operator = Operator(database, engine, launcher, settings, self._timed, launched=self._observer.look_at)
         self._checker = Checker(database, engine, self._failures)
         self._volumes = VolumeKeeper(database, engine, settings, clock, self._failures)
         self._probe = reach.Probe(database, engine, clock)
@@ -114,6 +120,7 @@ class Manager:
         self._alerts = AlertSender(database, settings, clock)
         self._repairs = AutomaticRepair(database, settings, clock)
         self.loop = Loop(database, settings, self._failures)
+        self._leases = LeaseKeeper(database, launcher, clock, withhold=self.loop.withhold)
         self._woken = asyncio.Event()
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._starts: set[str] = set()
@@ -192,6 +199,8 @@ class Manager:
                 self._begin(name, part.look())
         if seen.alerts and "alerts" not in self._busy:
             self._begin("alerts", self._alerts.work())
+        if self._leases.is_due and "leases" not in self._busy:
+            self._begin("leases", self._leases.work())
         if volumes:
             self._begin("volumes", self._volumes.work())
         self._begin_audit(seen)

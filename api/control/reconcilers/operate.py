@@ -22,16 +22,18 @@ from api.control.reconcilers.outcomes import LOG_TAIL_BYTES, Outcome, Outcomes
 from api.control.reconcilers.timed import TimedReconciler
 from api.database import Database
 from api.engine.base import Engine, UnreachableError
+from api.engine.launcher import Launcher, NotLentError
 from api.resources.sessions import changes, networks
 from api.resources.sessions import service as sessions
 from api.resources.sessions.changes import Change
+from api.resources.sessions.leases import lease_of, leased_nodes
 from api.resources.sessions.relay import agent_of
 from api.resources.sessions.spec import spec_of
 from api.settings import Settings
 from api.tables.nodes import NodeState
 from api.tables.sessions import Container, Session, State
 from common import request_id
-from common.errors import ConflictError, InputError, PenstockError
+from common.errors import ConflictError, InputError, PenstockError, UnavailableError
 from common.messages import protocol_of
 from common.protocol import ContainerState
 
@@ -50,13 +52,16 @@ class Operator:
         self,
         database: Database,
         engine: Engine,
+        launcher: Launcher,
         settings: Settings,
         timed: TimedReconciler,
+        *,
         launched: Callable[[str], None],
     ) -> None:
         """Start with nothing known: after a restart any container may exist. `launched` is told the node's name."""
         self._database = database
         self._engine = engine
+        self._launcher = launcher
         self._settings = settings
         self._timed = timed
         self._launched = launched
@@ -109,6 +114,8 @@ class Operator:
 
     async def _launch(self, session: Session) -> bool:
         """Ask the agents for the containers that they have not confirmed; returns whether that is settled."""
+        if not await self._admit(session):
+            return False
         asked = [container for container in session.containers if container.status is None]
         answers = await all_of(self._launch_one(session, container) for container in asked)
         outcome = dict(zip((container.rank for container in asked), answers, strict=True))
@@ -125,6 +132,22 @@ class Operator:
         if not (values or noted):
             return not errors
         return await self._change(session, noted, **values) and (session.state is not State.PREPARING or not errors)
+
+    async def _admit(self, session: Session) -> bool:
+        """Ask for the lease of a session's places; returns whether it is lent. One that is not goes back to wait."""
+        values: dict[str, Any]
+        try:
+            await self._launcher.admit(lease_of(session), leased_nodes(session))
+        except NotLentError as error:
+            reason = error.problems[0].reason
+            values = {"state": State.TERMINATING, "final_state": State.PENDING, "reason": reason, "cause": ""}
+        except UnavailableError as error:
+            values = {"reason": f"{error.problems[0].reason}; it is tried again"}
+        else:
+            return True
+        if values.get("state") or values["reason"] != session.reason:
+            await self._change(session, {}, **values)
+        return False
 
     async def _launch_one(self, session: Session, container: Container) -> ContainerState | PenstockError:
         spec, agent = spec_of(session, container), agent_of(container.node)
@@ -153,6 +176,7 @@ class Operator:
         try:
             tail = await self._log_tail(session, present, tries)
             await self._remove(session, present)
+            await self._launcher.release([lease_of(session)])
         except PenstockError as error:
             reason = f"{error.problems[0].reason}; {FREED_LATER}"
             if session.reason != reason and session.final_state is State.TERMINATED and not session.cause:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -55,13 +56,18 @@ class Fleet:
         self.gpu_models: tuple[str, ...] = ()
         self.version: tuple[object, ...] | None = None
         self._known: dict[UUID, tuple[int, NodeSnapshot]] = {}
+        self._withheld: dict[str, str] = {}
         self._cluster: ClusterState | None = None
+
+    def withhold(self, reasons: Mapping[str, str]) -> None:
+        """Count nodes as closed that their launcher lends nothing more of, for these reasons, until told otherwise."""
+        self._withheld = dict(reasons)
 
     async def refresh(self, db: AsyncSession) -> object:
         """Read what has changed of the nodes; returns what is another value whenever something has."""
         query = select(fingerprint(Node.id, Node.revision), *groups.version())
         nodes, *of_groups = (await db.execute(query)).one()
-        version = (nodes, tuple(of_groups), int(time.monotonic()) // READ_ANYWAY_S)
+        version = (nodes, tuple(of_groups), int(time.monotonic()) // READ_ANYWAY_S, self._withheld)
         if version != self.version:
             await self._read(db, anew=self.version is None or version[1:] != self.version[1:])
             self.version = version
@@ -83,7 +89,9 @@ class Fleet:
         revisions = {row.id: row.revision for row in await db.execute(select(Node.id, Node.revision))}
         known = {} if anew else {id_: node for id_, node in self._known.items() if revisions.get(id_) == node[0]}
         before = {node.name: node for node in self.nodes}
-        for row, node in await _described(db, None if anew else revisions.keys() - known.keys()):
+        for row, described in await _described(db, None if anew else revisions.keys() - known.keys()):
+            why = self._withheld.get(described.name)
+            node = replace(described, open=False, unhealthy=why) if why else described
             same = before.get(node.name)
             known[row.id] = row.revision, same if same == node else node
         self._known = known

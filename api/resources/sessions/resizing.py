@@ -25,7 +25,7 @@ from api.resources.sessions import repository, service
 from api.resources.user_policies import service as user_policies
 from api.resources.user_policies.service import Extra
 from api.scheduler.snapshot import Placement
-from api.settings import Settings
+from api.settings import Launching, Settings
 from api.tables.nodes import NodeState
 from api.tables.sessions import Container, Session, State
 from common.errors import ConflictError, InputError, PenstockError, Problem
@@ -167,6 +167,12 @@ async def _check(db: AsyncSession, session: Session, wanted: int, settings: Sett
     if away := _away(session):
         raise ConflictError(f"{away[0]} is lost", where="name", hint="try again when the node is back")
     if wanted > session.gpu_milli:
+        if settings.engine is Launching.SLURM:
+            raise ConflictError(
+                f"Slurm lends session {session.name} {format_gpus(session.gpu_milli)} GPU, and lends no more to it",
+                where=FIELD,
+                hint="delete it, and submit it again with the share that it needs",
+            )
         await _check_rights(db, session, wanted)
         await _check_space(db, session, wanted)
 

@@ -1,0 +1,111 @@
+"""Leases: what the launcher has withdrawn, and what it lends to nobody.
+
+Whoever administers the launcher takes places back at any time: cancelled, out of time, preempted, a node that is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from uuid import UUID
+
+import structlog
+
+from api.clock import Clock
+from api.control.reconcilers import change
+from api.control.reconcilers.change import SessionUpdate
+from api.control.reconcilers.follow import starts_again
+from api.database import Database
+from api.engine.launcher import Launcher, Lease, Leases, NotLentError
+from api.resources.sessions import leases
+from api.resources.sessions import service as sessions
+from api.tables.sessions import Session, State
+from common.errors import UnavailableError
+
+log = structlog.get_logger()
+
+EVERY_S = 1.0
+WITHDRAWN = "withdrawn"
+"""Why a session ended whose lease ended before it."""
+
+
+class LeaseKeeper:
+    """Compares leases with sessions, again and again."""
+
+    def __init__(
+        self, database: Database, launcher: Launcher, clock: Clock, *, withhold: Callable[[Mapping[str, str]], None]
+    ) -> None:
+        """Begin with a look at once; `withhold` is told of which nodes nothing more is lent, and why."""
+        self._withhold = withhold
+        self._database = database
+        self._launcher = launcher
+        self._clock = clock
+        self._looked = float("-inf")
+        self._said = ""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to look; never where the launcher takes nothing back."""
+        return self._launcher.is_watched and self._clock.monotonic() - self._looked >= EVERY_S
+
+    async def work(self) -> None:
+        """End the sessions whose leases have ended, and give back what is lent to nobody.
+
+        While nobody can say what is lent, all goes on as it is.
+        """
+        self._looked = self._clock.monotonic()
+        # A session that runs had its lease before this, and what is listed afterwards shows it.
+        running = await self._held({State.RUNNING})
+        try:
+            seen = await self._launcher.watch()
+        except UnavailableError as error:
+            self._say(str(error))
+            return
+        self._say("")
+        self._withhold(seen.withheld)
+        lost = {lease: session_id for lease, session_id in running.items() if lease not in seen.lent}
+        if lost:
+            await self._take_back(lost, seen)
+        # Whoever asks for a lease has been written as about to start before.
+        if seen.lent and (unheld := set(seen.lent) - (await self._held(None)).keys()):
+            log.info("leases of no session", leases=len(unheld))
+            await self._launcher.release(unheld)
+
+    async def _held(self, states: Collection[State] | None) -> dict[Lease, UUID]:
+        async with self._database.reading() as db:
+            found = await leases.held(db, states)
+        return {Lease(id_, attempt): id_ for id_, attempt in found.items()}
+
+    async def _take_back(self, lost: Mapping[Lease, UUID], seen: Leases) -> None:
+        async with self._database.reading() as db:
+            found = await sessions.whole(db, set(lost.values()))
+        for lease, session_id in lost.items():
+            session = found.get(session_id)
+            if session is None or session.state is not State.RUNNING or session.attempt != lease.attempt:
+                continue
+            why = seen.ended.get(lease) or await self._ask_again(lease, session)
+            if why:
+                async with self._database.transaction() as db:
+                    await change.apply(db, SessionUpdate(session, _withdrawn(session, why)))
+
+    async def _ask_again(self, lease: Lease, session: Session) -> str:
+        """Ask again for a lease that was forgotten; returns why it is not lent, or nothing."""
+        log.warning("lease forgotten", session=session.name, session_id=str(session.id))
+        try:
+            await self._launcher.admit(lease, leases.leased_nodes(session))
+        except NotLentError as error:
+            return f"Slurm has forgotten its job. {error.problems[0].reason}"
+        except UnavailableError as error:
+            self._say(str(error))
+        return ""
+
+    def _say(self, what: str) -> None:
+        if what and what != self._said:
+            log.warning("leases are not watched", reason=what)
+        self._said = what
+
+
+def _withdrawn(session: Session, why: str) -> dict[str, object]:
+    again = starts_again(session)
+    reason = f"Slurm took its place back: {why}{'; it starts again' if again else ''}"
+    final_state = State.PENDING if again else State.FAILED
+    return {"state": State.TERMINATING, "final_state": final_state, "reason": reason, "cause": WITHDRAWN}

@@ -1,0 +1,84 @@
+"""The interface of launchers: who lends the places that the scheduler has chosen, and takes them back.
+
+The scheduler decides which session runs where. A launcher is asked before containers are started there, is told when
+they are gone, and says what has been taken back meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+from uuid import UUID
+
+from common.errors import ConflictError
+
+
+@dataclass(frozen=True, order=True)
+class Lease:
+    """The right to the places of one attempt of a session."""
+
+    session_id: UUID
+    attempt: int
+
+
+@dataclass(frozen=True, order=True)
+class LeasedNode:
+    """What a session takes of a node with all its containers there: thousandths of a GPU, whole cores, and MiB."""
+
+    node: str
+    gpu_milli: int
+    cores: int
+    memory_mib: int
+
+
+@dataclass(frozen=True)
+class Leases:
+    """What a launcher knows: leases that are lent or asked for, why others have ended, and why nodes lend no more.
+
+    A lease that is in neither was never asked for, or the launcher has forgotten it.
+    """
+
+    lent: Collection[Lease] = ()
+    ended: Mapping[Lease, str] = field(default_factory=dict)
+    withheld: Mapping[str, str] = field(default_factory=dict)
+
+
+class NotLentError(ConflictError):
+    """The places of a lease cannot be had; the session waits for its turn again."""
+
+
+class Launcher(Protocol):
+    """What lends places. Every call is idempotent by the lease."""
+
+    is_watched: bool
+    """Whether places can be taken back, so that somebody has to look."""
+
+    async def admit(self, lease: Lease, places: Sequence[LeasedNode]) -> None:
+        """Return when the places are lent.
+
+        Raises NotLentError where they are not within some seconds, or have been taken back, and UnavailableError where
+        nobody can say.
+        """
+
+    async def release(self, leases: Collection[Lease]) -> None:
+        """Give the places back. What cannot be given back now is found by `watch` as lent to nobody."""
+
+    async def watch(self) -> Leases:
+        """Return what is lent now. Raises UnavailableError where nobody can say."""
+
+
+class DirectLauncher:
+    """Lends at once and takes nothing back: all that the site has is ours."""
+
+    is_watched = False
+
+    async def admit(self, lease: Lease, places: Sequence[LeasedNode]) -> None:
+        """Lend."""
+
+    async def release(self, leases: Collection[Lease]) -> None:
+        """Do nothing."""
+
+    async def watch(self) -> Leases:
+        """Return nothing: nobody looks."""
+        return Leases()

@@ -1,0 +1,130 @@
+"""Jobs of Slurm: the words that ask for one, and what is read of them. Pure.
+
+The formats are those that 22.05 and 24.11 have in common (man pages of sbatch and squeue).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from uuid import UUID
+
+from api.engine.launcher import Lease, LeasedNode
+
+GRES = "fgpu"
+"""The generic resource that stands for GPUs, in thousandths of one; Slurm counts it and knows no devices of it."""
+COMMENT = "penstock"
+LISTED = "%i|%T|%r|%k"
+"""Id, state, reason and comment. The comment is free text, so that only jobs of our own account may be listed so."""
+WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+LENT = "RUNNING"
+SCRIPT = "#!/bin/sh\nexec sleep infinity\n"
+"""What holds the places: no secret is in it, and nothing of the session."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job of ours: its number, its state and the reason for that, as Slurm writes them."""
+
+    number: int
+    state: str
+    reason: str
+    lease: Lease
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it holds nothing any more, and never will."""
+        return self.state != LENT and self.state not in WAITING
+
+
+def comment(lease: Lease) -> str:
+    """Return what a job is found again by."""
+    return f"{COMMENT}:{lease.session_id}:{lease.attempt}"
+
+
+def submission(lease: Lease, places: Sequence[LeasedNode], partition: str) -> list[str]:
+    """Return the words that ask for places: nodes of which as much is taken are one component of the job.
+
+    Slurm takes as much of each node of a component, and all components or none.
+    """
+    words = ["sbatch", "--parsable"]
+    for number, component in enumerate(_components(places)):
+        words += [":"] if number else []
+        words += [
+            f"--comment={comment(lease)}",
+            f"--job-name={COMMENT}",
+            f"--partition={partition}",
+            "--no-requeue",
+            "--output=/dev/null",
+            "--chdir=/",
+            "--export=NIL",
+            *component,
+        ]
+    return words
+
+
+def _components(places: Iterable[LeasedNode]) -> Iterator[list[str]]:
+    def amount(place: LeasedNode) -> tuple[int, int, int]:
+        return place.gpu_milli, place.cores, place.memory_mib
+
+    for (gpu_milli, cores, memory_mib), same in groupby(sorted(places, key=amount), amount):
+        nodes = sorted(place.node for place in same)
+        yield [
+            f"--nodelist={','.join(nodes)}",
+            f"--nodes={len(nodes)}",
+            f"--ntasks={len(nodes)}",
+            "--ntasks-per-node=1",
+            f"--cpus-per-task={max(cores, 1)}",
+            # none would be all that the node has
+            f"--mem={max(memory_mib, 1)}M",
+            *([f"--gres={GRES}:{gpu_milli}"] if gpu_milli else []),
+        ]
+
+
+def read(listing: str) -> list[Job]:
+    """Return our jobs of a listing, a line each; what is none of ours is left out."""
+    return [job for line in listing.splitlines() if (job := _job(line)) is not None]
+
+
+def _job(line: str) -> Job | None:
+    id_, _, rest = line.partition("|")
+    state, _, rest = rest.partition("|")
+    reason, _, text = rest.partition("|")
+    kind, _, rest = text.strip().partition(":")
+    session_id, _, attempt = rest.partition(":")
+    # a component of a job is `number+index`
+    number = id_.partition("+")[0]
+    if kind != COMMENT or not (number.isdecimal() and attempt.isdecimal()):
+        return None
+    try:
+        return Job(int(number), state, reason, Lease(UUID(session_id), int(attempt)))
+    except ValueError:
+        return None
+
+
+def by_lease(jobs: Iterable[Job]) -> dict[Lease, list[Job]]:
+    """Return the jobs of each lease, with their components, the first that was asked for first."""
+    found: defaultdict[Lease, list[Job]] = defaultdict(list)
+    for job in sorted(jobs, key=lambda job: job.number):
+        found[job.lease].append(job)
+    return dict(found)
+
+
+def are_lent(jobs: Collection[Job]) -> bool:
+    """Return whether all components of a lease have their places."""
+    return bool(jobs) and all(job.state == LENT for job in jobs)
+
+
+def why_over(jobs: Iterable[Job]) -> str:
+    """Return why a lease has ended, in Slurm's words; empty where it has not."""
+    over = next((job for job in jobs if job.is_over), None)
+    if over is None:
+        return ""
+    return over.state if over.reason in ("", "None", over.state) else f"{over.state} ({over.reason})"
+
+
+def why_waiting(jobs: Iterable[Job]) -> str:
+    """Return why a lease is not lent, in Slurm's words."""
+    return next((job.reason for job in jobs if job.state != LENT), "its job is not to be found")

@@ -1,0 +1,132 @@
+"""A real Slurm of this machine alone: munge, a controller, and a daemon for each node, all on loopback."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.integration.agent.conftest import free_port
+
+START_S = 30
+CONF = """\
+ClusterName=tests
+SlurmctldHost=localhost(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.sock,cred_expire=5
+StateSaveLocation={folder}/state
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdSpoolDir={folder}/%n.spool
+SlurmdPidFile={folder}/%n.pid
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SlurmdParameters=config_overrides
+SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0
+GresTypes=fgpu
+ReturnToService=2
+MpiDefault=none
+KillWait=2
+MessageTimeout=2
+"""
+NODE = (
+    "NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs={cores} RealMemory=64000 Gres=fgpu:4000"
+)
+
+
+@dataclass
+class Slurm:
+    """The processes, by their names, and the folder with all that they write."""
+
+    folder: Path
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def conf(self) -> Path:
+        return self.folder / "slurm.conf"
+
+    def start(self, name: str, *words: str) -> None:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen([*words], stdout=log, stderr=log, env=self._environment)
+
+    def start_controller(self) -> None:
+        self.start("slurmctld", "/usr/sbin/slurmctld", "-D", "-f", str(self.conf))
+
+    def start_node(self, name: str) -> None:
+        self.start(name, "/usr/sbin/slurmd", "-D", "-f", str(self.conf), "-N", name)
+
+    def stop(self, name: str) -> None:
+        """Stop a process in order: a controller that is killed gives the numbers of its last jobs to others."""
+        self.processes[name].terminate()
+        self.processes.pop(name).wait(START_S)
+
+    def stop_all(self) -> None:
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            process.wait(START_S)
+
+    def ask(self, *words: str) -> str:
+        done = subprocess.run([*words], capture_output=True, text=True, check=True, env=self._environment)
+        return done.stdout
+
+    def jobs(self) -> list[tuple[str, str]]:
+        """Return state and comment of each job that holds something or waits, of all accounts."""
+        listed = self.ask("squeue", "--noheader", "--format=%T|%k").splitlines()
+        return [(state, comment) for state, _, comment in (line.partition("|") for line in listed)]
+
+    def wait(self, what: str, *words: str) -> None:
+        """Wait until a command says something."""
+        deadline = time.monotonic() + START_S
+        while True:
+            done = subprocess.run([*words], capture_output=True, text=True, check=False, env=self._environment)
+            if what in done.stdout:
+                return
+            assert time.monotonic() < deadline, f"{words}: {done.stdout}{done.stderr}"
+            time.sleep(0.2)
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "SLURM_CONF": str(self.conf)}
+
+
+@contextmanager
+def running_slurm(names: Sequence[str] = ("worker1",), cores: int = 16) -> Iterator[Slurm]:
+    """Run Slurm with nodes of 4 GPUs and so many cores each."""
+    with ExitStack() as stack:
+        # not `tmp_path`: the address of a socket has 107 bytes
+        slurm = Slurm(Path(stack.enter_context(TemporaryDirectory())))
+        (slurm.folder / "munge").mkdir(mode=0o700)
+        (slurm.folder / "state").mkdir()
+        # munge refuses a socket in a folder that others cannot pass
+        slurm.folder.chmod(0o755)
+        key = slurm.folder / "munge" / "key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o600)
+        nodes = [NODE.format(name=name, port=free_port(), cores=cores) for name in names]
+        partition = f"PartitionName=penstock Nodes={','.join(names)} Default=YES MaxTime=INFINITE State=UP"
+        conf = CONF.format(port=free_port(), folder=slurm.folder)
+        slurm.conf.write_text("\n".join([conf, *nodes, partition, ""]))
+        stack.callback(slurm.stop_all)
+        slurm.start(*_munged(slurm.folder))
+        slurm.start_controller()
+        for name in names:
+            slurm.start_node(name)
+        slurm.wait(f"idle {len(names)}", "sinfo", "--noheader", "--format=%T %D")
+        yield slurm
+
+
+def _munged(folder: Path) -> Iterator[str]:
+    yield "munged"
+    yield shutil.which("munged", path="/usr/sbin") or "munged"
+    yield from ("--foreground", "--force", f"--key-file={folder}/munge/key", f"--socket={folder}/munge.sock")
+    yield from (f"--pid-file={folder}/munge/pid", f"--log-file={folder}/munge/log", f"--seed-file={folder}/munge/seed")

@@ -1,0 +1,208 @@
+"""Sessions on places that a real Slurm lends; the containers are those of a fake engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from uuid import uuid4
+
+import pytest
+
+from api.control import manager as managing
+from api.engine.launcher import Lease, LeasedNode, NotLentError
+from api.engine.slurm.launcher import SlurmLauncher
+from common.errors import UnavailableError
+from tests.api.cluster import V1, Cluster, ok, running_cluster
+from tests.api.steps import delete, run
+from tests.integration.slurm import Slurm, running_slurm
+
+pytestmark = pytest.mark.anyio
+
+PLACE = LeasedNode("worker1", 500, 1, 64)
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Slurm]:
+    with running_slurm(("worker1", "worker2")) as running:
+        yield running
+
+
+@pytest.fixture
+def launcher(slurm: Slurm) -> SlurmLauncher:
+    return SlurmLauncher("penstock", slurm.conf, lend_s=2)
+
+
+@pytest.fixture
+async def cluster(slurm: Slurm, database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
+    monkeypatch.setattr(managing, "RETRY_S", (0.0,))
+    async with running_cluster(database_url, engine="slurm", slurm_conf=slurm.conf) as running:
+        await running.add_node("worker1")
+        await running.add_node("worker2")
+        await running.add_image()
+        await running.add_project("team-a", 8000)
+        yield running
+    slurm.ask("scancel", "--user=root")
+
+
+def held(slurm: Slurm) -> list[str]:
+    return [comment for state, comment in slurm.jobs() if state == "RUNNING"]
+
+
+async def watch(cluster: Cluster) -> None:
+    """Let the leader look at the leases."""
+    cluster.clock.passed += 2
+    await cluster.settle()
+
+
+async def test_a_session_runs_on_a_job_of_its_own_and_gives_it_back(cluster: Cluster, slurm: Slurm) -> None:
+    session = await run(cluster)
+    assert held(slurm) == [f"penstock:{session['id']}:0"]
+    assert slurm.ask("squeue", "--noheader", "--format=%N %b").split() == [session["node"], "gres:fgpu:500"]
+    await delete(cluster)
+    await cluster.settle()
+    assert held(slurm) == []
+
+
+async def test_containers_of_a_session_take_different_amounts_of_their_nodes(cluster: Cluster, slurm: Slurm) -> None:
+    await run(cluster, "wide", gpu_milli=2000, replicas=3)
+    assert sorted(slurm.ask("squeue", "--noheader", "--format=%N %b").splitlines()) == [
+        "worker1 gres:fgpu:4000",
+        "worker2 gres:fgpu:2000",
+    ]
+    assert len(set(held(slurm))) == 1
+
+
+async def test_a_job_that_somebody_cancels_ends_its_session_with_the_reason(cluster: Cluster, slurm: Slurm) -> None:
+    await run(cluster, kind="interactive")
+    slurm.ask("scancel", "--user=root")
+    await watch(cluster)
+    session = await cluster.session("demo")
+    assert (session["state"], session["reason"]) == ("FAILED", "Slurm took its place back: CANCELLED")
+    assert not cluster.engine.containers
+
+
+async def test_a_training_whose_job_is_cancelled_starts_again_with_another(cluster: Cluster, slurm: Slurm) -> None:
+    session = await run(cluster, "learns")
+    slurm.ask("scancel", "--user=root")
+    await watch(cluster)
+    assert (await cluster.session("learns"))["state"] == "RUNNING"
+    assert held(slurm) == [f"penstock:{session['id']}:1"]
+
+
+async def test_a_session_waits_while_others_have_its_place_in_slurm(
+    cluster: Cluster, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster.manager._operator._launcher, "_lend_s", 0.5)
+    slurm.ask("sbatch", "--nodes=2", "--gres=fgpu:4000", "--output=/dev/null", "--wrap=sleep 600")
+    slurm.wait("RUNNING", "squeue", "--noheader", "--format=%T")
+    await cluster.submit("demo")
+    await cluster.manager.reconcile()
+    while operations := list(cluster.manager.operations.values()):
+        await asyncio.gather(*operations)
+    session = await cluster.session("demo")
+    assert session["reason"].startswith("Slurm does not lend its place: ")
+    assert [state for state, comment in slurm.jobs() if comment.startswith("penstock:")] == []
+    slurm.ask("scancel", "--user=root")
+    slurm.wait("idle", "sinfo", "--noheader", "--format=%T")
+    await cluster.settle()
+    assert (await cluster.session("demo"))["state"] == "RUNNING"
+
+
+async def test_a_job_that_belongs_to_no_session_is_cancelled(
+    cluster: Cluster, slurm: Slurm, launcher: SlurmLauncher
+) -> None:
+    await launcher.admit(Lease(uuid4(), 0), [PLACE])
+    session = await run(cluster)
+    await watch(cluster)
+    assert held(slurm) == [f"penstock:{session['id']}:0"]
+
+
+async def test_a_lease_is_asked_for_once(slurm: Slurm, launcher: SlurmLauncher) -> None:
+    lease = Lease(uuid4(), 0)
+    await launcher.admit(lease, [PLACE])
+    await SlurmLauncher("penstock", slurm.conf).admit(lease, [PLACE])
+    assert len(held(slurm)) == 1
+    await launcher.release([lease])
+    with pytest.raises(NotLentError, match="Slurm took its place back: CANCELLED"):
+        await launcher.admit(lease, [PLACE])
+
+
+async def test_comments_of_others_are_no_leases(slurm: Slurm, launcher: SlurmLauncher) -> None:
+    forged = f"x\n9|RUNNING|None|penstock:{uuid4()}:0"
+    slurm.ask("sbatch", "--uid=65534", f"--comment={forged}", "--output=/dev/null", "--wrap=sleep 600")
+    try:
+        slurm.wait("RUNNING", "squeue", "--noheader", "--format=%T")
+        assert not (await launcher.watch()).lent
+    finally:
+        slurm.ask("scancel", "--user=nobody")
+
+
+async def test_what_slurm_cannot_give_is_refused_in_its_own_words(launcher: SlurmLauncher) -> None:
+    with pytest.raises(NotLentError, match=r"Slurm does not take its job: .*not available"):
+        await launcher.admit(Lease(uuid4(), 0), [LeasedNode("worker1", 5000, 1, 64)])
+
+
+async def test_sessions_go_on_without_the_controller_and_none_is_admitted(cluster: Cluster, slurm: Slurm) -> None:
+    session = await run(cluster)
+    slurm.stop("slurmctld")
+    try:
+        await cluster.submit("late")
+        await cluster.manager.reconcile()
+        await asyncio.gather(*cluster.manager.operations.values())
+        late = await cluster.session("late")
+        assert (late["state"], late["reason"].partition(":")[0]) == ("PREPARING", "Slurm's controller does not answer")
+        assert (await cluster.session("demo"))["state"] == "RUNNING"
+    finally:
+        slurm.start_controller()
+        slurm.wait("UP", "scontrol", "ping")
+    slurm.wait("RUNNING", "squeue", "--noheader", "--format=%T")
+    await watch(cluster)
+    late = await cluster.session("late")
+    assert late["state"] == "RUNNING"
+    assert sorted(held(slurm)) == sorted([f"penstock:{session['id']}:0", f"penstock:{late['id']}:0"])
+
+
+async def test_a_job_that_the_controller_has_forgotten_is_asked_for_again(cluster: Cluster, slurm: Slurm) -> None:
+    session = await run(cluster)
+    slurm.stop("slurmctld")
+    for kept in ("job_state", "job_state.old"):
+        (slurm.folder / "state" / kept).unlink(missing_ok=True)
+    slurm.start_controller()
+    slurm.wait("idle 2", "sinfo", "--noheader", "--format=%T %D")
+    assert held(slurm) == []
+    await watch(cluster)
+    assert (await cluster.session("demo"))["state"] == "RUNNING"
+    assert held(slurm) == [f"penstock:{session['id']}:0"]
+
+
+async def test_nodes_that_slurm_has_drained_take_nothing_and_say_why(cluster: Cluster, slurm: Slurm) -> None:
+    for name in ("worker1", "worker2"):
+        slurm.ask("scontrol", "update", f"NodeName={name}", "State=DRAIN", "Reason=fans | loud")
+    try:
+        await watch(cluster)
+        await cluster.submit("demo")
+        await cluster.settle()
+        session = await cluster.session("demo")
+        assert session["state"] == "PENDING"
+        assert "worker1 is unhealthy (Slurm: drained (fans | loud))" in session["reason"]
+    finally:
+        slurm.ask("scontrol", "update", "NodeName=worker[1-2]", "State=RESUME")
+    # first they have to answer
+    slurm.wait("idle 2", "sinfo", "--noheader", "--format=%T %D")
+    await watch(cluster)
+    assert (await cluster.session("demo"))["state"] == "RUNNING"
+
+
+async def test_a_share_is_not_raised_above_what_is_lent(cluster: Cluster) -> None:
+    await run(cluster)
+    answer = await cluster.admin.patch(f"{V1}/sessions/demo", params={"project": "team-a"}, json={"gpu_milli": 750})
+    assert answer.status_code == 409
+    assert "Slurm lends" in answer.text
+    await ok(cluster.admin.patch(f"{V1}/sessions/demo", params={"project": "team-a"}, json={"gpu_milli": 250}))
+
+
+async def test_nobody_says_what_is_lent_where_there_is_no_controller(slurm: Slurm) -> None:
+    lost = slurm.folder / "lost.conf"
+    lost.write_text(slurm.conf.read_text().replace("SlurmctldPort=", "SlurmctldPort=1 #"))
+    with pytest.raises(UnavailableError, match="Slurm's controller does not answer"):
+        await SlurmLauncher("penstock", lost).watch()

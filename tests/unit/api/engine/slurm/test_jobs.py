@@ -1,0 +1,102 @@
+"""Words for Slurm, and what is read of its listings."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from api.engine.launcher import Lease, LeasedNode
+from api.engine.slurm import jobs
+
+SESSION = UUID("9b2f9c9e-5a45-4d0c-9a53-0d0a1cf7d1a4")
+LEASE = Lease(SESSION, 2)
+COMMENT = f"penstock:{SESSION}:2"
+
+
+def components(*places: LeasedNode) -> list[list[str]]:
+    """Return the words of each component that differ from one to the other."""
+    parts: list[list[str]] = [[]]
+    for word in jobs.submission(LEASE, places, "penstock")[2:]:
+        if word == ":":
+            parts.append([])
+        elif word.startswith(("--nodelist", "--nodes", "--ntasks=", "--cpus", "--mem", "--gres")):
+            parts[-1].append(word)
+    return parts
+
+
+def test_nodes_of_which_as_much_is_taken_are_one_component() -> None:
+    assert components(LeasedNode("b", 500, 2, 64), LeasedNode("a", 500, 2, 64)) == [
+        ["--nodelist=a,b", "--nodes=2", "--ntasks=2", "--cpus-per-task=2", "--mem=64M", "--gres=fgpu:500"]
+    ]
+
+
+def test_nodes_of_which_more_is_taken_are_another_component() -> None:
+    nodes = [
+        part[0]
+        for part in components(LeasedNode("a", 500, 1, 64), LeasedNode("b", 1000, 1, 64), LeasedNode("c", 500, 1, 64))
+    ]
+    assert nodes == ["--nodelist=a,c", "--nodelist=b"]
+
+
+def test_each_component_is_found_by_its_lease_and_goes_to_the_partition() -> None:
+    words = jobs.submission(LEASE, [LeasedNode("a", 500, 1, 64), LeasedNode("b", 1000, 1, 64)], "gpus")
+    assert words.count(f"--comment={COMMENT}") == words.count("--partition=gpus") == 2
+
+
+def test_what_takes_no_gpu_asks_for_none_and_never_for_all_memory() -> None:
+    [words] = components(LeasedNode("a", 0, 0, 0))
+    assert words == ["--nodelist=a", "--nodes=1", "--ntasks=1", "--cpus-per-task=1", "--mem=1M"]
+
+
+def test_components_of_a_job_are_one_lease() -> None:
+    found = jobs.by_lease(jobs.read(f"3+0|RUNNING|None|{COMMENT}\n3+1|PENDING|Resources|{COMMENT}\n"))
+    assert list(found) == [LEASE]
+    assert not jobs.are_lent(found[LEASE])
+    assert (jobs.why_over(found[LEASE]), jobs.why_waiting(found[LEASE])) == ("", "Resources")
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "told"),
+    [
+        ("CANCELLED", "None", "CANCELLED"),
+        ("TIMEOUT", "TimeLimit", "TIMEOUT (TimeLimit)"),
+        ("NODE_FAIL", "NodeDown", "NODE_FAIL (NodeDown)"),
+        ("COMPLETING", "None", "COMPLETING"),
+        ("SUSPENDED", "None", "SUSPENDED"),
+        ("PENDING", "Resources", ""),
+        ("CONFIGURING", "None", ""),
+        ("RUNNING", "None", ""),
+    ],
+)
+def test_a_lease_ends_with_the_state_of_its_job(state: str, reason: str, told: str) -> None:
+    found = jobs.read(f"7|{state}|{reason}|{COMMENT}")
+    assert jobs.why_over(found) == told
+    assert jobs.are_lent(found) is (state == "RUNNING")
+
+
+def test_a_lease_that_one_component_has_lost_is_over() -> None:
+    found = jobs.read(f"3+0|RUNNING|None|{COMMENT}\n3+1|NODE_FAIL|NodeDown|{COMMENT}")
+    assert jobs.why_over(found) == "NODE_FAIL (NodeDown)"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "7|RUNNING|None|",
+        "7|RUNNING|None|(null)",
+        "7|RUNNING|None|penstock",
+        "7|RUNNING|None|penstock:x:0",
+        f"7|RUNNING|None|penstock:{SESSION}:-1",
+        f"7|RUNNING|None|penstock:{SESSION}:",
+        f"x|RUNNING|None|penstock:{SESSION}:0",
+    ],
+)
+def test_other_jobs_of_the_account_are_left_alone(line: str) -> None:
+    assert jobs.read(line) == []
+
+
+def test_nothing_listed_is_nothing_lent() -> None:
+    assert not jobs.are_lent([])
+    assert jobs.why_waiting([]) == "its job is not to be found"

@@ -6,19 +6,20 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal
 
-from license_expression import ExpressionError, ExpressionParseError, get_spdx_licensing
+from license_expression import ExpressionError, ExpressionParseError
 from pydantic import AfterValidator, Field, StringConstraints
 
 from common.errors import InputError
 from common.strict import StrictModel
 from common.yaml_document import check, parse
+from reservoir.artifacts.licence import spdx
 from reservoir.scan.severity import Level
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 def _licence(text: str) -> str:
-    licensing = get_spdx_licensing()
+    licensing = spdx()
     try:
         parsed = licensing.parse(text, validate=False)
     except (ExpressionError, ExpressionParseError) as error:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
-from license_expression import AND, OR, LicenseWithExceptionSymbol, get_spdx_licensing
+from license_expression import AND, OR, LicenseWithExceptionSymbol
 
 from common.errors import Problem
+from reservoir.artifacts.licence import spdx
 from reservoir.scan.checker import CLOSED, require_fresh
 from reservoir.scan.policy import Exemption, ScanPolicy
 from reservoir.scan.report import Finding, Licence, Report
@@ -86,7 +87,7 @@ def _note(exemption: Exemption, report: Report, today: date) -> list[str]:
 
 def _licences(licences: list[Licence], policy: ScanPolicy) -> list[Problem]:
     rules = policy.licences
-    licensing = get_spdx_licensing()
+    licensing = spdx()
 
     def free(part: object) -> bool:
         if isinstance(part, AND):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import docker
 import pytest
@@ -10,6 +12,17 @@ import pytest
 from tests.integration.agent.conftest import Authority
 from tests.integration.own_engine import OwnEngine, own_engine
 from tests.integration.slapd import Slapd, running_slapd
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_stays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What the tests of this worker mounted, and the agents of GnuPG that they started, are gone behind the last."""
+    folder = f"{tmp_path_factory.getbasetemp()}/"
+    yield
+    mounts = (line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines())
+    assert [mount for mount in mounts if mount.startswith(folder)] == []
+    agents = subprocess.run(["pgrep", "--list-full", "gpg-agent"], capture_output=True, text=True, check=False).stdout
+    assert [agent for agent in agents.splitlines() if folder in agent] == []
 
 
 @pytest.fixture(scope="session")

@@ -49,6 +49,12 @@ class OwnEngine:
         self.daemon = _start(self)
         wait(self, self.daemon)
 
+    def stop(self) -> None:
+        """Stop the daemon as systemd does; its containers end with it."""
+        assert self.daemon is not None
+        self.daemon.terminate()
+        self.daemon.wait(STOP_S)
+
     def kill(self) -> None:
         """Let the daemon die as it never wants to."""
         assert self.daemon is not None
@@ -72,8 +78,7 @@ def own_engine() -> Iterator[OwnEngine]:
             _empty(engine)
         finally:
             if engine.daemon:
-                engine.daemon.terminate()
-                engine.daemon.wait(STOP_S)
+                engine.stop()
     finally:
         subprocess.run(["ip", "netns", "del", engine.namespace], check=True)
         shutil.rmtree(engine.folder, ignore_errors=True)

@@ -29,6 +29,7 @@ from appliance.agent.docker import (
 )
 from appliance.agent.docker.containers import ContainerLimits
 from appliance.agent.docker.cores import CoreGrant
+from appliance.agent.docker.engine_run import EngineRun
 from appliance.agent.docker.inspections import Inspection
 from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.refusals import reason_of, told
@@ -130,6 +131,7 @@ class DockerEngine:
         self._hosts = hosts
         self._site_files = site_files
         self._api = self._speaking(containers.OLDEST_API)
+        self._run: EngineRun | None = None
 
     @property
     def api_version(self) -> str:
@@ -144,15 +146,19 @@ class DockerEngine:
             log.info("Docker's API", version=version, before=self.api_version)
             self._api = self._speaking(version)
 
-    def takes_calls(self) -> bool:
-        """Return whether Docker takes new calls; while it ends it does not, and goes on with those that it has."""
+    def goes_on(self) -> bool:
+        """Return whether the engine that tells events goes on: it takes new calls, and no other one took its place.
+
+        While an engine ends it takes none, and goes on with those that it has.
+        """
         try:
             client = self._speaking(self.api_version, _ANSWER_S)
             with contextlib.closing(client):
                 client.ping()
         except (DockerException, requests.RequestException):
             return False
-        return True
+        # asked last: another one answers only when the one before has ended
+        return self._run is None or not self._run.is_over()
 
     @_translate
     def info(self) -> dict[str, Any]:
@@ -329,7 +335,9 @@ class DockerEngine:
         """
         self.negotiate()
         filters = {"type": "container", "label": LABEL_ID, "event": _EVENTS}
-        return cast("Closable[dict[str, Any]]", self._api.events(decode=True, filters=filters))
+        events = self._api.events(decode=True, filters=filters)
+        self._run = EngineRun(events)
+        return cast("Closable[dict[str, Any]]", events)
 
     @_translate
     def exec_create(self, identity: str, command: list[str], *, tty: bool) -> str:

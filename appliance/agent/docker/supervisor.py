@@ -269,8 +269,8 @@ class Supervisor:
         values = inspections.label_values(inspection)
         state = interruptions.by_boot(inspections.state_of(inspection), values.boot, self._engine.boot)
         known, strange = self._known.get(identity), inspections.is_strange(inspection)
-        if known and self._was_away and known.state.status is ContainerStatus.RUNNING:
-            state = interruptions.by_engine(state)
+        if known:
+            state = await self._judged(known, state)
         if not strange and not state.status.is_final:
             self._shares.adopt(identity, values.kind, state.gpus)
         if known is None:
@@ -342,9 +342,7 @@ class Supervisor:
         if known is None:
             return
         try:
-            state = await in_thread(self._engine.state, identity)
-            if interruptions.is_forced(state) and not await in_thread(self._engine.takes_calls):
-                state = interruptions.by_engine(state)
+            state = await self._judged(known, await in_thread(self._engine.state, identity))
             self._set(known, known.seen(state))
         except NotFoundError:
             # somebody removed it behind our back; a removal of ours has forgotten it already, or will
@@ -353,6 +351,13 @@ class Supervisor:
                 self._background.begin(self._release(identity))
                 self._background.begin(self._lifecycle.leave(identity))
                 self.changed.set()
+
+    async def _judged(self, known: KnownContainer, state: ContainerState) -> ContainerState:
+        """Return the state in which a container is found now, ended by its engine where that ended meanwhile."""
+        if known.state.status.is_final or not interruptions.is_forced(state):
+            return state
+        goes_on = not self._was_away and await in_thread(self._engine.goes_on)
+        return state if goes_on else interruptions.by_engine(state)
 
     async def _offer(self, known: KnownContainer, state: ContainerState | None = None) -> None:
         """Open the ports of a running container to the edge; one that cannot be opened is said in its state."""

@@ -305,6 +305,9 @@ def node(
         container.remove(force=True)
     for folder in (tmp_path / "gpu").glob("*/account"):
         tmpfs_quota.unmount(folder)
+    if (tmp_path / "mounts").is_mount():
+        # of one that was killed
+        run("umount", "--recursive", tmp_path / "mounts")
 
 
 @pytest.fixture

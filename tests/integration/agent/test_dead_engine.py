@@ -1,15 +1,17 @@
-"""A Docker Engine that is killed under a running agent, and what the node says of itself meanwhile."""
+"""A Docker Engine that is killed or stopped under a running agent: what the node says of itself, and of its ends."""
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Iterator
 
 import docker
 import pytest
 
 from appliance.agent.docker.engine_health import DEAD
-from common.protocol import ContainerSpec, ContainerStatus
-from tests.integration.agent.calls import launch, put, states
+from common.protocol import ENGINE_RESTARTED, ContainerSpec, ContainerStatus
+from tests.integration.agent.calls import launch, put, states, wait_for
 from tests.integration.agent.conftest import Agent, FakeApi
 from tests.integration.own_engine import OwnEngine
 
@@ -36,3 +38,21 @@ def test_the_node_is_unready_until_its_engine_answers_again(
         fake_api.heartbeats.clear()
         fake_api.wait(lambda heartbeat: not heartbeat.node_info.unready)
         assert launch(client, spec()).status is ContainerStatus.RUNNING
+
+
+def test_who_ended_with_an_engine_is_known_by_an_agent_that_hears_of_it_when_another_one_runs(
+    worker_engine: OwnEngine, agent: Agent, spec: Make
+) -> None:
+    """A busy agent takes up the ends that an engine told on its way out when the next one has long taken calls."""
+    ended = spec()
+    with agent.client() as client:
+        assert launch(client, ended).status is ContainerStatus.RUNNING
+        assert agent.process is not None
+        os.kill(agent.process.pid, signal.SIGSTOP)
+        try:
+            worker_engine.stop()
+            worker_engine.run_daemon()
+        finally:
+            os.kill(agent.process.pid, signal.SIGCONT)
+        state = wait_for(client, ended.id, ContainerStatus.FAILED)
+    assert (state.error, state.lost) == (ENGINE_RESTARTED, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -114,8 +115,15 @@ def test_a_site_scans_again_with_its_own_policy_and_newer_advisories(
     assert "Debian: the newest advisory is of 2026-01-01" in refused
 
 
-def test_rpm_packages_are_held_against_the_advisories_that_their_target_names(tmp_path: Path) -> None:
-    upstream = Upstream(tmp_path / "vendor", Vendor(tmp_path / "gnupg", "vendor"))
+@pytest.fixture
+def vendor(tmp_path: Path) -> Iterator[Vendor]:
+    made = Vendor(tmp_path / "gnupg", "vendor")
+    yield made
+    made.close()
+
+
+def test_rpm_packages_are_held_against_the_advisories_that_their_target_names(vendor: Vendor, tmp_path: Path) -> None:
+    upstream = Upstream(tmp_path / "vendor", vendor)
     upstream.add(Package("lib", version="2.5", release="1.el9", epoch=1, arch="x86_64"))
     upstream.index()
     (tmp_path / "workshop").mkdir()

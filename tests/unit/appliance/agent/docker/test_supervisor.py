@@ -29,7 +29,7 @@ from appliance.agent.shares.share_manager import ShareManager
 from appliance.agent.storages import Storages
 from appliance.gpu.devices import Gpus
 from common.errors import ConflictError
-from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GangNetwork, Mount
+from common.protocol import ENGINE_RESTARTED, ContainerSpec, ContainerState, ContainerStatus, GangNetwork, Mount
 from tests.fakes import packet_rules
 from tests.fakes.node_networks import NodeNetworks, gang_networks
 
@@ -70,7 +70,8 @@ class Stream:
 
 class FakeEngine:
     """One container; `started` and `stopped` hold back the answers to its start and its removal until the test lets
-    them go, and `listed` that to a list, after it has been made. One that `breaks` makes none.
+    them go, and `listed` that to a list, after it has been made. One that `breaks` makes none; one that `ends` answers
+    and takes no new calls.
     """
 
     boot = "boot-1"
@@ -86,6 +87,10 @@ class FakeEngine:
         self.listed = threading.Event()
         self.listed.set()
         self.breaks = False
+        self.ends = False
+
+    def goes_on(self) -> bool:
+        return not self.ends
 
     def events(self) -> Stream:
         self.streams += 1
@@ -134,9 +139,9 @@ def found(identity: str, **labels: str) -> dict[str, Any]:
     }
 
 
-def ended(identity: str) -> dict[str, Any]:
+def ended(identity: str, code: int = 0) -> dict[str, Any]:
     """What Docker tells of a container that has come to its end."""
-    state = {"Status": "exited", "Error": "", "ExitCode": 0, "StartedAt": STARTED, "FinishedAt": STARTED}
+    state = {"Status": "exited", "Error": "", "ExitCode": code, "StartedAt": STARTED, "FinishedAt": STARTED}
     return found(identity) | {"State": state}
 
 
@@ -208,6 +213,23 @@ async def test_an_end_whose_event_is_lost_is_found_in_the_list() -> None:
     engine.found = [ended("c1")]
     await supervisor.rebuild()
     assert [(state.id, state.status) for state in supervisor.states()] == [("c1", ContainerStatus.EXITED)]
+
+
+async def test_an_end_that_is_found_in_the_list_of_an_engine_that_ends_is_its_doing() -> None:
+    engine = FakeEngine()
+    supervisor = supervise(engine)
+    engine.found = [found("c1"), found("c2"), found("c3")]
+    await supervisor.rebuild()
+    engine.found = [ended("c1", 143), found("c2"), found("c3")]
+    await supervisor.rebuild()
+    engine.ends = True
+    engine.found = [ended("c1", 143), ended("c2", 143), ended("c3", 0)]
+    await supervisor.rebuild()
+    assert [(state.exit_code, state.lost, state.error) for state in supervisor.states()] == [
+        (143, False, ""),
+        (None, True, ENGINE_RESTARTED),
+        (0, False, ""),
+    ]
 
 
 async def test_a_list_that_is_older_than_a_removal_brings_nothing_back() -> None:

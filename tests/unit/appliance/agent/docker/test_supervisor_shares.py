@@ -52,7 +52,7 @@ class Docker:
         self.stops = True
         self.ends_at_inspection = False
 
-    def takes_calls(self) -> bool:
+    def goes_on(self) -> bool:
         return True
 
     def create(self, spec: ContainerSpec, granted: object, part: PreparedShares) -> None:

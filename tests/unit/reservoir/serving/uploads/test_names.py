@@ -8,18 +8,13 @@ from pathlib import Path
 import pytest
 
 from common.errors import InputError, IntegrityError, NotFoundError, UnavailableError
-from reservoir.intake.take import take
 from reservoir.publication import past_names
-from reservoir.publication.publish import publish
 from reservoir.serving.uploads.names import Names
 
 
 @pytest.fixture
-def names(tmp_path: Path, bundle: Path) -> Names:
+def names(root: Path) -> Names:
     """The names of a site that publishes `demo`."""
-    root = tmp_path / "site"
-    take(bundle, root)
-    publish(root)
     return Names(root)
 
 

@@ -10,19 +10,14 @@ from pyramid.registry import Registry
 from pyramid.request import Request
 from pyramid.response import Response
 
-from reservoir.intake.take import take
-from reservoir.publication.publish import publish
 from reservoir.serving.uploads import plugin
 
 PUSH = {"name": "demo", "version": "1.0", "targetindex": "site/dev"}
 
 
 @pytest.fixture
-def site(tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def site(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A site that publishes `demo`."""
-    root = tmp_path / "site"
-    take(bundle, root)
-    publish(root)
     monkeypatch.setenv("PENSTOCK_RESERVOIR", str(root))
 
 

@@ -19,6 +19,7 @@ from common.checks import Check, CheckState
 from common.gpu.kinds import Enforcement
 from common.gpu.share import MAX_DEVICES, MAX_GPUS, MILLI, GpuShare
 from common.messages import Message, Report, else_read, is_of_later_release
+from common.nccl import NcclEvidence
 from common.sandbox import Sandbox
 
 HEARTBEAT_PATH = "/agent/v1/heartbeat"
@@ -266,6 +267,7 @@ class ContainerState(Report):
     `ports` leads from a port of the container to the agent's own port, where the site's edge reaches it by mutual TLS.
     `enforcement` is how its GPU shares are held (None: it has no GPU), `warning` what is wrong while it runs. One that
     is `lost` was taken away by no fault of its own, as with a machine that is lost: it may run again elsewhere.
+    `nccl` is what the head of its log tells of the ways between GPUs; None: NCCL told nothing there.
     """
 
     id: str
@@ -280,6 +282,7 @@ class ContainerState(Report):
     enforcement: HeldBy | None = None
     warning: str = ""
     lost: bool = False
+    nccl: NcclEvidence | None = None
 
     @model_validator(mode="before")
     @classmethod

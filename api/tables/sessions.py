@@ -19,6 +19,7 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column, relationship, undefer_group
 
 from api.clock import now
@@ -210,7 +211,8 @@ class Container(Base):
     """One container of a session that has its place; `status` None: its agent has not been asked for it yet.
 
     `ports` leads from a port of the container to the port of the agent where the edge reaches it. `enforcement` is how
-    its GPU shares are held, `warning` what its agent finds wrong while it runs.
+    its GPU shares are held, `warning` what its agent finds wrong while it runs. `nccl` is what its log told of the ways
+    between GPUs (`common.nccl.NcclEvidence`), empty where that is nothing.
     """
 
     __tablename__ = "containers"
@@ -225,6 +227,7 @@ class Container(Base):
     ports: Mapped[dict[str, int]] = mapped_column(JSON, default=dict)
     enforcement: Mapped[str | None] = mapped_column(String(16))
     warning: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
+    nccl: Mapped[dict[str, Any]] = mapped_column(JSONB, default=dict, server_default=text("'{}'::jsonb"))
 
     node: Mapped[Node] = relationship(lazy="joined", innerjoin=True)
     gpu_shares: Mapped[list[GpuShareRow]] = relationship(

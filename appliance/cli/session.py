@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from appliance.cli import config, output, parse, share
+from appliance.cli import config, nccl, output, parse, share
 from appliance.cli.options import ProjectOption, complete_sessions, told_by_options
 from appliance.cli.output import Format, FormatOption
 from appliance.cli.share import FgpuOption, GpusOption
@@ -239,6 +239,7 @@ def _fields(session: Session) -> None:
             ("Nodes" if len(_nodes(session)) > 1 else "Node", ", ".join(_nodes(session))),
             *(("On", _gpu_share(gpu)) for gpu in (containers[0]["gpus"] if len(containers) == 1 else ())),
             *(("Warning", container["warning"]) for container in containers),
+            *nccl.fields(containers),
             *(("URL", url) for url in session["urls"]),
             ("Created", output.moment(session["created_at"])),
             ("Starts at", output.moment(session["starts_at"])),

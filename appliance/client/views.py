@@ -232,7 +232,7 @@ class Container(TypedDict):
     """One container of a session, and the GPUs that it holds on its node.
 
     `enforcement` is how its shares are held, null before it is known and without a GPU; `warning` is what its agent
-    finds wrong while it runs.
+    finds wrong while it runs. `nccl` is what NCCL told in its log when it began, where it told something.
     """
 
     rank: int
@@ -242,6 +242,7 @@ class Container(TypedDict):
     exit_code: int | None
     enforcement: Enforcement | None
     warning: str
+    nccl: Nccl | None
     gpus: list[GpuShare]
 
 
@@ -449,6 +450,22 @@ class Mount(TypedDict):
     source: str | None
     target: str
     read_only: bool
+
+
+class Nccl(TypedDict):
+    """What the log of a container says of the ways that NCCL took between GPUs, each with the line that says so.
+
+    `p2p` is the direct way in a node, `ib` InfiniBand (or RoCE) between nodes, `gdrdma` GPUDirect RDMA by that.
+    Null, and mostly without a line, is what its log does not tell.
+    """
+
+    version: str
+    p2p: bool | None
+    p2p_line: str
+    ib: bool | None
+    ib_line: str
+    gdrdma: bool | None
+    gdrdma_line: str
 
 
 class NewApiKey(TypedDict):

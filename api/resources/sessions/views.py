@@ -28,11 +28,27 @@ class GpuShareView(View):
     profile: str
 
 
+class NcclView(View):
+    """What the log of a container says of the ways that NCCL took between GPUs, each with the line that says so.
+
+    `p2p` is the direct way in a node, `ib` InfiniBand (or RoCE) between nodes, `gdrdma` GPUDirect RDMA by that. Null,
+    and mostly without a line, is what its log does not tell.
+    """
+
+    version: str
+    p2p: bool | None
+    p2p_line: str
+    ib: bool | None
+    ib_line: str
+    gdrdma: bool | None
+    gdrdma_line: str
+
+
 class ContainerView(View):
     """One container of a session, and the GPUs that it holds on its node.
 
     `enforcement` is how its shares are held, null before it is known and without a GPU; `warning` is what its agent
-    finds wrong while it runs.
+    finds wrong while it runs. `nccl` is what NCCL told in its log when it began, where it told something.
     """
 
     rank: int
@@ -42,6 +58,7 @@ class ContainerView(View):
     exit_code: int | None
     enforcement: Enforcement | None
     warning: str
+    nccl: NcclView | None
     gpus: list[GpuShareView]
 
 

@@ -46,6 +46,7 @@ def container(**changes: Any) -> Container:
         "exit_code": None,
         "enforcement": "none",
         "warning": "",
+        "nccl": None,
         "gpus": [gpu_share()],
     }
     return cast("Container", {**base, **changes})

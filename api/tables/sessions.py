@@ -100,6 +100,8 @@ class Session(Base):
     `network` is the number of the network between its containers, None where it has one container or no places.
     `changed_in` is the transaction that last changed its `revision`, by a trigger.
     `sandbox` names the one that it was given, with the rules of then; `denied` counts the calls that it cost.
+    With `p2p` its GPUs have to reach each other by NVLink, without (False, not None) they may not; with `rdma` its
+    containers meet over InfiniBand.
     `protocol` is what agents have to speak to run it. `request_id` is that which last asked for it to run.
     """
 
@@ -151,6 +153,8 @@ class Session(Base):
     gpu_models: Mapped[list[str]] = mapped_column(JSON, default=list)
     within: Mapped[str] = mapped_column(String(16), default="anywhere", server_default="anywhere")
     within_required: Mapped[bool] = mapped_column(default=False, server_default="0")
+    p2p: Mapped[bool | None]
+    rdma: Mapped[bool] = mapped_column(default=False, server_default="0")
     command: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True), **OF_CONTAINERS)
     args: Mapped[list[str]] = mapped_column(JSON, **OF_CONTAINERS)
     environment: Mapped[dict[str, str]] = mapped_column(JSON, **OF_CONTAINERS)

@@ -225,6 +225,7 @@ def _fields(session: Session) -> None:
             ("Environment", ", ".join(session["environment"])),
             *(("Mount", _mount(mount)) for mount in session["mounts"]),
             ("Containers", _gang(session)),
+            ("Asked for", _ways(session)),
             ("Preset", session["preset"]),
             ("Sandbox", _sandbox(session)),
             ("GPUs", _share(session)),
@@ -293,6 +294,12 @@ def _gang(session: Session) -> str:
     where = "" if session["within"] == "anywhere" else f", within a {session['within']}"
     wish = " where it can be" if where and not session["within_required"] else ""
     return f"{session['replicas']}{where}{wish}, each with:"
+
+
+def _ways(session: Session) -> str:
+    """Return the ways between GPUs that it asked for."""
+    p2p = {True: "P2P by NVLink", False: "no P2P", None: ""}[session["p2p"]]
+    return ", ".join(filter(None, (p2p, "RDMA" if session["rdma"] else "")))
 
 
 def _limit(session: Session) -> str:

@@ -90,11 +90,12 @@ class QueueEntryView(View):
 class SessionEntryView(View):
     """A session of a list; the amounts are for one of its `replicas`.
 
-    `reason` says why it waits, or why it failed; for programs there is `cause` while it waits, and `position`, its
-    place in the queue from 1. `node` and `gpus` are those of its first container. `attempt` counts how often it was
-    put back into the queue. It is stopped when it has run for `limit_s` (0: it asked for no limit), or as its project
-    says: `expires_at` is when its time limit ends it, which its owner has put off by `extended_s`
-    so far. `urls` are those of `services`, `url` is the first of them.
+    With `p2p` its GPUs reach each other by NVLink, with false (not null) they may not use it; with `rdma` its
+    containers meet over InfiniBand. `reason` says why it waits, or why it failed; for programs there is `cause` while
+    it waits, and `position`, its place in the queue from 1. `node` and `gpus` are those of its first container.
+    `attempt` counts how often it was put back into the queue. It is stopped when it has run for `limit_s` (0: it asked
+    for no limit), or as its project says: `expires_at` is when its time limit ends it, which its owner has put off by
+    `extended_s` so far. `urls` are those of `services`, `url` is the first of them.
 
     Its shares are held by `enforcement` or a stronger kind. `held_milli` is what it takes of GPUs with all containers
     together, 0 before it has its places; a MIG device counts whole. While its share is being changed, `resize_milli` is
@@ -126,6 +127,8 @@ class SessionEntryView(View):
     gpu_models: list[str]
     within: TopologyLevel
     within_required: bool
+    p2p: bool | None
+    rdma: bool
     local_image: bool
     sandbox: str
     denied: int

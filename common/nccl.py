@@ -1,4 +1,4 @@
-"""What NCCL's own log tells of the ways that the GPUs of a session use to reach each other. Pure.
+"""Evidence of NCCL: what its own log tells of the ways by which the GPUs of a session reach each other. Pure.
 
 NCCL tells with `NCCL_DEBUG=INFO` which way each of its connections takes. Its words have changed with its releases, and
 those of 2.3 to 2.28 are known here; the text of a log is the user's own, so nothing else of it is believed or quoted.

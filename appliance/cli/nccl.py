@@ -1,4 +1,4 @@
-"""What NCCL told of the ways between GPUs, as `penstock get` shows it."""
+"""Ways between GPUs as `penstock get` shows them: what NCCL told of them."""
 
 from __future__ import annotations
 

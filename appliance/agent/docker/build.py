@@ -8,10 +8,10 @@ from pathlib import Path
 
 import structlog
 
-from appliance.agent import descriptors, rdma
+from appliance.agent import descriptors
 from appliance.agent.boot import boot
 from appliance.agent.container_runtime import ContainerRuntime
-from appliance.agent.docker import cores, engine_health, node_info, packages, share_maintenance
+from appliance.agent.docker import cores, engine_health, node_info, packages, rdma, share_maintenance
 from appliance.agent.docker.containers import ContainerLimits
 from appliance.agent.docker.disk import DiskEnforcer
 from appliance.agent.docker.egress_policy import EgressPolicy

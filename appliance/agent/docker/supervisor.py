@@ -82,7 +82,7 @@ class Supervisor:
         self._known: dict[str, KnownContainer] = {}
         self._was_away = False
         self._lifecycle = Lifecycle(engine, shares, gang_networks, egress_policy)
-        self._log_heads = LogHeads(partial(engine.logs, follow=True, tail=None), self._note_nccl)
+        self._log_heads = LogHeads(lambda identity: engine.logs(identity, follow=True, tail=None), self._note_nccl)
         self._background = Background()
         self._rebuilding = asyncio.Lock()
         self._watchers = anyio.CapacityLimiter(1)

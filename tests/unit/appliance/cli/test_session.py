@@ -106,6 +106,21 @@ def test_get_shows_the_ways_of_nccl_in_its_own_words(logged_in: FakeApi, run: Ru
     assert "2: " not in out
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"p2p": True, "rdma": True}, "P2P by NVLink, RDMA"),
+        ({"p2p": False, "rdma": False}, "no P2P"),
+        ({"p2p": None, "rdma": True}, "RDMA"),
+    ],
+)
+def test_get_shows_the_ways_that_were_asked_for(
+    logged_in: FakeApi, run: Run, asked: dict[str, bool | None], said: str
+) -> None:
+    logged_in.on("GET", "/sessions/first", session(**asked))
+    assert f"Asked for:     {said}\n" in run("get", "first")[1]
+
+
 def test_get_shows_what_a_slice_takes_beyond_what_was_asked_for(logged_in: FakeApi, run: Run) -> None:
     device = gpu_share(uuid="MIG-1", model="A100", profile="2g.10gb", milli=285, memory_mib=9856)
     held = container(enforcement="mig", gpus=[device])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.agent.rdma import Rdma, bus_name
+from appliance.agent.docker.rdma import Rdma, bus_name
 from common.errors import InputError
 from common.protocol import NodeInfo
 from common.rdma import Hca

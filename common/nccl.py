@@ -85,7 +85,7 @@ class NcclLog:
     def feed(self, piece: bytes) -> None:
         """Read the next bytes of a log, whatever they are."""
         # a progress bar returns the carriage, and NCCL writes behind it
-        *whole, rest = re.split(rb"[\r\n]", piece)
+        *whole, rest = re.split(rb"[\r\n]+", piece)
         for end in whole:
             if not self._too_long and len(self._rest) + len(end) <= MAX_LINE:
                 self._read(self._rest + end)
@@ -107,7 +107,7 @@ class NcclLog:
             return
         text = _COLOUR.sub("", line.decode("ascii", "replace")).strip()
         _, mark, said = text.rpartition(_MARK)
-        if version := _VERSION.match(said):
+        if not self.evidence.version and (version := _VERSION.match(said)):
             self.evidence = self.evidence.model_copy(update={"version": version["version"]})
         for way, used in _seen(said).items():
             self.evidence = self.evidence.noting(way, used, f"{mark}{said}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from common.messages import Report
 
@@ -12,11 +12,21 @@ MIN_GBPS = 40
 """Gbit/s that a port has at least which sessions use: slower ones are no gain over the network that every node has."""
 MAX_HCAS = 64
 """Most ports of a node."""
+MAX_WORD = 64
+"""Most characters of a name or a word of a driver."""
 
 INFINIBAND, ACTIVE = "InfiniBand", "ACTIVE"
 """The words of the kernel for a port of this kind, and for one that carries data."""
 
-Word = Annotated[str, Field(max_length=64)]
+
+def _printable(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    return "".join(char if " " <= char <= "~" else "?" for char in value[:MAX_WORD])
+
+
+Word = Annotated[str, BeforeValidator(_printable), Field(max_length=MAX_WORD)]
+"""A word of a driver: whatever it is, every terminal can show it."""
 
 
 class Hca(Report):
@@ -28,7 +38,7 @@ class Hca(Report):
     """
 
     name: Word
-    rate_gbps: float = Field(default=0, ge=0)
+    rate_gbps: float = Field(default=0, ge=0, le=1_000_000, allow_inf_nan=False)
     link_layer: Word = ""
     state: Word = ""
     numa_node: int | None = None

@@ -92,10 +92,10 @@ class Rdma:
         state, rate = _text(port / "state"), _text(port / "rate")
         numa_node = None if node is None or node < 0 else node
         return Hca(
-            name=f"{device.name}:{port.name}"[:64],
+            name=f"{device.name}:{port.name}",
             rate_gbps=_gbps(rate),
-            link_layer=_text(port / "link_layer")[:64],
-            state=state.partition(":")[2].strip()[:64],
+            link_layer=_text(port / "link_layer"),
+            state=state.partition(":")[2].strip(),
             numa_node=numa_node,
             distances={} if numa_node is None else dict(self._distances(numa_node)),
         )

@@ -98,6 +98,15 @@ def test_its_version() -> None:
     assert read("h:1:2 [0] NCCL INFO Bootstrap", "NCCL version 2.21.5+cuda12.4").version == "2.21.5+cuda12.4"
 
 
+def test_a_log_that_says_something_else_in_each_line_changes_little() -> None:
+    log, seen = NcclLog(), set()
+    ways = ("P2P/IPC", "SHM", "NET/IB/0", "NET/IB/0/GDRDMA", "NET/Socket/0")
+    for number in range(500):
+        log.feed(f"NCCL version 2.{number}\nChannel 00 : {number}[0] -> 1[1] via {ways[-number % 5]}\n".encode())
+        seen.add(log.evidence)
+    assert len(seen) < 8
+
+
 def test_what_was_seen_counts_more_than_what_was_not() -> None:
     slow, fast = "Channel 00 : 0[a] -> 1[b] via SHM/direct", "Channel 01 : 0[a] -> 2[c] via P2P/IPC"
     assert read(slow, fast, slow) == read(fast) == NcclEvidence(p2p=True, p2p_line=fast)

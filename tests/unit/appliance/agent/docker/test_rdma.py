@@ -155,9 +155,10 @@ async def test_a_pulled_cable_is_told_once(tmp_path: Path) -> None:
 
 def test_what_is_found_can_be_told(tmp_path: Path) -> None:
     machine(tmp_path)
-    plug(tmp_path, "x" * 80, link_layer="é" * 90)
+    plug(tmp_path, "x" * 80, link_layer="é" * 90, state="4: \x1b[2J")
     told = node_info("worker1", 2).model_copy(update={"hcas": rdma(tmp_path).hcas})
     assert NodeInfo.model_validate_json(told.written()).hcas == told.hcas
+    assert (told.hcas[0].link_layer, told.hcas[0].state) == ("?" * 64, "?[2J")
 
 
 @pytest.mark.parametrize("bus", ["00000000:1C:00.0", "0000:1c:00.0", "0:1C:00.0"])

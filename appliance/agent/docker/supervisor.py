@@ -400,7 +400,7 @@ class Supervisor:
 
     async def _read_to_its_end(self, known: KnownContainer, state: ContainerState) -> None:
         """Read the head of the log of a container that has ended: whoever learns of that learns what its log told."""
-        if known.collective and state.status.is_final:
+        if known.collective and state.status.is_final and self._known.get(state.id) is known:
             self._log_heads.follow(state.id)
             await self._log_heads.finish(state.id)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from common.gpu.share import GpuShare
 from common.nccl import NcclEvidence
-from common.protocol import ContainerSpec, ContainerStatus
+from common.protocol import ContainerSpec, ContainerStatus, Mount
 from tests.integration.agent.calls import launch, log_of, states, wait_for
 from tests.integration.agent.conftest import Agent
 
@@ -18,6 +19,13 @@ LINE = "NCCL INFO Ring 00 : 0[0] -> 1[1] via P2P/IPC"
 SEEN = NcclEvidence(p2p=True, p2p_line=LINE)
 
 
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 def script(rest: str) -> dict[str, list[str]]:
     return {"command": ["sh", "-c"], "args": [f"echo 'h:1:2 [0] {LINE}'; {rest}"]}
 
@@ -25,13 +33,17 @@ def script(rest: str) -> dict[str, list[str]]:
 def test_the_head_of_a_log_counts_when_docker_has_it_no_more(node: Agent, spec: Make) -> None:
     node.environment |= {"PENSTOCK_AGENT_CONTAINER_LOG_MIB": "1", "PENSTOCK_AGENT_CONTAINER_LOG_FILES": "2"}
     node.start()
-    wanted = spec(gpus=BOTH, **script("busybox dd if=/dev/zero bs=4096 count=150; sleep 60"))
+    folder = Path(node.environment["PENSTOCK_AGENT_MOUNT_ROOTS"]) / "signs"
+    folder.mkdir()
+    # Docker writes each of these bytes as six
+    rest = "until [ -e /signs/go ]; do sleep 0.1; done; busybox dd if=/dev/zero bs=4096 count=150; sleep 60"
+    mount = Mount(source=str(folder), target="/signs", read_only=True)
+    wanted = spec(gpus=BOTH, mounts=[mount], **script(rest))
     with node.client() as client:
         launch(client, wanted)
-        deadline = time.monotonic() + 20
-        while LINE in client.get(f"/v1/containers/{wanted.id}/logs").text or states(client)[wanted.id].nccl is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        until(lambda: states(client)[wanted.id].nccl == SEEN)
+        (folder / "go").touch()
+        until(lambda: LINE not in client.get(f"/v1/containers/{wanted.id}/logs").text)
         assert states(client)[wanted.id].nccl == SEEN
 
 

@@ -18,7 +18,9 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from common.checks import Check, CheckState
 from common.gpu.kinds import Enforcement
 from common.gpu.share import MAX_DEVICES, MAX_GPUS, MILLI, GpuShare
-from common.messages import Message, Report, else_read, is_of_later_release
+from common.messages import Message, Report, Since, else_read, is_of_later_release
+from common.nccl import NcclEvidence
+from common.rdma import MAX_HCAS, Hca
 from common.sandbox import Sandbox
 
 HEARTBEAT_PATH = "/agent/v1/heartbeat"
@@ -146,7 +148,8 @@ class NodeInfo(Report):
     islands are machines of a cluster: no container may have GPUs of two, and those of one session cannot meet there.
     While it cannot run containers as it should it is `unready`, and says why; what mounts one of `missing_storages`
     cannot run on it, for the reason that stands there by the storage's name. `region` and `switch` (its leaf switch)
-    are what the site's file says. `started_at` is when the agent started.
+    are what the site's file says. `started_at` is when the agent started. `hcas` are its ports of InfiniBand, and
+    `rdma` says that sessions may use them; where it does not, `no_rdma` says why.
     """
 
     name: Brief
@@ -160,6 +163,9 @@ class NodeInfo(Report):
     enforcement_pending: Why = ""
     fractions: bool = True
     nvlink: bool = False
+    rdma: bool = False
+    no_rdma: Why = ""
+    hcas: list[Hca] = Field(default_factory=list, max_length=MAX_HCAS)
     apart: bool = False
     unready: Why = ""
     missing_storages: dict[Brief, Why] = Field(default_factory=dict)
@@ -221,7 +227,7 @@ class ContainerSpec(Message):
     `cpu_milli`, `memory_mib` and `disk_mib` (what it writes beside its mounts) are limits, 0 none; `shm_mib` is part of
     the memory. The container sees as many cores as `cpu_milli` begins. `ports` are those of its ports that the site's
     edge may reach. `network` is where it meets the other containers of its session, beside the network that every
-    container has. Its programs may not call what `sandbox` denies.
+    container has. Its programs may not call what `sandbox` denies. With `rdma` it gets the HCAs of its node.
     """
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
@@ -243,6 +249,7 @@ class ContainerSpec(Message):
     pull: Pull = Pull.MISSING
     sandbox: Sandbox | None = None
     network: GangNetwork | None = None
+    rdma: Annotated[bool, Since(1)] = False
 
 
 class ContainerStatus(StrEnum):
@@ -266,6 +273,7 @@ class ContainerState(Report):
     `ports` leads from a port of the container to the agent's own port, where the site's edge reaches it by mutual TLS.
     `enforcement` is how its GPU shares are held (None: it has no GPU), `warning` what is wrong while it runs. One that
     is `lost` was taken away by no fault of its own, as with a machine that is lost: it may run again elsewhere.
+    `nccl` is what the head of its log tells of the ways between GPUs; None: NCCL told nothing there.
     """
 
     id: str
@@ -280,6 +288,7 @@ class ContainerState(Report):
     enforcement: HeldBy | None = None
     warning: str = ""
     lost: bool = False
+    nccl: NcclEvidence | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -23,6 +23,7 @@ from api.control.residents import Residents
 from api.database import Begin, Database
 from api.resources.groups import service as groups
 from api.resources.groups.permissions import Permissions
+from api.resources.nodes import traits
 from api.resources.nodes.fleet import Fleet
 from api.resources.projects import service as projects
 from api.resources.sessions import networks, scheduling, time_limits
@@ -256,6 +257,7 @@ class Loop:
             within_required=row.within_required,
             enforcement=Enforcement(row.enforcement),
             storages=storages_of(row.mounts, self._storages),
+            traits=traits.needed(p2p=row.p2p, rdma=row.rdma),
             protocol=row.protocol,
             held_milli=row.held_milli,
             requeued_at=micros(row.since) if row.attempt and row.state is State.PENDING else 0,

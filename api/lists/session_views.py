@@ -89,7 +89,7 @@ async def _containers(db: AsyncSession, ids: Collection[UUID]) -> defaultdict[UU
     held = and_(GpuShareRow.session_id == Container.session_id, GpuShareRow.rank == Container.rank)
     query = (
         select(Container.session_id, Container.rank, Container.status, Container.error, Container.exit_code)
-        .add_columns(Container.enforcement, Container.warning, Node.name.label("node"))
+        .add_columns(Container.enforcement, Container.warning, Container.nccl, Node.name.label("node"))
         .add_columns(GpuShareRow.index.label("gpu"), GpuShareRow.uuid, GpuShareRow.milli)
         .add_columns(Gpu.memory_mib, Gpu.model, Gpu.profile, Gpu.parent)
         .join(Node, Node.id == Container.node_id)
@@ -102,7 +102,8 @@ async def _containers(db: AsyncSession, ids: Collection[UUID]) -> defaultdict[UU
     for row in await db.execute(query):
         containers = found[row.session_id]
         if not containers or containers[-1]["rank"] != row.rank:
-            containers.append({name: getattr(row, name) for name in _OF_CONTAINER} | {"gpus": []})
+            values = {name: getattr(row, name) for name in _OF_CONTAINER}
+            containers.append(values | {"gpus": [], "nccl": row.nccl or None})
         if row.uuid is not None:
             containers[-1]["gpus"].append(_share(row))
     return found

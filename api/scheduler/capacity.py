@@ -58,6 +58,10 @@ class Layout:
         self.open = np.array([node.open for node in self.nodes], dtype=np.bool_)
         self._missing = self._of_missing_storages()
         self.unhealthy = self._of_unhealthy()
+        self._lacking = {
+            trait: np.array([trait in dict(node.lacks) for node in self.nodes], dtype=np.bool_)
+            for trait in {trait for node in self.nodes for trait, _ in node.lacks}
+        }
         self.fractions = np.array([node.fractions for node in self.nodes], dtype=np.bool_)
         self.apart = np.array([node.apart for node in self.nodes], dtype=np.bool_)
         self.any_apart = bool(self.apart.any())
@@ -76,7 +80,7 @@ class Layout:
         self.most_cpu = int(limited.max(initial=1))
         self.most_gpus = max(width, 1)
         self.all_fractions = bool(self.fractions.all())
-        self.allowed: dict[tuple[tuple[str, ...] | None, bool], Flags] = {}
+        self.allowed: dict[tuple[tuple[str, ...] | None, bool, tuple[str, ...]], Flags] = {}
         """What `topology.allowed` found."""
         self._usable: dict[frozenset[int], Flags] = {}
         self._usable_for: dict[tuple[object, ...], Flags] = {}
@@ -116,6 +120,11 @@ class Layout:
         """Return which nodes have the storages that the workload mounts."""
         missing = [self._missing[name] for name in workload.storages if name in self._missing]
         return ~np.logical_or.reduce(missing) if missing else np.ones(len(self.nodes), bool)
+
+    def has_traits(self, workload: Workload) -> Flags:
+        """Return which nodes lack none of the traits that the workload needs."""
+        lacking = [self._lacking[trait] for trait in workload.traits if trait in self._lacking]
+        return ~np.logical_or.reduce(lacking) if lacking else np.ones(len(self.nodes), bool)
 
     def speaks(self, workload: Workload) -> Flags:
         """Return which nodes have agents that know all that the workload asks for."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from api.scheduler.capacity import PLENTY, Flags, Free, Ints, Layout, bare_fitting, is_mixed
@@ -33,7 +35,7 @@ def never_fits(layout: Layout, workload: Workload) -> str:
         return _too_many(workload, most)
     nodes = allowed(layout, workload)
     if not nodes.any():
-        return _no_group(workload)
+        return _no_trait(layout, workload) or _no_group(workload)
     return (
         _no_meeting(layout, workload, nodes) or _no_gpus(layout, workload, nodes) or _no_amount(layout, workload, nodes)
     )
@@ -142,6 +144,21 @@ def _no_group(workload: Workload) -> str:
     if groups:
         return f"no node lies in {groups}; ask the administrator to add one, or choose another resource group"
     return "no resource group is open to it; ask the administrator for one"
+
+
+def _no_trait(layout: Layout, workload: Workload) -> str:
+    """Return which trait no node has that the workload may use otherwise, and why not, or nothing."""
+    rows = np.flatnonzero(allowed(layout, replace(workload, traits=())))
+    told = [f"{layout.nodes[row].name}: {reason}" for row in rows[:NAMED] for reason in _lacks(layout, workload, row)]
+    if not told:
+        return ""
+    more = f", and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
+    return f"no node that it may use has {' and '.join(workload.traits)} ({', '.join(told)}{more}); submit it without"
+
+
+def _lacks(layout: Layout, workload: Workload, row: int) -> list[str]:
+    lacks = dict(layout.nodes[row].lacks)
+    return [lacks[trait] for trait in workload.traits if trait in lacks]
 
 
 def _no_meeting(layout: Layout, workload: Workload, nodes: Flags) -> str:

@@ -25,6 +25,7 @@ def signature_of(workload: Workload) -> Signature:
         workload.within_required,
         workload.enforcement,
         workload.storages,
+        workload.traits,
         workload.on_slices,
         workload.protocol,
     )

@@ -43,12 +43,11 @@ class NodeSnapshot:
 
     `open` says whether it takes new work (a node in maintenance or a lost one does not, but its workloads still count).
     `fractions` says whether its GPUs can be shared; its slices can be given out in any case. `switch` names its leaf
-    switch, empty where that is not known. Where it is `apart`, no container may have GPUs of two islands,
-    and several of one session cannot meet.
-    One that is not open because it is `unhealthy` says which checks fail. What its `orphaned` containers hold of GPUs
-    is nobody's to give.
-    A node in no group is open to everybody. It is not open to what mounts one of its `missing_storages`. Its agent
-    speaks a `protocol`, and takes what needs no later one.
+    switch, empty where that is not known. Where it is `apart`, no container may have GPUs of two islands, and several
+    of one session cannot meet. One that is not open because it is `unhealthy` says which checks fail. What its
+    `orphaned` containers hold of GPUs is nobody's to give. It `lacks` some traits, each with the reason. A node in no
+    group is open to everybody. It is not open to what mounts one of its `missing_storages`. Its agent speaks a
+    `protocol`, and takes what needs no later one.
     """
 
     name: str
@@ -56,6 +55,7 @@ class NodeSnapshot:
     cpu_milli: int = UNLIMITED
     memory_mib: int = UNLIMITED
     groups: tuple[str, ...] = ()
+    lacks: tuple[tuple[str, str], ...] = ()
     switch: str = ""
     open: bool = True
     fractions: bool = True
@@ -100,7 +100,7 @@ class Workload:
     `enforcement` or a stronger kind. A workload that is not `preemptible` lives within its project's quota and is never
     reclaimed. A higher `priority` goes first within a project. `held_milli` is what it takes with all containers where
     it has places: a slice counts whole. Without `on_slices` it gets none. A `private` one is not named to others.
-    It mounts something of `storages`.
+    It mounts something of `storages`, and runs only on nodes that lack none of its `traits`.
     `limit_s` is for how long it runs at most; 0 where nobody knows. It was moved `moves` times, last at `moved_at`.
     Agents have to speak its `protocol`, or a later one.
     """
@@ -122,6 +122,7 @@ class Workload:
     within_required: bool = False
     enforcement: Enforcement = Enforcement.NONE
     storages: tuple[str, ...] = ()
+    traits: tuple[str, ...] = ()
     held_milli: int = 0
     on_slices: bool = True
     private: bool = False

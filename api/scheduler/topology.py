@@ -46,7 +46,7 @@ def allowed(layout: Layout, workload: Workload) -> Flags:
     """Return the nodes that the workload may use at all, open or not."""
     # by what there is of them, so that made-up names take no memory
     groups = None if workload.groups is None else tuple(name for name in workload.groups if name in layout.groups)
-    asked = groups, workload.grouped_only
+    asked = groups, workload.grouped_only, workload.traits
     if asked not in layout.allowed:
         nothing = np.zeros(len(layout.nodes), dtype=np.bool_)
         layout.allowed[asked] = merged([nothing, *(merged(tier) for tier in _tiers(layout, workload))])
@@ -54,6 +54,14 @@ def allowed(layout: Layout, workload: Workload) -> Flags:
 
 
 def _tiers(layout: Layout, workload: Workload) -> Iterator[tuple[Flags, ...]]:
+    if not workload.traits:
+        yield from _of_groups(layout, workload)
+        return
+    having = layout.has_traits(workload)
+    yield from (tuple(nodes & having for nodes in tier) for tier in _of_groups(layout, workload))
+
+
+def _of_groups(layout: Layout, workload: Workload) -> Iterator[tuple[Flags, ...]]:
     open_to_all = () if workload.grouped_only else (layout.ungrouped,)
     if workload.groups is None:
         if layout.groups or open_to_all:

@@ -89,7 +89,7 @@ LEFT_OUT: dict[str, frozenset[str]] = {
             *("check_id", "source", "evidence", "hint", "repair", "occurred_at"),
         }
     ),
-    "of the request, and large": frozenset({"mounts", "gpu_models", "within", "within_required"}),
+    "of the request, and large": frozenset({"mounts", "gpu_models", "within", "within_required", "p2p", "rdma"}),
 }
 """The columns of audited tables whose values do not, by the reason why; those of nodes are what agents report."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import JSON, BigInteger, Enum, ForeignKey, String, Text, UniqueConstraint, text
@@ -43,6 +44,7 @@ class Node(Base):
     `missing_storages` says by the names of storages why it lacks them: what mounts one of them is not placed on it.
     `protocol` is what its agent speaks, `machine` which start of which machine it reports from. With failing
     checks that matter it is `unhealthy`, and takes nothing new.
+    `hcas` are its ports of InfiniBand (`common.rdma.Hca`), `rdma` whether sessions may use them, `no_rdma` why not.
     `revision` counts, by triggers, the changes that matter to the scheduler: its own and those of its GPUs.
     """
 
@@ -72,6 +74,9 @@ class Node(Base):
     enforcement_pending: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
     fractions: Mapped[bool] = mapped_column(default=True, server_default="1")
     nvlink: Mapped[bool] = mapped_column(default=False, server_default="0")
+    rdma: Mapped[bool] = mapped_column(default=False, server_default="0")
+    no_rdma: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
+    hcas: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, default=list, server_default=text("'[]'::jsonb"))
     apart: Mapped[bool] = mapped_column(default=False, server_default="0")
     missing_storages: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
     driver_version: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))

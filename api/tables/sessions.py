@@ -19,6 +19,7 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column, relationship, undefer_group
 
 from api.clock import now
@@ -99,6 +100,8 @@ class Session(Base):
     `network` is the number of the network between its containers, None where it has one container or no places.
     `changed_in` is the transaction that last changed its `revision`, by a trigger.
     `sandbox` names the one that it was given, with the rules of then; `denied` counts the calls that it cost.
+    With `p2p` its GPUs have to reach each other by NVLink, without (False, not None) they may not; with `rdma` its
+    containers meet over InfiniBand.
     `protocol` is what agents have to speak to run it. `request_id` is that which last asked for it to run.
     """
 
@@ -150,6 +153,8 @@ class Session(Base):
     gpu_models: Mapped[list[str]] = mapped_column(JSON, default=list)
     within: Mapped[str] = mapped_column(String(16), default="anywhere", server_default="anywhere")
     within_required: Mapped[bool] = mapped_column(default=False, server_default="0")
+    p2p: Mapped[bool | None]
+    rdma: Mapped[bool] = mapped_column(default=False, server_default="0")
     command: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True), **OF_CONTAINERS)
     args: Mapped[list[str]] = mapped_column(JSON, **OF_CONTAINERS)
     environment: Mapped[dict[str, str]] = mapped_column(JSON, **OF_CONTAINERS)
@@ -210,7 +215,8 @@ class Container(Base):
     """One container of a session that has its place; `status` None: its agent has not been asked for it yet.
 
     `ports` leads from a port of the container to the port of the agent where the edge reaches it. `enforcement` is how
-    its GPU shares are held, `warning` what its agent finds wrong while it runs.
+    its GPU shares are held, `warning` what its agent finds wrong while it runs. `nccl` is what its log told of the ways
+    between GPUs (`common.nccl.NcclEvidence`), empty where that is nothing.
     """
 
     __tablename__ = "containers"
@@ -225,6 +231,7 @@ class Container(Base):
     ports: Mapped[dict[str, int]] = mapped_column(JSON, default=dict)
     enforcement: Mapped[str | None] = mapped_column(String(16))
     warning: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
+    nccl: Mapped[dict[str, Any]] = mapped_column(JSONB, default=dict, server_default=text("'{}'::jsonb"))
 
     node: Mapped[Node] = relationship(lazy="joined", innerjoin=True)
     gpu_shares: Mapped[list[GpuShareRow]] = relationship(

@@ -60,6 +60,8 @@ class Settings(
     cluster: it trusts the authority `kubernetes_ca`, shows the token in the file `kubernetes_token`, and mounts only
     what is in a claim.
 
+    With an `ib_address`, its own on InfiniBand, sessions may use its HCAs.
+
     A healthy node has `expected_gpus`, whose names have the words `expected_gpu_model` in them, and its `units` run.
 
     `nodes_file` has the addresses of all nodes, which no range of `egress` opens, and the names by which sessions know
@@ -89,6 +91,7 @@ class Settings(
     storage_ids: dict[str, str] = Field(default={})
     package_index: str = Field(default="", pattern=r"^(https://\S+)?$")
     nodes_file: Path | None = None
+    ib_address: str = ""
     expected_gpus: int | None = Field(default=None, ge=0)
     expected_gpu_model: str = ""
     units: Annotated[tuple[str, ...], WORDS] = ()

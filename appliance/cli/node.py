@@ -9,7 +9,7 @@ import typer
 from appliance.cli import config, output, parse
 from appliance.cli.options import complete_groups, complete_nodes, given, group
 from appliance.cli.output import Format, FormatOption
-from appliance.client.views import Gpu, Node
+from appliance.client.views import Gpu, Hca, Node
 from appliance.client.words import NodeMode, NodeState
 from common.gpu.units import MILLI, format_gpus
 
@@ -17,9 +17,9 @@ app = group("Nodes and their GPUs: look, drain, maintenance.")
 
 HEAD = (
     *("NAME", "STATUS", "ENDPOINT", "REGION", "STARTED", "CPUs", "MEMORY", "GPUs", "IN USE", "MODEL", "GROUPS"),
-    *("AGENT", "DRIVER", "CUDA", "FGPU", "ENFORCEMENT", "SEEN"),
+    *("AGENT", "DRIVER", "CUDA", "FGPU", "ENFORCEMENT", "NVLINK", "RDMA", "SEEN"),
 )
-BELOW = ("ENDPOINT", "REGION", "STARTED", "GROUPS", "AGENT", "DRIVER", "CUDA", "FGPU", "ENFORCEMENT")
+BELOW = ("ENDPOINT", "REGION", "STARTED", "GROUPS", "AGENT", "DRIVER", "CUDA", "FGPU", "ENFORCEMENT", "NVLINK", "RDMA")
 STATES = {"lost": "Error", "unready": "NotReady"}
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the node.", autocompletion=complete_nodes)]
@@ -132,6 +132,8 @@ def _row(node: Node) -> tuple[str, ...]:
         node["cuda_version"] or "-",
         "on" if node["fractions"] else "off",
         node["enforcement"],
+        "yes" if node["nvlink"] else "-",
+        "yes" if node["rdma"] else "-",
         output.age(node["last_seen"]) if node["last_seen"] else "never",
     )
 
@@ -160,6 +162,7 @@ def _fields(node: Node) -> None:
             ("Enforcement", node["enforcement"]),
             ("Pending", node["enforcement_pending"]),
             ("NVLink", "yes" if node["nvlink"] else ""),
+            ("RDMA", "yes" if node["rdma"] else f"no: {node['no_rdma']}" if node["hcas"] else ""),
             ("Sessions", str(node["sessions"])),
             ("Unknown containers", str(node["unknown_containers"] or "")),
             ("Orphaned GPUs", _orphaned(node)),
@@ -178,6 +181,25 @@ def _fields(node: Node) -> None:
         head = ("GPU", "UUID", "MODEL", "MEMORY", "ENFORCEMENT", "IN USE", "SLICE")
         sliced = any(gpu["parent"] for gpu in node["gpus"])
         output.print_table(head if sliced else head[:-1], rows if sliced else [row[:-1] for row in rows])
+
+    if node["hcas"]:
+        print()
+        ports = ("HCA", "RATE", "LINK", "STATE", "NUMA NODE", "DISTANCES OF GPUs")
+        output.print_table(ports, [_hca(hca) for hca in node["hcas"]])
+
+
+def _hca(hca: Hca) -> tuple[str, ...]:
+    far = (
+        f"{index}: {distance}" for index, distance in sorted(hca["distances"].items(), key=lambda item: int(item[0]))
+    )
+    return (
+        hca["name"],
+        f"{hca['rate_gbps']:g} Gb/s",
+        hca["link_layer"],
+        hca["state"],
+        "-" if hca["numa_node"] is None else str(hca["numa_node"]),
+        ", ".join(far) or "-",
+    )
 
 
 def _orphaned(node: Node) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from appliance.cli import config, output, parse, share
+from appliance.cli import config, nccl, output, parse, share
 from appliance.cli.options import ProjectOption, complete_sessions, told_by_options
 from appliance.cli.output import Format, FormatOption
 from appliance.cli.share import FgpuOption, GpusOption
@@ -225,6 +225,7 @@ def _fields(session: Session) -> None:
             ("Environment", ", ".join(session["environment"])),
             *(("Mount", _mount(mount)) for mount in session["mounts"]),
             ("Containers", _gang(session)),
+            ("Asked for", _ways(session)),
             ("Preset", session["preset"]),
             ("Sandbox", _sandbox(session)),
             ("GPUs", _share(session)),
@@ -239,6 +240,7 @@ def _fields(session: Session) -> None:
             ("Nodes" if len(_nodes(session)) > 1 else "Node", ", ".join(_nodes(session))),
             *(("On", _gpu_share(gpu)) for gpu in (containers[0]["gpus"] if len(containers) == 1 else ())),
             *(("Warning", container["warning"]) for container in containers),
+            *nccl.fields(containers),
             *(("URL", url) for url in session["urls"]),
             ("Created", output.moment(session["created_at"])),
             ("Starts at", output.moment(session["starts_at"])),
@@ -292,6 +294,12 @@ def _gang(session: Session) -> str:
     where = "" if session["within"] == "anywhere" else f", within a {session['within']}"
     wish = " where it can be" if where and not session["within_required"] else ""
     return f"{session['replicas']}{where}{wish}, each with:"
+
+
+def _ways(session: Session) -> str:
+    """Return the ways between GPUs that it asked for."""
+    p2p = {True: "P2P by NVLink", False: "no P2P", None: ""}[session["p2p"]]
+    return ", ".join(filter(None, (p2p, "RDMA" if session["rdma"] else "")))
 
 
 def _limit(session: Session) -> str:

@@ -42,7 +42,7 @@ FIELDS = {
     "limit_s": "--time",
     **{
         field: f"--{field}"
-        for field in ("preset", "command", "args", "count", "replicas", "group", "priority", "access")
+        for field in ("preset", "command", "args", "count", "replicas", "group", "priority", "access", "p2p", "rdma")
     },
 }
 """Options of `submit` alone, by the field of the request."""
@@ -123,6 +123,10 @@ def submit(
     required: Annotated[
         bool, typer.Option("--within-required", help="Wait rather than run farther apart than --within.")
     ] = False,
+    p2p: Annotated[
+        bool | None, typer.Option("--p2p/--no-p2p", help="Its GPUs reach each other by NVLink, or may not at all.")
+    ] = None,
+    rdma: Annotated[bool, typer.Option("--rdma", help="Its containers meet over InfiniBand.")] = False,
     priority: Annotated[
         int | None, typer.Option("--priority", metavar="N", min=0, max=100, help="Higher goes first in the project.")
     ] = None,
@@ -174,6 +178,8 @@ def submit(
         group=group,
         within=within,
         within_required=required or None,
+        p2p=p2p,
+        rdma=rdma or None,
         priority=priority,
         preemptible=preemptible,
         access=access,

@@ -66,6 +66,8 @@ class BatchRequest(TypedDict):
     group: NotRequired[str | None]
     within: NotRequired[TopologyLevel]
     within_required: NotRequired[bool]
+    p2p: NotRequired[bool | None]
+    rdma: NotRequired[bool]
     priority: NotRequired[int | None]
     preemptible: NotRequired[bool | None]
     starts_at: NotRequired[str | None]
@@ -382,15 +384,16 @@ class SessionRequest(TypedDict):
     `replicas`. What is left out comes from the `preset`; memory and disk that it does not say go by the GPUs,
     or by the cores where there are none. `large_shm` gives half of the memory. Only on GPUs of one of the
     `gpu_models` it runs, and only where shares are held by `enforcement` or a stronger kind; a `group` is a
-    resource group that it keeps to. `within` is the part of the network that the containers share where they
-    can, with `within_required` in any case. A higher `priority` goes first within the project. A `preemptible`
-    session may use what other projects leave idle, and is put back into the queue when they ask for it. It
-    waits at least until `starts_at`, and is stopped when it has run for `limit_s`: what is known to end may
-    start before what others wait for. `command` None means the image's own, and `args` follow it. Each of
-    `ports` gets an address at the site's edge. `image` is one that the project may use, or with `local_image` a
-    reference that is on the node already. The command line says so by `created_by_cli`. `access` says who sees
-    it: its `project`, or as `private` its owner alone of the project's members; where it is left out the
-    project's `session_access` says so.
+    resource group that it keeps to. With `p2p` its GPUs reach each other by NVLink, and without (false, not
+    null) they do not use it; with `rdma` its containers meet over InfiniBand. `within` is the part of the
+    network that the containers share where they can, with `within_required` in any case. A higher `priority`
+    goes first within the project. A `preemptible` session may use what other projects leave idle, and is put
+    back into the queue when they ask for it. It waits at least until `starts_at`, and is stopped when it has
+    run for `limit_s`: what is known to end may start before what others wait for. `command` None means the
+    image's own, and `args` follow it. Each of `ports` gets an address at the site's edge. `image` is one that
+    the project may use, or with `local_image` a reference that is on the node already. The command line says so
+    by `created_by_cli`. `access` says who sees it: its `project`, or as `private` its owner alone of the
+    project's members; where it is left out the project's `session_access` says so.
     """
 
     name: str
@@ -411,6 +414,8 @@ class SessionRequest(TypedDict):
     group: NotRequired[str | None]
     within: NotRequired[TopologyLevel]
     within_required: NotRequired[bool]
+    p2p: NotRequired[bool | None]
+    rdma: NotRequired[bool]
     priority: NotRequired[int | None]
     preemptible: NotRequired[bool | None]
     starts_at: NotRequired[str | None]

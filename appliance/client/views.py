@@ -232,7 +232,7 @@ class Container(TypedDict):
     """One container of a session, and the GPUs that it holds on its node.
 
     `enforcement` is how its shares are held, null before it is known and without a GPU; `warning` is what its agent
-    finds wrong while it runs.
+    finds wrong while it runs. `nccl` is what NCCL told in its log when it began, where it told something.
     """
 
     rank: int
@@ -242,6 +242,7 @@ class Container(TypedDict):
     exit_code: int | None
     enforcement: Enforcement | None
     warning: str
+    nccl: Nccl | None
     gpus: list[GpuShare]
 
 
@@ -351,6 +352,21 @@ class Group(TypedDict):
     created_at: str
 
 
+class Hca(TypedDict):
+    """A port of an HCA of a node by its `name` (`mlx5_0:1`); `link_layer` is InfiniBand, or Ethernet for RoCE.
+
+    `numa_node` is where it is plugged in, null where the machine does not say; `distances` leads from the index of
+    a GPU to how far that is by the kernel's measure, where 10 is the same NUMA node.
+    """
+
+    name: str
+    rate_gbps: float
+    link_layer: str
+    state: str
+    numa_node: int | None
+    distances: dict[str, int]
+
+
 class Health(TypedDict):
     """The API answers, and its database answers and can write."""
 
@@ -451,6 +467,22 @@ class Mount(TypedDict):
     read_only: bool
 
 
+class Nccl(TypedDict):
+    """What the log of a container says of the ways that NCCL took between GPUs, each with the line that says so.
+
+    `p2p` is the direct way in a node, `ib` InfiniBand (or RoCE) between nodes, `gdrdma` GPUDirect RDMA by that.
+    Null, and mostly without a line, is what its log does not tell.
+    """
+
+    version: str
+    p2p: bool | None
+    p2p_line: str
+    ib: bool | None
+    ib_line: str
+    gdrdma: bool | None
+    gdrdma_line: str
+
+
 class NewApiKey(TypedDict):
     """A key as it is shown once, when it is made."""
 
@@ -476,7 +508,7 @@ class Node(TypedDict):
     gone. Nor takes anything new one whose clock is wrong: `clock_offset_s` is how far it is ahead of the API's
     then, and 0 as long as that is within bounds. `missing_storages` says by the names of storages why it lacks
     them: it takes nothing that mounts one of these. `unhealthy` names the failing checks for which it takes
-    nothing new.
+    nothing new. `rdma` says whether sessions may use its `hcas`; `no_rdma` why not.
     """
 
     id: str
@@ -503,6 +535,9 @@ class Node(TypedDict):
     enforcement_pending: str
     fractions: bool
     nvlink: bool
+    rdma: bool
+    no_rdma: str
+    hcas: list[Hca]
     missing_storages: dict[str, str]
     unhealthy: str
     cpu_milli: int
@@ -688,11 +723,13 @@ class Service(TypedDict):
 class SessionEntry(TypedDict):
     """A session of a list; the amounts are for one of its `replicas`.
 
-    `reason` says why it waits, or why it failed; for programs there is `cause` while it waits, and `position`, its
-    place in the queue from 1. `node` and `gpus` are those of its first container. `attempt` counts how often it
-    was put back into the queue. It is stopped when it has run for `limit_s` (0: it asked for no limit), or as
-    its project says: `expires_at` is when its time limit ends it, which its owner has put off by `extended_s`
-    so far. `urls` are those of `services`, `url` is the first of them.
+    With `p2p` its GPUs reach each other by NVLink, with false (not null) they may not use it; with `rdma` its
+    containers meet over InfiniBand. `reason` says why it waits, or why it failed; for programs there is `cause`
+    while it waits, and `position`, its place in the queue from 1. `node` and `gpus` are those of its first
+    container. `attempt` counts how often it was put back into the queue. It is stopped when it has run for
+    `limit_s` (0: it asked for no limit), or as its project says: `expires_at` is when its time limit ends it,
+    which its owner has put off by `extended_s` so far. `urls` are those of `services`, `url` is the first of
+    them.
 
     Its shares are held by `enforcement` or a stronger kind. `held_milli` is what it takes of GPUs with all
     containers together, 0 before it has its places; a MIG device counts whole. While its share is being
@@ -724,6 +761,8 @@ class SessionEntry(TypedDict):
     gpu_models: list[str]
     within: TopologyLevel
     within_required: bool
+    p2p: bool | None
+    rdma: bool
     local_image: bool
     sandbox: str
     denied: int
@@ -779,6 +818,8 @@ class Session(TypedDict):
     gpu_models: list[str]
     within: TopologyLevel
     within_required: bool
+    p2p: bool | None
+    rdma: bool
     local_image: bool
     sandbox: str
     denied: int

@@ -11,13 +11,16 @@ from common.protocol import GpuDevice, Mount
 
 @dataclass(frozen=True)
 class Gpus:
-    """All GPUs of a node. `near` leads from a GPU's id to the cores of its NUMA node, where that is known."""
+    """All GPUs of a node. `near` leads from a GPU's id to the cores of its NUMA node, where that is known, and `buses`
+    from the index of one to its place on the PCI bus, as its driver writes that.
+    """
 
     devices: list[GpuDevice] = field(default_factory=list)
     near: dict[str, frozenset[int]] = field(default_factory=dict)
     nvlink: bool = False
     driver_version: str = ""
     cuda_version: str = ""
+    buses: dict[int, str] = field(default_factory=dict)
 
     def __add__(self, other: Gpus) -> Gpus:
         """Return the GPUs of both; the versions are those of the first that has any."""
@@ -27,6 +30,7 @@ class Gpus:
             self.nvlink or other.nvlink,
             self.driver_version or other.driver_version,
             self.cuda_version or other.cuda_version,
+            other.buses | self.buses,
         )
 
 

@@ -77,7 +77,7 @@ def _gpus() -> Gpus:
     handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
     linked = [pair for pair in combinations(range(count), 2) if _reach_by_nvlink(handles, pair)]
     near = [pair for pair in combinations(range(count), 2) if _share_numa_node(handles, pair)]
-    devices, near_cores = [], {}
+    devices, near_cores, buses = [], {}, {}
     slices: list[GpuDevice] = []
     for index, (handle, island) in enumerate(zip(handles, islands(count, linked, near), strict=True)):
         gpu = GpuDevice(
@@ -94,6 +94,8 @@ def _gpus() -> Gpus:
             slices += offered
         else:
             devices.append(gpu)
+        if bus := _bus(handle):
+            buses[index] = bus
         near_cores.update(dict.fromkeys((device.uuid for device in offered), _near_cores(handle)))
     cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()
     return Gpus(
@@ -102,6 +104,7 @@ def _gpus() -> Gpus:
         nvlink=bool(linked),
         driver_version=pynvml.nvmlSystemGetDriverVersion(),
         cuda_version=f"{cuda // 1000}.{cuda % 1000 // 10}",
+        buses=buses,
     )
 
 
@@ -116,6 +119,11 @@ def _share_numa_node(handles: Sequence[Any], pair: tuple[int, int]) -> bool:
     one, other = (handles[index] for index in pair)
     level = known(lambda: pynvml.nvmlDeviceGetTopologyCommonAncestor(one, other))
     return level is not None and bool(level <= pynvml.NVML_TOPOLOGY_NODE)
+
+
+def _bus(handle: Any) -> str:
+    found = known(lambda: pynvml.nvmlDeviceGetPciInfo_v3(handle))
+    return str(found.busId) if found else ""
 
 
 def _near_cores(handle: Any) -> frozenset[int]:

@@ -228,6 +228,8 @@ def _node_agent(site: Site, node: Node) -> Variables:
     folders = [site.session_pvc_root, *site.session_host_paths]
     if node.gpus and not node.simulated_gpus:
         settings |= {"expected_gpus": node.gpus.count, "expected_gpu_model": node.gpus.model or ""}
+    if node.ib_address and not node.kubernetes:
+        settings |= {"ib_address": str(node.ib_address)}
     if node.simulated_gpus:
         settings |= {"simulated_gpus": node.simulated_gpus.count}
         settings |= _said(node.simulated_gpus, *SimulatedGpuSettings.model_fields)

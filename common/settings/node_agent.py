@@ -12,6 +12,7 @@ from common.settings.options import WORDS, Place, Port
 from common.strict import StrictModel
 
 Accelerator = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9_-]*[a-z0-9])?$")]
+HcaName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,48}(:[0-9]{1,3})?$")]
 Order = Annotated[list[Enforcement], Field(min_length=1), WORDS]
 """Kinds of enforcement in the order in which a node tries them."""
 
@@ -107,3 +108,6 @@ class LocationSettings(StrictModel):
 
     region: Place = Field(default="", description="region of the node")
     switch: Place = Field(default="", description="leaf switch of the node")
+    hcas: Annotated[list[HcaName], WORDS] = Field(
+        default=[], description="HCAs that sessions use, such as `mlx5_0` or `mlx5_0:1`; none named: all that are fit"
+    )

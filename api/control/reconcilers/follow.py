@@ -9,6 +9,7 @@ from typing import Any
 
 from api.resources.sessions import time_limits
 from api.tables.sessions import Kind, Session, State
+from common.nccl import NcclEvidence
 from common.protocol import ENGINE_RESTARTED, MACHINE_RESTARTED, NODE_RESTARTED, ContainerState, ContainerStatus
 
 WATCHED = (State.SCHEDULED, State.PREPARING, State.RUNNING)
@@ -87,8 +88,16 @@ def _news(session: Session, rank: int, container: ContainerState) -> dict[str, A
         "ports": {str(port): at for port, at in container.ports.items()},
         "enforcement": container.enforcement,
         "warning": container.warning[:MAX_CHARACTERS],
+        "nccl": _evidence(known.nccl, container.nccl),
     }
     return {name: value for name, value in seen.items() if getattr(known, name) != value}
+
+
+def _evidence(known: dict[str, Any], told: NcclEvidence | None) -> dict[str, Any]:
+    """Return what is known of the ways of NCCL: an agent that was restarted may not see again what it saw."""
+    if told is None:
+        return known
+    return NcclEvidence.model_validate(known).with_later(told).model_dump()
 
 
 def by_our_clock(container: ContainerState, offset_s: float) -> ContainerState:

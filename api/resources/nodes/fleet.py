@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.database import among, fingerprint
 from api.resources.groups import service as groups
 from api.resources.groups.selection import is_model
+from api.resources.nodes import traits
 from api.resources.nodes.repository import CANNOT_BE_CALLED
 from api.scheduler.cluster import ClusterState
 from api.scheduler.snapshot import GpuState, NodeSnapshot, Workload
@@ -40,6 +41,9 @@ _COLUMNS = (
     Node.switch,
     Node.fractions,
     Node.apart,
+    Node.nvlink,
+    Node.rdma,
+    Node.no_rdma,
     Node.missing_storages,
     Node.protocol,
     Node.unhealthy,
@@ -133,6 +137,7 @@ def _node(row: Row[*tuple[Any, ...]], gpus: tuple[GpuState, ...], of_groups: tup
         and not row.message.startswith(CANNOT_BE_CALLED),
         fractions=row.fractions,
         apart=row.apart,
+        lacks=traits.lacking(nvlink=row.nvlink, rdma=row.rdma, no_rdma=row.no_rdma),
         missing_storages=tuple(sorted(row.missing_storages)),
         protocol=row.protocol,
         unhealthy=row.unhealthy,

@@ -263,7 +263,7 @@ def _content(heartbeat: Heartbeat) -> tuple[object, ...]:
     containers = {
         container.id: (
             *(container.status, container.exit_code, container.error, container.ports),
-            *(container.gpus, container.enforcement, container.warning),
+            *(container.gpus, container.enforcement, container.warning, container.nccl),
         )
         for container in heartbeat.containers
     }

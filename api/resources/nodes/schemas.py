@@ -40,6 +40,21 @@ class GpuView(View):
     used_milli: int
 
 
+class HcaView(View):
+    """A port of an HCA of a node by its `name` (`mlx5_0:1`); `link_layer` is InfiniBand, or Ethernet for RoCE.
+
+    `numa_node` is where it is plugged in, null where the machine does not say; `distances` leads from the index of a
+    GPU to how far that is by the kernel's measure, where 10 is the same NUMA node.
+    """
+
+    name: str
+    rate_gbps: float
+    link_layer: str
+    state: str
+    numa_node: int | None
+    distances: dict[str, int]
+
+
 class NodeView(View):
     """A node. `endpoint` is where its agent answers, `message` what is wrong with the node or what became of it.
 
@@ -50,7 +65,8 @@ class NodeView(View):
     session has there, hold of each GPU by its UUID: it is given to nobody until they are gone. Nor takes anything new
     one whose clock is wrong: `clock_offset_s` is how far it is ahead of the API's then, and 0 as long as that is within
     bounds. `missing_storages` says by the names of storages why it lacks them: it takes nothing that mounts one of
-    these. `unhealthy` names the failing checks for which it takes nothing new.
+    these. `unhealthy` names the failing checks for which it takes nothing new. `rdma` says whether sessions may use its
+    `hcas`; `no_rdma` why not.
     """
 
     id: UUID
@@ -77,6 +93,9 @@ class NodeView(View):
     enforcement_pending: str
     fractions: bool
     nvlink: bool
+    rdma: bool
+    no_rdma: str
+    hcas: list[HcaView]
     missing_storages: dict[str, str]
     unhealthy: str
     cpu_milli: int

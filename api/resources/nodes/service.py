@@ -25,7 +25,7 @@ move = repository.move
 IS_LOST, IS_DRAINING = repository.IS_LOST, repository.IS_DRAINING
 CANNOT_BE_CALLED, CANNOT_CALL = repository.CANNOT_BE_CALLED, repository.CANNOT_CALL
 
-DESCRIBED = tuple(NodeInfo.model_fields.keys() - {"name", "gpus", "unready"})
+DESCRIBED = tuple(NodeInfo.model_fields.keys() - {"name", "gpus", "hcas", "unready"})
 """What a node's row takes over from what its agent tells, as it is."""
 
 WRONG_CLOCK = "its clock is "
@@ -116,6 +116,7 @@ def _describe(node: Node, report: HeardHeartbeat) -> None:
     _note_contest(node, report.contest)
     for field in DESCRIBED:
         setattr(node, field, getattr(info, field))
+    node.hcas = [hca.model_dump(mode="json") for hca in info.hcas]
     known = {gpu.uuid: gpu for gpu in node.gpus}
     for device in info.gpus:
         gpu = known.pop(device.uuid, None)

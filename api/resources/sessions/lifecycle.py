@@ -156,6 +156,7 @@ def _container(session_id: UUID, rank: int, node_id: UUID, state: ContainerState
         ports={str(port): at for port, at in state.ports.items()},
         enforcement=state.enforcement,
         warning=state.warning,
+        nccl=state.nccl.model_dump() if state.nccl else {},
         gpu_shares=[
             GpuShareRow(session_id=session_id, rank=rank, index=share.index, uuid=share.uuid, milli=share.milli)
             for share in state.gpus

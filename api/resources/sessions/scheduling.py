@@ -46,6 +46,8 @@ _ASKED = (
     Session.gpu_models,
     Session.within,
     Session.within_required,
+    Session.p2p,
+    Session.rdma,
     Session.enforcement,
     Session.mounts,
     Session.protocol,

@@ -91,6 +91,8 @@ class SessionRequest(Request):
     comes from the `preset`; memory and disk that it does not say go by the GPUs, or by the cores where there are none.
     `large_shm` gives half of the memory. Only on GPUs of one of the `gpu_models` it runs, and
     only where shares are held by `enforcement` or a stronger kind; a `group` is a resource group that it keeps to.
+    With `p2p` its GPUs reach each other by NVLink, and without (false, not null) they do not use it; with `rdma` its
+    containers meet over InfiniBand.
     `within` is the part of the network that the containers share where they can, with `within_required` in any case. A
     higher `priority` goes first within the project. A `preemptible` session may use what other projects leave idle, and
     is put back into the queue when they ask for it. It waits at least until `starts_at`, and is stopped when it has
@@ -119,6 +121,8 @@ class SessionRequest(Request):
     group: Name | None = None
     within: TopologyLevel = TopologyLevel.ANYWHERE
     within_required: bool = False
+    p2p: bool | None = None
+    rdma: bool = False
     priority: Priority | None = None
     preemptible: bool | None = None
     starts_at: Moment | None = None

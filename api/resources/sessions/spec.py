@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.resources.sessions import mounts, networks
+from api.resources.sessions import mounts, networks, ways
 from api.tables.sessions import Container, Session
 from common.gpu.share import GpuShare
 from common.messages import protocol_of
@@ -28,6 +28,7 @@ def spec_of(session: Session, container: Container) -> ContainerSpec:
         args=session.args,
         environment={
             **_meeting(session, container),
+            **ways.environment(session),
             **session.environment,
             **_gang(session, container),
             **_apps(session),
@@ -42,6 +43,7 @@ def spec_of(session: Session, container: Container) -> ContainerSpec:
         pull=Pull.NEVER if session.local_image else Pull.MISSING,
         network=_network(session, container),
         sandbox=_sandbox(session),
+        rdma=session.rdma,
     )
 
 

@@ -20,12 +20,13 @@ from api.resources.groups import service as groups
 from api.resources.groups.permissions import Groups
 from api.resources.images import service as images
 from api.resources.images.schemas import REFERENCE
+from api.resources.nodes import traits
 from api.resources.nodes.fleet import Fleet
 from api.resources.presets import service as presets
 from api.resources.projects import service as projects
 from api.resources.sandboxes import service as sandboxes
 from api.resources.schemas import Name
-from api.resources.sessions import access, defaults, repository, spec
+from api.resources.sessions import access, defaults, repository, spec, ways
 from api.resources.sessions.addresses import Taken, addresses
 from api.resources.sessions.mounts import mounts
 from api.resources.sessions.schemas import BatchRequest, SessionRequest
@@ -114,6 +115,7 @@ async def _submit(
     user = await user_policies.hold(db, caller.id)
     await context.fleet.refresh(db)
     amounts = await _amounts(db, request, _most_memory(request, user, len(names)), allowed, context)
+    ways.check(request, amounts.gpu_milli)
     _check_fits(request, amounts, allowed, context.fleet)
     preemptible = kind is Kind.TRAINING if request.preemptible is None else request.preemptible
     projects.check_cap(project, request.replicas * amounts.gpu_milli, preemptible=preemptible)
@@ -149,8 +151,10 @@ async def _submit(
             preset=request.preset or "",
             group=request.group or "",
             gpu_models=request.gpu_models,
-            within=request.within.value,
-            within_required=request.within_required,
+            within=ways.within(request).value,
+            within_required=request.within_required or ways.is_in_one_island(request),
+            p2p=request.p2p,
+            rdma=request.rdma,
             command=request.command,
             args=request.args,
             environment=request.environment,
@@ -265,9 +269,10 @@ def _check_fits(request: SessionRequest, amounts: Amounts, allowed: Groups, flee
         groups=allowed[0],
         grouped_only=allowed[1],
         gpu_models=_gpu_models(request, fleet),
-        within=request.within,
-        within_required=request.within_required,
+        within=ways.within(request),
+        within_required=request.within_required or ways.is_in_one_island(request),
         enforcement=amounts.enforcement,
+        traits=traits.needed(p2p=request.p2p, rdma=request.rdma),
     )
     # memory that only goes with the share, or with the cores, is not what was asked for
     asked = workload if request.memory_mib else replace(workload, memory_mib=0)
@@ -279,6 +284,11 @@ def _check_fits(request: SessionRequest, amounts: Amounts, allowed: Groups, flee
 
 def _too_large(workload: Workload, fleet: Fleet) -> str:
     """Return the field without which a workload that no node could hold would have a place."""
+    for trait in workload.traits:
+        if not fleet.never_fits(replace(workload, traits=tuple(each for each in workload.traits if each != trait))):
+            return traits.FIELDS[trait]
+    if workload.traits and not fleet.never_fits(replace(workload, traits=())):
+        return traits.FIELDS[workload.traits[0]]
     if not fleet.never_fits(replace(workload, memory_mib=0)):
         return "memory_mib"
     if not fleet.never_fits(replace(workload, cpu_milli=0, memory_mib=0)):

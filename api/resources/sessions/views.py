@@ -28,11 +28,27 @@ class GpuShareView(View):
     profile: str
 
 
+class NcclView(View):
+    """What the log of a container says of the ways that NCCL took between GPUs, each with the line that says so.
+
+    `p2p` is the direct way in a node, `ib` InfiniBand (or RoCE) between nodes, `gdrdma` GPUDirect RDMA by that. Null,
+    and mostly without a line, is what its log does not tell.
+    """
+
+    version: str
+    p2p: bool | None
+    p2p_line: str
+    ib: bool | None
+    ib_line: str
+    gdrdma: bool | None
+    gdrdma_line: str
+
+
 class ContainerView(View):
     """One container of a session, and the GPUs that it holds on its node.
 
     `enforcement` is how its shares are held, null before it is known and without a GPU; `warning` is what its agent
-    finds wrong while it runs.
+    finds wrong while it runs. `nccl` is what NCCL told in its log when it began, where it told something.
     """
 
     rank: int
@@ -42,6 +58,7 @@ class ContainerView(View):
     exit_code: int | None
     enforcement: Enforcement | None
     warning: str
+    nccl: NcclView | None
     gpus: list[GpuShareView]
 
 
@@ -73,11 +90,12 @@ class QueueEntryView(View):
 class SessionEntryView(View):
     """A session of a list; the amounts are for one of its `replicas`.
 
-    `reason` says why it waits, or why it failed; for programs there is `cause` while it waits, and `position`, its
-    place in the queue from 1. `node` and `gpus` are those of its first container. `attempt` counts how often it was
-    put back into the queue. It is stopped when it has run for `limit_s` (0: it asked for no limit), or as its project
-    says: `expires_at` is when its time limit ends it, which its owner has put off by `extended_s`
-    so far. `urls` are those of `services`, `url` is the first of them.
+    With `p2p` its GPUs reach each other by NVLink, with false (not null) they may not use it; with `rdma` its
+    containers meet over InfiniBand. `reason` says why it waits, or why it failed; for programs there is `cause` while
+    it waits, and `position`, its place in the queue from 1. `node` and `gpus` are those of its first container.
+    `attempt` counts how often it was put back into the queue. It is stopped when it has run for `limit_s` (0: it asked
+    for no limit), or as its project says: `expires_at` is when its time limit ends it, which its owner has put off by
+    `extended_s` so far. `urls` are those of `services`, `url` is the first of them.
 
     Its shares are held by `enforcement` or a stronger kind. `held_milli` is what it takes of GPUs with all containers
     together, 0 before it has its places; a MIG device counts whole. While its share is being changed, `resize_milli` is
@@ -109,6 +127,8 @@ class SessionEntryView(View):
     gpu_models: list[str]
     within: TopologyLevel
     within_required: bool
+    p2p: bool | None
+    rdma: bool
     local_image: bool
     sandbox: str
     denied: int

@@ -11,7 +11,7 @@ import structlog
 from appliance.agent import descriptors
 from appliance.agent.boot import boot
 from appliance.agent.container_runtime import ContainerRuntime
-from appliance.agent.docker import cores, engine_health, node_info, packages, share_maintenance
+from appliance.agent.docker import cores, engine_health, node_info, packages, rdma, share_maintenance
 from appliance.agent.docker.containers import ContainerLimits
 from appliance.agent.docker.disk import DiskEnforcer
 from appliance.agent.docker.egress_policy import EgressPolicy
@@ -51,6 +51,9 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
     storages = Storages(settings.storages, settings.storage_ids)
     mount_points = MountPoints(settings.mounts_folder, settings.mount_roots, storages)
     nodes = SiteNodes(settings.nodes_file)
+    kinds, node_cores = node_info.kinds(settings), cores.of_node()
+    gpus = accelerators.discover(kinds)
+    fabric = rdma.Rdma(settings.ib_address, settings.hcas, gpus.buses, limits.memlock)
     engine = DockerEngine(
         settings.docker_socket,
         mount_points,
@@ -59,10 +62,9 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         settings.cores_folder,
         hosts=nodes.hosts,
         site_files=partial(packages.show, settings.package_index, settings.ca, settings.packages_folder),
+        rdma=fabric.needs,
         boot=boot(),
     )
-    kinds, node_cores = node_info.kinds(settings), cores.of_node()
-    gpus = accelerators.discover(kinds)
     engine.negotiate()
     told = engine.info()
     has = node_info.take(settings, told, gpus, node_cores)
@@ -97,7 +99,8 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
 
     def node_info_now() -> NodeInfo:
         unready = health.reason or egress_policy.reason
-        now = {"unready": unready[:MAX_REASON], "missing_storages": dict(storages.missing)}
+        now: dict[str, object] = {"unready": unready[:MAX_REASON], "missing_storages": dict(storages.missing)}
+        now |= {"rdma": not fabric.missing, "no_rdma": fabric.missing[:MAX_REASON], "hcas": list(fabric.hcas)}
         return maintenance.shares.describe(has).model_copy(update=now)
 
     def begin() -> None:
@@ -125,6 +128,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
             "callers of apps": AppCallerReporter(settings, forwarder).run,
             "egress": partial(egress_policy.run, supervisor.changed.set),
             "storages": partial(storages.run, supervisor.changed.set),
+            "fabric": partial(every, rdma.INTERVAL_S, partial(fabric.look, supervisor.changed.set)),
             "engine": partial(every, engine_health.INTERVAL_S, partial(health.look, supervisor.changed.set)),
             "list of containers": partial(every, settings.list_interval_s, supervisor.rebuild),
         },

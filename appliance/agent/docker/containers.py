@@ -75,6 +75,7 @@ def creation(
     limits: ContainerLimits = CONTAINER_LIMITS,
     *,
     needs: Needs = NO_NEEDS,
+    rdma: Needs = NO_NEEDS,
     kind: Enforcement | None = None,
     confinement: Confinement | None = None,
     shown: Mapping[str, Path] | None = None,
@@ -85,9 +86,10 @@ def creation(
     """Return the arguments with which docker's `create_container` makes the container of `spec`.
 
     `sources` are the folders of its mounts without links in them, where they have been made already. `needs` is what
-    its GPU shares need, which `kind` holds; `confinement` is what its sandbox's filter has to know,
-    `shown` are files that it sees in place of its own, and `hosts` names that it knows. `servers` are its DNS servers:
-    without any Docker would take some of the internet's. It is started in this `boot` of the machine, or never.
+    its GPU shares need, which `kind` holds, `rdma` what its HCAs do, whose environment the user's stands above;
+    `confinement` is what its sandbox's filter has to know, `shown` are files that it sees in place of its own, and
+    `hosts` names that it knows. `servers` are its DNS servers: without any Docker would take some of the internet's. It
+    is started in this `boot` of the machine, or never.
     """
     members = spec.network.hosts if spec.network else {}
     host = HostConfig(
@@ -114,7 +116,7 @@ def creation(
         ]
         + [Mount(mount.target, mount.source, type="bind", read_only=mount.read_only) for mount in needs.mounts]
         + [Mount(target, str(file), type="bind", read_only=True) for target, file in (shown or {}).items()],
-        devices=[f"{node}:{node}:rwm" for node in needs.devices] or None,
+        devices=[f"{node}:{node}:rwm" for node in (*needs.devices, *rdma.devices)] or None,
         device_requests=[DeviceRequest(device_ids=list(needs.nvidia), capabilities=[["gpu"]])]
         if needs.nvidia
         else None,
@@ -129,7 +131,7 @@ def creation(
         # an entrypoint of our own also drops the image's command, which is what `command` means
         "entrypoint": spec.command,
         "command": spec.args or None,
-        "environment": _environment(spec, needs, confinement),
+        "environment": _environment(spec, needs, rdma, confinement),
         "labels": _labels(spec, granted, kind, boot),
         "host_config": host,
     }
@@ -155,12 +157,12 @@ def _labels(spec: ContainerSpec, granted: CoreGrant, kind: Enforcement | None, b
     }
 
 
-def _environment(spec: ContainerSpec, needs: Needs, confinement: Confinement | None) -> dict[str, str]:
+def _environment(spec: ContainerSpec, needs: Needs, rdma: Needs, confinement: Confinement | None) -> dict[str, str]:
     # images for NVIDIA GPUs ask for all of them by default, and a user may too; a session gets what it was given
     ours = {**environment.identity(spec), environment.NVIDIA_VISIBLE_DEVICES: "void"}
     # the runtime reads it, and takes it out again: nobody else may say what the sandbox is
     confined = {oci_runtime.VARIABLE: confinement.model_dump_json()} if confinement else {}
-    meets = gang_network.environment() if spec.network else {}
+    meets = {**(gang_network.environment() if spec.network else {}), **rdma.environment}
     return {**environment.threads(spec.cpu_milli), **meets, **spec.environment, **ours, **confined, **needs.environment}
 
 

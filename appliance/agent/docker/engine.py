@@ -36,6 +36,7 @@ from appliance.agent.docker.refusals import reason_of, told
 from appliance.agent.labels import LABEL_ID, check_image, digest_of, name_of
 from appliance.agent.sandbox import confinement, oci_runtime
 from appliance.agent.shares.share_manager import PreparedShares
+from appliance.gpu.devices import Needs
 from common.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
 from common.image_references import full, repository_of
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus
@@ -114,13 +115,14 @@ class DockerEngine:
         *,
         hosts: Callable[[], Mapping[str, IPv4Address]],
         site_files: Callable[[], Mapping[str, Path]],
+        rdma: Callable[[], Needs] = Needs,
         boot: str = "",
     ) -> None:
         """Prepare for calls over `socket`; nothing is called yet. What sessions mount is held at `mount_points`.
 
         At `listener` sandboxes ask about what they deny; below `shown` is what containers see of their cores, and
-        `hosts` tells names that they know, `site_files` what they see of their site, by where. `boot` tells this run
-        of the machine from the others.
+        `hosts` tells names that they know, `site_files` what they see of their site, by where, and `rdma` what those
+        need that get HCAs. `boot` tells this run of the machine from the others.
         """
         self.boot = boot
         self.socket = socket
@@ -130,6 +132,7 @@ class DockerEngine:
         self._shown = shown
         self._hosts = hosts
         self._site_files = site_files
+        self._rdma = rdma
         self._api = self._speaking(containers.OLDEST_API)
         self._run: EngineRun | None = None
 
@@ -222,6 +225,7 @@ class DockerEngine:
                 sources,
                 self._limits,
                 needs=part.needs,
+                rdma=self._rdma() if spec.rdma else Needs(),
                 kind=part.kind,
                 confinement=confined,
                 shown={**cores.draw(granted, self._shown), **self._site_files()},

@@ -10,7 +10,14 @@ from typing import Self
 from appliance.agent.docker import inspections
 from appliance.agent.docker.cores import NO_CORES, CoreGrant
 from appliance.agent.docker.inspections import Inspection
-from common.protocol import ContainerState, ContainerStatus
+from common.gpu.share import GpuShare
+from common.nccl import NcclEvidence
+from common.protocol import ContainerState, ContainerStatus, GangNetwork
+
+
+def is_collective(gpus: Sequence[GpuShare], network: GangNetwork | None) -> bool:
+    """Return whether a container with these GPUs and this network has other GPUs to reach."""
+    return len(gpus) > 1 or bool(gpus and network)
 
 
 @dataclass
@@ -21,7 +28,8 @@ class KnownContainer:
     `overtaken` where the container may have ended while Docker's answer to the launch was on its way. `offered` leads
     from those of its ports that the edge may reach to ours, and is None while none were opened; `closed` says why.
     `disk_mib` is what it may write beside its mounts, 0 without limit; `end_reason` why we end it. `warning` is what
-    Docker tells that is wrong with it.
+    Docker tells that is wrong with it. `nccl` is what its log told of the ways between GPUs, where it is `collective`:
+    its GPUs reach each other, or those of other containers.
     """
 
     digest: str
@@ -33,6 +41,8 @@ class KnownContainer:
     closed: str = ""
     end_reason: str = ""
     warning: str = ""
+    nccl: NcclEvidence | None = None
+    collective: bool = False
     launching: bool = False
     nowhere: bool = False
     overtaken: bool = False
@@ -49,6 +59,7 @@ class KnownContainer:
             disk_mib=values.disk_mib,
             ports=values.ports,
             warning=state.warning,
+            collective=is_collective(values.gpus, values.network),
         )
 
     def seen(self, state: ContainerState) -> ContainerState:
@@ -58,6 +69,7 @@ class KnownContainer:
 
     def dress(self, state: ContainerState) -> ContainerState:
         """Return a state of this container with its ports and what is wrong with it while it runs."""
+        state = state.model_copy(update={"nccl": self.nccl})
         if state.status is not ContainerStatus.RUNNING:
             return state
         update = {"ports": self.offered or {}, "error": state.error or self.closed, "warning": self.warning}

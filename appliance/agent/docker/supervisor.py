@@ -26,8 +26,9 @@ from appliance.agent.docker.engine import DockerEngine, EngineAwayError, ImageMi
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.images import Images, not_here
 from appliance.agent.docker.inspections import Inspection
-from appliance.agent.docker.known_container import KnownContainer
+from appliance.agent.docker.known_container import KnownContainer, is_collective
 from appliance.agent.docker.lifecycle import Lifecycle
+from appliance.agent.docker.log_heads import LogHeads
 from appliance.agent.docker.mount_checks import MountChecks
 from appliance.agent.labels import LABEL_ID, digest_of
 from appliance.agent.port_forwarding import PortForwarder
@@ -36,6 +37,7 @@ from appliance.agent.storages import MissingStorageError
 from appliance.agent.supervision import Background
 from common.errors import ConflictError, NotFoundError, PenstockError, UnavailableError
 from common.gpu.share import GpuShare
+from common.nccl import NcclEvidence
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GangNetwork, Pull
 
 log = structlog.get_logger()
@@ -80,6 +82,7 @@ class Supervisor:
         self._known: dict[str, KnownContainer] = {}
         self._was_away = False
         self._lifecycle = Lifecycle(engine, shares, gang_networks, egress_policy)
+        self._log_heads = LogHeads(lambda identity: engine.logs(identity, follow=True, tail=None), self._note_nccl)
         self._background = Background()
         self._rebuilding = asyncio.Lock()
         self._watchers = anyio.CapacityLimiter(1)
@@ -115,6 +118,7 @@ class Supervisor:
         known = self._known[spec.id] = KnownContainer(
             digest, state, granted=granted, disk_mib=spec.disk_mib, ports=spec.ports, launching=True
         )
+        known.collective = is_collective(spec.gpus, spec.network)
         log.info("container is launched", id=spec.id, image=spec.image)
         async with known.lock:
             try:
@@ -191,6 +195,7 @@ class Supervisor:
         async with known.lock if known else contextlib.nullcontext():
             await self._lifecycle.remove(identity, grace_s)
             await self._forwarder.close(identity)
+            self._log_heads.forget(identity)
             if self._known.pop(identity, None):
                 log.info("container is removed", id=identity)
                 self.changed.set()
@@ -257,6 +262,7 @@ class Supervisor:
     async def close(self) -> None:
         """Close the ports and let go of what is under way; containers go on."""
         await self._background.close()
+        await self._log_heads.close()
         await self._images.close()
         await self._forwarder.close_all()
 
@@ -299,6 +305,7 @@ class Supervisor:
             await self._hold(state, new=True)
             # whoever learns that it runs learns its ports too
             await self._offer(known, state)
+            await self._read_to_its_end(known, state)
             self._set(known, state)
             known.launching = False
             if known.overtaken:
@@ -343,6 +350,7 @@ class Supervisor:
             return
         try:
             state = await self._judged(known, await in_thread(self._engine.state, identity))
+            await self._read_to_its_end(known, state)
             self._set(known, known.seen(state))
         except NotFoundError:
             # somebody removed it behind our back; a removal of ours has forgotten it already, or will
@@ -391,10 +399,24 @@ class Supervisor:
         return known is not None and (known.launching or known.state.status is ContainerStatus.CREATING)
 
     def _forget(self, identity: str) -> None:
+        self._log_heads.forget(identity)
         if self._known.pop(identity, None):
             self._background.begin(self._forwarder.close(identity))
 
+    async def _read_to_its_end(self, known: KnownContainer, state: ContainerState) -> None:
+        """Read the head of the log of a container that has ended: whoever learns of that learns what its log told."""
+        if known.collective and state.status.is_final and self._known.get(state.id) is known:
+            self._log_heads.follow(state.id)
+            await self._log_heads.finish(state.id)
+
+    def _note_nccl(self, identity: str, evidence: NcclEvidence) -> None:
+        if known := self._known.get(identity):
+            known.nccl = evidence
+            self._set(known, known.state)
+
     def _set(self, known: KnownContainer, state: ContainerState) -> None:
+        if known.collective and state.status is ContainerStatus.RUNNING:
+            self._log_heads.follow(state.id)
         state = self._shares.dress(known.dress(state))
         if state.status.is_final and known.end_reason:
             state = state.model_copy(update={"status": ContainerStatus.FAILED, "error": known.end_reason})

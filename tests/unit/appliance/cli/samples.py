@@ -46,6 +46,7 @@ def container(**changes: Any) -> Container:
         "exit_code": None,
         "enforcement": "none",
         "warning": "",
+        "nccl": None,
         "gpus": [gpu_share()],
     }
     return cast("Container", {**base, **changes})
@@ -76,6 +77,8 @@ def session(**changes: Any) -> Session:
         "gpu_models": [],
         "within": "anywhere",
         "within_required": False,
+        "p2p": None,
+        "rdma": False,
         "local_image": False,
         "sandbox": "",
         "denied": 0,
@@ -295,6 +298,9 @@ def node(**changes: Any) -> Node:
         "enforcement_pending": "",
         "fractions": True,
         "nvlink": False,
+        "rdma": False,
+        "no_rdma": "",
+        "hcas": [],
         "cpu_milli": 2500,
         "memory_mib": 24064,
         "gpu_milli": 2000,

@@ -12,6 +12,21 @@ from tests.unit.appliance.cli.conftest import FakeApi, Run
 from tests.unit.appliance.cli.samples import gpu, image, node, preset, waiting
 
 
+def test_a_node_shows_its_hcas_and_why_sessions_cannot_use_them(logged_in: FakeApi, run: Run) -> None:
+    port = {"name": "mlx5_0:1", "rate_gbps": 100.0, "link_layer": "InfiniBand", "state": "ACTIVE", "numa_node": 2}
+    down = {**port, "name": "mlx5_1:1", "rate_gbps": 2.5, "state": "DOWN", "numa_node": None, "distances": {}}
+    reason = "ib_address is not set for it in the site file"
+    hcas = [{**port, "distances": {"10": 21, "2": 10}}, down]
+    logged_in.on("GET", "/nodes/worker1", node(hcas=hcas, no_rdma=reason))
+    lines = run("node", "get", "worker1")[1].splitlines()
+    assert any(line.split(maxsplit=1) == ["RDMA:", f"no: {reason}"] for line in lines)
+    words = [line.split() for line in lines if line.startswith("mlx5")]
+    assert words == [
+        ["mlx5_0:1", "100", "Gb/s", "InfiniBand", "ACTIVE", "2", "2:", "10,", "10:", "21"],
+        ["mlx5_1:1", "2.5", "Gb/s", "InfiniBand", "DOWN", "-", "-"],
+    ]
+
+
 def test_nodes_golden(logged_in: FakeApi, run: Run) -> None:
     bare = node(
         name="worker2",
@@ -28,6 +43,8 @@ def test_nodes_golden(logged_in: FakeApi, run: Run) -> None:
         driver_version="",
         cuda_version="",
         endpoint="tcp://10.0.0.3:6001",
+        nvlink=True,
+        rdma=True,
     )
     logged_in.on("GET", "/nodes", [node(), bare])
     lines = run("node", "list")[1].splitlines()
@@ -36,10 +53,10 @@ def test_nodes_golden(logged_in: FakeApi, run: Run) -> None:
     assert "Lab GPU (simulated)" in lines[1]
     assert " ".join(lines[1].split()) == (
         "worker1 Ready tcp://10.0.0.2:6001 room-1 - 2.5 23.5G 2 1.25"
-        " Lab GPU (simulated) v100 0.1.0 615.1 13.0 on none 3h"
+        " Lab GPU (simulated) v100 0.1.0 615.1 13.0 on none - - 3h"
     )
     assert " ".join(lines[2].split()) == (
-        "worker2 Error, draining tcp://10.0.0.3:6001 - - 16 23.5G 0 0 - - 0.1.0 - - off none never"
+        "worker2 Error, draining tcp://10.0.0.3:6001 - - 16 23.5G 0 0 - - 0.1.0 - - off none yes yes never"
     )
     assert lines[3] == "worker2: no word from its agent for 20 s"
     assert json.loads(run("node", "list", "-o", "json")[1]) == [node(), bare]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from http.client import IncompleteRead
 
 import pytest
@@ -83,6 +84,41 @@ def test_get_shows_the_memory_of_a_share_and_how_it_is_held(logged_in: FakeApi, 
     assert "Enforcement:   shim, asked for: mps or better\n" in out
     assert "On:            0.5 of GPU-1 (Tesla V100-SXM2-32GB, 16255 MiB)\n" in out
     assert f"Warning:       {warning}\n" in out
+
+
+def test_get_shows_the_ways_of_nccl_in_its_own_words(logged_in: FakeApi, run: Run) -> None:
+    p2p, ib = "NCCL INFO Ring 00 : 0[0] -> 1[1] via P2P/IPC", "NCCL INFO Ring 00 : 0 -> 1 via NET/IB/0"
+    said = {"version": "2.4.8", "p2p": True, "p2p_line": p2p, "ib": True, "ib_line": ib}
+    told = container(nccl={**said, "gdrdma": False, "gdrdma_line": ib})
+    chosen = "NCCL INFO Using network IB"
+    other = container(
+        rank=1,
+        nccl={**said, "p2p": None, "p2p_line": "", "ib": None, "ib_line": chosen, "gdrdma": None, "gdrdma_line": ""},
+    )
+    logged_in.on("GET", "/sessions/first", session(containers=[told]))
+    out = run("get", "first")[1]
+    assert re.search(rf"^P2P: +used: {re.escape(p2p)}$", out, re.MULTILINE)
+    assert re.search(rf"^InfiniBand: +used: {re.escape(ib)}$", out, re.MULTILINE)
+    assert re.search(rf"^GPUDirect RDMA: +not used: {re.escape(ib)}$", out, re.MULTILINE)
+    logged_in.on("GET", "/sessions/first", session(containers=[told, other, container(rank=2)], replicas=3))
+    out = run("get", "first")[1]
+    assert re.search(rf"^InfiniBand: +1: not known: {re.escape(chosen)}$", out, re.MULTILINE)
+    assert "2: " not in out
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"p2p": True, "rdma": True}, "P2P by NVLink, RDMA"),
+        ({"p2p": False, "rdma": False}, "no P2P"),
+        ({"p2p": None, "rdma": True}, "RDMA"),
+    ],
+)
+def test_get_shows_the_ways_that_were_asked_for(
+    logged_in: FakeApi, run: Run, asked: dict[str, bool | None], said: str
+) -> None:
+    logged_in.on("GET", "/sessions/first", session(**asked))
+    assert f"Asked for:     {said}\n" in run("get", "first")[1]
 
 
 def test_get_shows_what_a_slice_takes_beyond_what_was_asked_for(logged_in: FakeApi, run: Run) -> None:

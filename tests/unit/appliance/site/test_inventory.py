@@ -244,6 +244,15 @@ def test_an_infiniband_address_puts_a_node_into_the_fabric() -> None:
     assert built["hosts"]["worker1"]["node_ib_address"] == "10.72.0.11"
 
 
+def test_an_agent_knows_the_infiniband_of_its_node_and_which_hcas_sessions_use() -> None:
+    nodes = deepcopy(EXAMPLE["nodes"])
+    nodes[1] |= {"ib_address": "10.72.0.11", "hcas": ["mlx5_0", "mlx5_1:1"]}
+    hosts = build(nodes=nodes)["hosts"]
+    settings = hosts["worker1"]["node_settings"]
+    assert (settings["ib_address"], settings["hcas"]) == ("10.72.0.11", ["mlx5_0", "mlx5_1:1"])
+    assert not {"ib_address", "hcas"} & hosts["worker2"]["node_settings"].keys()
+
+
 def test_who_stands_for_a_cluster_removes_volumes_where_it_mounts_the_site_s_storage() -> None:
     nfs = {"kind": "nfs", "name": "home", "path": "/srv/home", "mount_path": "/mnt/home", "clients": ["worker"]}
     nodes = deepcopy(EXAMPLE["nodes"])

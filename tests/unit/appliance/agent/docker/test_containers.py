@@ -113,6 +113,17 @@ def test_what_shares_need_is_mounted_and_stands_above_the_users_environment() ->
     assert (created["environment"]["LIMIT"], created["environment"]["A"]) == ("1", "b")
 
 
+def test_who_asks_for_rdma_gets_the_hcas_and_may_choose_among_them() -> None:
+    hcas = Needs(devices=("/dev/infiniband/uverbs0",), environment={"NCCL_IB_HCA": "=mlx5_0:1"})
+    made = containers.creation(make(), rdma=hcas)
+    (device,) = made["host_config"]["Devices"]
+    assert (device["PathOnHost"], device["PathInContainer"]) == ("/dev/infiniband/uverbs0",) * 2
+    assert made["environment"]["NCCL_IB_HCA"] == "=mlx5_0:1"
+    assert [limit["Hard"] for limit in made["host_config"]["Ulimits"]] == [-1]
+    own = containers.creation(make(environment={"NCCL_IB_HCA": "mlx5_1"}), rdma=hcas)
+    assert own["environment"]["NCCL_IB_HCA"] == "mlx5_1"
+
+
 def test_a_session_cannot_give_itself_gpus_by_its_environment() -> None:
     wish = {"NVIDIA_VISIBLE_DEVICES": "all", "PENSTOCK_GPU_SHARE": "16000"}
     environment = containers.creation(make(environment=wish))["environment"]

@@ -11,6 +11,7 @@ from fastapi import Depends, FastAPI
 
 from api.auth.workers import Workers
 from api.clock import Clock
+from api.control.dry_runs import DryRuns
 from api.control.manager import Manager
 from api.control.signs import Signs
 from api.database import Database
@@ -153,6 +154,7 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine,
     app.state.notices = Notices(database)
     app.state.streams = Streams(app.state.notices, settings.streams_per_user)
     app.state.manager = Manager(database, engine, app.state.heartbeats, settings, clock)
+    app.state.dry_runs = DryRuns(app.state.manager.loop)
 
 
 def _include_routes(app: FastAPI) -> None:

@@ -9,6 +9,7 @@ from typing import Unpack
 
 from appliance.client.requests import (
     BatchRequest,
+    DryRunRequest,
     Extension,
     PresetChange,
     PresetRequest,
@@ -18,7 +19,7 @@ from appliance.client.requests import (
     SessionRequest,
 )
 from appliance.client.transport import Query, Resource
-from appliance.client.views import DeniedCalls, Done, Metrics, Preset, Sandbox, Session, SessionEntry
+from appliance.client.views import DeniedCalls, Done, DryRun, Metrics, Preset, Sandbox, Session, SessionEntry
 from appliance.client.words import State
 
 
@@ -48,6 +49,10 @@ class Sessions(Resource):
     def submit_batch(self, **request: Unpack[BatchRequest]) -> builtins.list[SessionEntry]:
         """Put equal sessions into the queue, all or none: `count` 3 makes NAME-1, NAME-2 and NAME-3."""
         return self._api.call(list[SessionEntry], "POST", "/sessions/batch", body=request)
+
+    def check(self, **request: Unpack[DryRunRequest]) -> DryRun:
+        """Return what would become of a session, or of `count` equal ones; nothing is submitted."""
+        return self._api.call(DryRun, "POST", "/sessions/check", body=request)
 
     def get(self, name: str, *, project: str) -> Session:
         """Return the live session of a name, else the newest that has ended, or the session of an id."""

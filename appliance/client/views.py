@@ -293,6 +293,25 @@ class Done(TypedDict):
     done: bool
 
 
+class DryRun(TypedDict):
+    """What would become of sessions that nobody has submitted: `starting` of them would get their places at once.
+
+    Of the first one that would wait, `reason` says why, `cause` for programs, and `position` is its place in the
+    queue from 1. The amounts are those of one container, completed by its preset and by what the site gives.
+    """
+
+    starting: int
+    waiting: int
+    reason: str
+    cause: str
+    position: int
+    gpu_milli: int
+    cpu_milli: int
+    memory_mib: int
+    shm_mib: int
+    disk_mib: int
+
+
 class GpuShare(TypedDict):
     """The share of one GPU that a session has, in milli-GPU; of a MIG device by its `profile` it is the whole device.
 

@@ -78,6 +78,15 @@ class Amounts:
     enforcement: Enforcement
 
 
+@dataclass(frozen=True)
+class Made:
+    """Sessions that a dry run has made: their ids, why they would not start yet however much is free, and amounts."""
+
+    ids: Sequence[UUID]
+    not_yet: str
+    amounts: Amounts
+
+
 async def submit(db: AsyncSession, request: SessionRequest, caller: Identity, context: SubmissionContext) -> UUID:
     """Put a session into the queue; returns its id.
 
@@ -86,10 +95,25 @@ async def submit(db: AsyncSession, request: SessionRequest, caller: Identity, co
     return (await _submit(db, request, [request.name], caller, context))[0]
 
 
+async def would_submit(db: AsyncSession, request: BatchRequest, caller: Identity, context: SubmissionContext) -> Made:
+    """Make what a request asks for in a transaction that the caller rolls back: nobody else ever sees it.
+
+    Raises what `submit` raises.
+    """
+    names = [request.name] if request.count == 1 else _names(request)
+    made = await _make(db, request, names, caller, context)
+    first = made[0]
+    return Made([session.id for session in made], first.reason if first.starts_at else "", _amounts_of(first))
+
+
 async def submit_batch(
     db: AsyncSession, request: BatchRequest, caller: Identity, context: SubmissionContext
 ) -> list[UUID]:
     """Put equal sessions into the queue, all or none; returns their ids."""
+    return await _submit(db, request, _names(request), caller, context)
+
+
+def _names(request: BatchRequest) -> list[str]:
     names = [f"{request.name}-{number}" for number in range(1, request.count + 1)]
     try:
         _name.validate_python(names[-1])
@@ -99,12 +123,20 @@ async def submit_batch(
             where="name",
             hint="choose a shorter one",
         ) from error
-    return await _submit(db, request, names, caller, context)
+    return names
 
 
 async def _submit(
     db: AsyncSession, request: SessionRequest, names: Sequence[str], caller: Identity, context: SubmissionContext
 ) -> list[UUID]:
+    made = await _make(db, request, names, caller, context)
+    log.info("submitted", session=request.name, session_id=str(made[0].id), project=request.project, count=len(made))
+    return [session.id for session in made]
+
+
+async def _make(
+    db: AsyncSession, request: SessionRequest, names: Sequence[str], caller: Identity, context: SubmissionContext
+) -> list[Session]:
     _check_length(request)
     project = await projects.get(db, request.project, caller)
     caller.check(Action.SESSION_SUBMIT, project=project)
@@ -177,8 +209,18 @@ async def _submit(
         session.protocol = spec.protocol(session)
     # after the sessions, which hold the project: who deletes that has it before its volumes, too
     await volumes.mount(db, project, pvcs.values(), [session.id for session in made])
-    log.info("submitted", session=request.name, session_id=str(made[0].id), project=project.name, count=len(made))
-    return [session.id for session in made]
+    return made
+
+
+def _amounts_of(session: Session) -> Amounts:
+    return Amounts(
+        session.gpu_milli,
+        session.cpu_milli,
+        session.memory_mib,
+        session.shm_mib,
+        session.disk_mib,
+        Enforcement(session.enforcement),
+    )
 
 
 def _check_length(request: SessionRequest) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from api.console import home, launch, login, nodes, overview, projects, routes, session, sessions
+from api.console import home, launch, login, metrics, nodes, overview, projects, routes, session, sessions, terminal
 
 
 def add_console(app: FastAPI) -> None:
@@ -14,6 +14,8 @@ def add_console(app: FastAPI) -> None:
         home.router,
         sessions.router,
         session.router,
+        terminal.router,
+        metrics.router,
         launch.router,
         projects.router,
         overview.router,

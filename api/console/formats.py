@@ -33,6 +33,11 @@ def moment(at: datetime | None) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at else ""
 
 
+def instant(at: datetime) -> str:
+    """Return a moment to the second, in UTC."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+
+
 def ago(at: datetime | None, until: datetime | None = None) -> str:
     """Return how long ago a moment was, or how long before another one, to the minute."""
     if at is None:
@@ -97,6 +102,6 @@ def mode_name(mode: NodeMode) -> str:
 
 FILTERS = {
     each.__name__: each
-    for each in (gpus, cores, memory, moment, ago, percent, state_name, kind_name, node_state_name, mode_name)
+    for each in (gpus, cores, memory, moment, instant, ago, percent, state_name, kind_name, node_state_name, mode_name)
 }
 """What templates call them."""

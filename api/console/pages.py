@@ -57,7 +57,7 @@ def page(request: Request, template: str, values: Mapping[str, Any], *, status: 
 
 
 async def live(
-    request: Request, template: str, part: str, values: Mapping[str, Any], *, name: str = "live"
+    request: Request, template: str, part: str, values: Mapping[str, Any], *, name: str = "live", every_s: int = 3
 ) -> Response:
     """Return a page with a part that asks for itself again and again, or where that asks, the part alone.
 
@@ -69,7 +69,8 @@ async def live(
     if request.headers.get(SEEN_HEADER) == version:
         return Response(status_code=204, headers=headers(_settings(request)))
     address = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    about = {"name": name, "version": version, "address": address, "content": Markup(content)}  # noqa: S704 -- ours
+    about = {"name": name, "version": version, "address": address, "every_s": every_s}
+    about |= {"content": Markup(content)}  # noqa: S704 -- ours
     if is_part(request):
         return page(request, "live.html", about)
     shown = Markup(_filled(request, "live.html", about))  # noqa: S704 -- a template's, which has escaped all that it was given

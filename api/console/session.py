@@ -17,13 +17,15 @@ from api.endpoints.transactions import DatabaseOf, Reading, Transaction
 from api.engine.base import Engine
 from api.lists import session_views
 from api.resources.schemas import NamePath, NameQuery
-from api.resources.sessions import access, relay, resizing, service
+from api.resources.sessions import access, events, relay, resizing, service
 from api.resources.sessions.schemas import MAX_SECONDS
 from api.resources.sessions.streams import Streams
 from api.tables.sessions import ENDED, Session, State
 from common.errors import UnavailableError
 
 HOUR_S = 3600
+EVENTS = 50
+"""So many of what became of a session are shown, the last ones."""
 LINES = 200
 LOG_BYTES = 256 << 10
 """So many lines of a log are shown, and so many bytes, the last ones."""
@@ -42,6 +44,7 @@ async def show_session(
     found = await service.get(db, project, name, caller)
     view = await session_views.view(db, found.id, settings.apps_url)
     values = {"session": view, "can": _allowed(found, caller), "shares": shares.steps(settings, 1)}
+    values |= {"events": await events.newest(db, found.id, EVENTS)}
     return await pages.live(request, "session.html", "session_live.html", values)
 
 
@@ -131,6 +134,7 @@ def _allowed(session: Session, caller: Identity) -> dict[str, bool]:
         "restart": may(Action.SESSION_RESTART) and session.state in service.RESTARTED,
         "extend": may(Action.SESSION_EXTEND) and runs and session.expires_at is not None,
         "resize": may(Action.SESSION_RESIZE) and runs and 0 < session.gpu_milli < shares.MILLI,
+        "enter": may(Action.SESSION_ENTER) and runs,
         "ended": session.state in ENDED,
     }
 

@@ -19,7 +19,17 @@ from appliance.client.requests import (
     SessionRequest,
 )
 from appliance.client.transport import Query, Resource
-from appliance.client.views import DeniedCalls, Done, DryRun, Metrics, Preset, Sandbox, Session, SessionEntry
+from appliance.client.views import (
+    DeniedCalls,
+    Done,
+    DryRun,
+    Metrics,
+    Preset,
+    Sandbox,
+    Session,
+    SessionEntry,
+    SessionEvent,
+)
 from appliance.client.words import State
 
 
@@ -93,6 +103,11 @@ class Sessions(Resource):
         """Return what a session used of its GPUs, by default in its last hour; at most so many `points` a series."""
         query: Query = {"project": project, "since": since, "until": until, "points": points}
         return self._api.call(Metrics, "GET", "/sessions/{name}/metrics", {"name": name}, query=query)
+
+    def events(self, name: str, *, project: str, limit: int | None = None) -> builtins.list[SessionEvent]:
+        """Return the states that a session came to, and why, the newest first."""
+        path, query = "/sessions/{name}/events", {"project": project, "limit": limit}
+        return self._api.call(list[SessionEvent], "GET", path, {"name": name}, query=query)
 
     def denied_calls(self, name: str, *, project: str) -> DeniedCalls:
         """Return which system calls the sandbox of a session denied."""

@@ -769,6 +769,21 @@ class SessionEntry(TypedDict):
     urls: list[str]
 
 
+class SessionEvent(TypedDict):
+    """A session came to a `state` in its `attempt`; `reason`, and `cause` for programs, say why it did, or why it
+    waits.
+
+    `exit_code` is that of its containers, where they have ended.
+    """
+
+    at: str
+    state: State
+    reason: str
+    cause: str
+    attempt: int
+    exit_code: int | None
+
+
 class Session(TypedDict):
     """A session with its command line, which may be long, its mounts, and the names of its variables.
 

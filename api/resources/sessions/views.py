@@ -154,6 +154,20 @@ class SessionEntryView(View):
     urls: list[str]
 
 
+class SessionEventView(View):
+    """A session came to a `state` in its `attempt`; `reason`, and `cause` for programs, say why.
+
+    `exit_code` is that of its containers, where they have ended.
+    """
+
+    at: datetime
+    state: State
+    reason: str
+    cause: str
+    attempt: int
+    exit_code: int | None
+
+
 class MountView(View):
     """A `volume` of the project by its name, or a folder of the node, which a session sees at `target`."""
 

@@ -6,7 +6,7 @@ const notice = document.getElementById("notice");
 
 // What somebody is about to choose in a part that changes stays as it is.
 Idiomorph.defaults.callbacks.beforeNodeMorphed = (old) =>
-  !(old === document.activeElement && old.matches("input, select, textarea"));
+  !(old === document.activeElement && old.matches("input, select, textarea")) && !old.classList?.contains("canvas");
 
 document.addEventListener("htmx:configRequest", ({ detail }) => {
   detail.headers["X-CSRF-Token"] = token;

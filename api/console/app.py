@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from api.console import home, launch, login, metrics, nodes, overview, projects, routes, session, sessions, terminal
+from api.console import (
+    accounting,
+    home,
+    keys,
+    launch,
+    login,
+    metrics,
+    nodes,
+    overview,
+    projects,
+    queue,
+    routes,
+    session,
+    sessions,
+    terminal,
+    users,
+)
 
 
 def add_console(app: FastAPI) -> None:
@@ -18,8 +34,12 @@ def add_console(app: FastAPI) -> None:
         metrics.router,
         launch.router,
         projects.router,
+        accounting.router,
+        keys.router,
         overview.router,
+        queue.router,
         nodes.router,
+        users.router,
     ):
         app.include_router(router)
     routes.answer_by_pages(app)

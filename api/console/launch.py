@@ -9,14 +9,13 @@ from secrets import token_hex
 from typing import Annotated, Any
 
 from fastapi import Form, Request, Response
-from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field, ValidationError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.clock import now
-from api.console import pages, shares
+from api.console import forms, pages, shares
 from api.console.routes import Router
 from api.control.manager import WakeAfterwards
 from api.endpoints.access import Caller, SettingsOf, action
@@ -95,15 +94,11 @@ async def launch(
 ) -> None:
     """Put a session into the queue, or several equal ones, and show it or them."""
     body = _body(form, shares.steps(context.settings))
-    try:
-        if form.count > 1:
-            await submission.submit_batch(
-                db, BatchRequest.model_validate(body | {"count": form.count}), caller, context
-            )
-        else:
-            await submission.submit(db, SessionRequest.model_validate(body), caller, context)
-    except ValidationError as error:
-        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in error.errors()]) from None
+    if form.count > 1:
+        batch = forms.checked(BatchRequest, body | {"count": form.count})
+        await submission.submit_batch(db, batch, caller, context)
+    else:
+        await submission.submit(db, forms.checked(SessionRequest, body), caller, context)
     one = f"/sessions/{form.name}?project={form.project}"
     response.headers["HX-Redirect"] = one if form.count == 1 else f"/sessions?mine=1&q={form.name}"
 

@@ -57,17 +57,25 @@ def page(request: Request, template: str, values: Mapping[str, Any], *, status: 
 
 
 async def live(
-    request: Request, template: str, part: str, values: Mapping[str, Any], *, name: str = "live", every_s: int = 3
+    request: Request,
+    template: str,
+    part: str,
+    values: Mapping[str, Any],
+    *,
+    name: str = "live",
+    every_s: int = 3,
+    stamp: str = "",
 ) -> Response:
     """Return a page with a part that asks for itself again and again, or where that asks, the part alone.
 
-    The answer is a 204 where the browser shows the part as it is.
+    The answer is a 204 where the browser shows the part as it is. A `stamp` lets the next one be answered before
+    anything is read for it (`unchanged`).
     """
     # a site may have many rows, and whoever calls meanwhile is answered
     content = await asyncio.to_thread(_filled, request, part, values)
-    version = hashlib.sha256(content.encode()).hexdigest()[:16]
+    version = stamp + hashlib.sha256(content.encode()).hexdigest()[:16]
     if request.headers.get(SEEN_HEADER) == version:
-        return Response(status_code=204, headers=headers(_settings(request)))
+        return _as_it_is(request)
     address = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     about = {"name": name, "version": version, "address": address, "every_s": every_s}
     about |= {"content": Markup(content)}  # noqa: S704 -- ours
@@ -75,6 +83,15 @@ async def live(
         return page(request, "live.html", about)
     shown = Markup(_filled(request, "live.html", about))  # noqa: S704 -- a template's, which has escaped all that it was given
     return page(request, template, {**values, "live": shown})
+
+
+def unchanged(request: Request, stamp: str) -> Response | None:
+    """Return the answer to a browser that shows a part as it was at this stamp, None where it shows another."""
+    return _as_it_is(request) if request.headers.get(SEEN_HEADER, "").startswith(stamp) else None
+
+
+def _as_it_is(request: Request) -> Response:
+    return Response(status_code=204, headers=headers(_settings(request)))
 
 
 def is_part(request: Request) -> bool:

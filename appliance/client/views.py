@@ -770,8 +770,7 @@ class SessionEntry(TypedDict):
 
 
 class SessionEvent(TypedDict):
-    """A session came to a `state` in its `attempt`; `reason`, and `cause` for programs, say why it did, or why it
-    waits.
+    """A session came to a `state` in its `attempt`; `reason`, and `cause` for programs, say why.
 
     `exit_code` is that of its containers, where they have ended.
     """
@@ -884,6 +883,28 @@ class Step(TypedDict):
     evidence: str
     seconds: float
     tasks: list[str]
+
+
+class TimelineSeries(TypedDict):
+    """What one user, project or domain held of GPUs in each step of a period, on average, in milli-GPU."""
+
+    id: str | None
+    name: str
+    deleted: bool
+    gpu_milli: list[int]
+
+
+class Timeline(TypedDict):
+    """What was held over time; each number stands for `step_s` seconds from `starts_at` on.
+
+    Of what is older than its details are kept, nothing is told.
+    """
+
+    starts_at: str
+    ends_at: str
+    by: By
+    step_s: int
+    series: list[TimelineSeries]
 
 
 class User(TypedDict):

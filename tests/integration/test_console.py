@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import httpx
 import pytest
 from playwright.sync_api import ConsoleMessage, Page, expect
 
-from common.protocol import HEARTBEAT_PATH
+from common.protocol import HEARTBEAT_PATH, METRICS_PATH
 from tests import forks
 from tests.browser import new_page, sign_in
 from tests.fakes.heartbeats import node_info
@@ -75,6 +76,27 @@ class Site:
         """Put a session of the administrator into the queue."""
         body = {"name": name, "project": "team-a", "image": "python", "gpu_milli": 500, **more}
         ok(self.admin.post(f"{V1}/sessions", json=body))
+
+    def measure(self, address: str) -> None:
+        """Report as an agent what the session of a page has used of its GPU."""
+        url = httpx.URL(address)
+        session = ok(self.admin.get(V1 + url.path, params=url.params))
+        (container,) = session["containers"]
+        samples = [
+            {
+                "container_id": f"session-{session['id']}-0-0",
+                "session_id": session["id"],
+                "uuid": container["gpus"][0]["uuid"],
+                "at": (datetime.now(UTC) - timedelta(seconds=15 * number)).isoformat(),
+                "memory_mib": 2048,
+                "busy_permille": 400,
+                "processes": 1,
+            }
+            for number in range(2, 20)
+        ]
+        agent = {"X-Client-Verify": "SUCCESS", "X-Client-Name": container["node"]}
+        report = {"name": container["node"], "samples": samples}
+        httpx.post(self.url + METRICS_PATH, json=report, headers=agent).raise_for_status()
 
     def until(self, condition: Callable[[], Any], timeout_s: float = 60) -> None:
         deadline = time.monotonic() + timeout_s
@@ -171,10 +193,12 @@ def test_a_user_signs_in_launches_a_session_sees_it_run_and_ends_it(site: Site, 
         expect(page.get_by_label("Name", exact=True)).to_be_focused()
         page.get_by_label("Name", exact=True).fill(f"first-{width}")
         slider = page.get_by_label("GPUs of each container", exact=True)
+        expect(page.locator("#check")).to_contain_text("Not yet:")
         slider.focus()
         for _ in range(5):
             slider.press("ArrowRight")
         expect(page.locator("output")).to_have_text("0.25")
+        expect(page.locator("#check")).to_contain_text("Fits now")
         page.get_by_label("Ports of its apps").fill("8888")
         page.get_by_label("Command").fill("sleep infinity")
         window.show("launch")
@@ -186,7 +210,18 @@ def test_a_user_signs_in_launches_a_session_sees_it_run_and_ends_it(site: Site, 
         expect(page.get_by_role("link", name="Open port 8888")).to_have_attribute(
             "href", f"https://127.0.0.1:9443/first-{width}-8888/"
         )
+        expect(page.locator(".events .state")).to_have_text(["running", "starting", "scheduled", "waiting"])
+        site.measure(page.url)
+        page.reload()
+        expect(page.locator(".plot figcaption")).to_contain_text("memory 2 GiB now, at most 2 GiB; in use 40 % now")
+        expect(page.locator(".plot canvas")).to_be_visible()
         window.show("session")
+        page.get_by_role("link", name="Terminal").click()
+        expect(page.get_by_role("textbox", name="Terminal")).to_be_focused()
+        page.keyboard.type("echo hello")
+        expect(page.locator(".xterm-rows")).to_contain_text("echo hello")
+        window.show("terminal")
+        page.get_by_role("link", name="Back to the session").click()
 
         page.get_by_role("link", name="Home", exact=True).click()
         expect(page.get_by_role("link", name=f"first-{width}")).to_be_visible()

@@ -25,7 +25,9 @@ document.addEventListener("htmx:beforeSend", ({ detail }) => {
 });
 
 document.addEventListener("htmx:afterRequest", ({ detail }) => {
-  if (detail.successful) notice.hidden = true;
+  if (!detail.successful) return;
+  notice.hidden = true;
+  if (detail.elt.dataset.reset) detail.elt.reset();
 });
 
 for (const name of ["htmx:sendError", "htmx:timeout"]) {

@@ -100,6 +100,7 @@ ASKED = {
     f"PATCH {V1}/domains/{{name}}": Asked(body={"description": "new"}),
     f"DELETE {V1}/domains/{{name}}": Asked(),
     f"GET {V1}/accounting": Asked(query={"by": "user"}, show="{user}"),
+    f"GET {V1}/accounting/timeline": Asked(query={"by": "user"}, show="{user}"),
     f"GET {V1}/projects": Asked(show="{project}"),
     f"POST {V1}/projects": Asked(
         body={"name": "new", "quota_milli": 1000, "period": {"ends_at": None}, "domain": "{domain}"}
@@ -152,6 +153,13 @@ ASKED = {
     "GET /launch": Asked(show="{project}"),
     "POST /launch": Asked(form={"name": "new", "project": "{project}", "image": "python", "cpu": "1"}),
     "POST /launch/check": Asked(form={"name": "new", "project": "{project}", "image": "python", "cpu": "1"}),
+    "GET /accounting": Asked(query={"by": "user"}, show="{user}"),
+    "GET /accounting/csv": Asked(query={"by": "user"}, show="{user}"),
+    "GET /users": Asked(show="{user}"),
+    "POST /users/{name}": Asked(form={"disabled": "true"}),
+    "POST /users/{name}/delete": Asked(),
+    "GET /keys": Asked(show="key of {user}"),
+    "POST /keys/{key_id}/revoke": Asked(),
     "GET /projects": Asked(show="{project}"),
     "GET /nodes": Asked(show="{node}"),
     "POST /nodes/{name}/mode": Asked(form={"mode": "maintenance"}),

@@ -16,9 +16,8 @@ from sqlalchemy import func, inspect, select, text
 from api.auth.policy import UserRole
 from api.control.audit_writer import RETRY_S
 from api.endpoints.access import SAFE_METHODS, action_of, is_for_agents
-from api.endpoints.auditing import DRY_RUNS
 from api.endpoints.audit_log import AT_ONCE
-from api.endpoints.auditing import OF_A_MINUTE, tell_left_out
+from api.endpoints.auditing import DRY_RUNS, OF_A_MINUTE, tell_left_out
 from api.endpoints.transactions import _transaction
 from api.resources.audit import repository, service
 from api.resources.audit.log_files import LogFiles

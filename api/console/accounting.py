@@ -1,4 +1,4 @@
-"""Who held how much, and for how long: a plot over time, a table, and both to take along as CSV."""
+"""Accounting as a page: who held how much over time and in all, and the same as CSV."""
 
 from __future__ import annotations
 

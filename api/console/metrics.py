@@ -1,4 +1,4 @@
-"""What a session used of its GPUs: plots that stay up to date, and the same in a table."""
+"""Plots of what a session used of its GPUs, which stay up to date, with the same in words."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +18,7 @@ from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.console import formats, texts
 from api.endpoints.access import SEEN_HEADER, cookie_name, csrf_token
-from api.endpoints.docs import STATIC
+from api.endpoints.docs import version_of
 from api.settings import Settings
 
 _environment = Environment(
@@ -87,7 +86,8 @@ async def live(
 
 def unchanged(request: Request, stamp: str) -> Response | None:
     """Return the answer to a browser that shows a part as it was at this stamp, None where it shows another."""
-    return _as_it_is(request) if request.headers.get(SEEN_HEADER, "").startswith(stamp) else None
+    seen = request.headers.get(SEEN_HEADER, "")
+    return _as_it_is(request) if stamp and seen.startswith(stamp) else None
 
 
 def _as_it_is(request: Request) -> Response:
@@ -118,12 +118,9 @@ def _filled(request: Request, template: str, values: Mapping[str, Any]) -> str:
     return _environment.get_template(template).render(about | dict(values))
 
 
-@cache
 def _asset(name: str) -> str:
     """Return the address of a file of ours: another one whenever the file is."""
-    file = STATIC / name
-    version = hashlib.sha256(file.read_bytes()).hexdigest()[:12] if file.is_file() else "0"
-    return f"/static/{name}?v={version}"
+    return f"/static/{name}?v={version_of(name)}"
 
 
 def _settings(request: Request) -> Settings:

@@ -41,7 +41,7 @@ async def list_sessions(
     stamp = (
         "" if state is State.TERMINATED else await stamps.stamp(db, (*stamps.PEOPLE, Session), caller.id, request.url)
     )
-    if stamp and (answer := pages.unchanged(request, stamp)):
+    if answer := pages.unchanged(request, stamp):
         return answer
     search = Search(q.replace("\0", ""), mine, [state] if state else [])
     ids, more = await session_search.page(db, caller, search, limit=SHOWN, before=before)

@@ -13,6 +13,7 @@ from api.console.routes import Router
 from api.endpoints import users
 from api.endpoints.access import Caller, action
 from api.endpoints.transactions import Reading, Transaction
+from api.lists import stamps
 from api.resources.schemas import UserNamePath
 from api.resources.users.schemas import UserChange, UserRequest
 
@@ -37,6 +38,9 @@ async def list_users(
     *, request: Request, caller: Caller, db: Reading, q: Annotated[str, Query(max_length=100)] = ""
 ) -> Response:
     """Show the users that the caller looks after, by name: those with some letters in name or address."""
+    stamp = await stamps.stamp(db, stamps.PEOPLE, caller.id, request.url)
+    if answer := pages.unchanged(request, stamp):
+        return answer
     word = q.strip().lower()
     found = [user for user in await users.list_users(caller, db) if word in f"{user.name} {user.email or ''}".lower()]
     values = {
@@ -46,7 +50,7 @@ async def list_users(
         "roles": UserRole,
         "may_change": caller.allows(Action.USER_CHANGE),
     }
-    return await pages.live(request, "users.html", "users_live.html", values, every_s=15)
+    return await pages.live(request, "users.html", "users_live.html", values, stamp=stamp)
 
 
 @router.post("", status_code=204)

@@ -78,15 +78,6 @@ class Amounts:
     enforcement: Enforcement
 
 
-@dataclass(frozen=True)
-class Made:
-    """Sessions that a dry run has made: their ids, why they would not start yet however much is free, and amounts."""
-
-    ids: Sequence[UUID]
-    not_yet: str
-    amounts: Amounts
-
-
 async def submit(db: AsyncSession, request: SessionRequest, caller: Identity, context: SubmissionContext) -> UUID:
     """Put a session into the queue; returns its id.
 
@@ -95,15 +86,14 @@ async def submit(db: AsyncSession, request: SessionRequest, caller: Identity, co
     return (await _submit(db, request, [request.name], caller, context))[0]
 
 
-async def would_submit(db: AsyncSession, request: BatchRequest, caller: Identity, context: SubmissionContext) -> Made:
+async def would_submit(
+    db: AsyncSession, request: BatchRequest, caller: Identity, context: SubmissionContext
+) -> list[Session]:
     """Make what a request asks for in a transaction that the caller rolls back: nobody else ever sees it.
 
     Raises what `submit` raises.
     """
-    names = [request.name] if request.count == 1 else _names(request)
-    made = await _make(db, request, names, caller, context)
-    first = made[0]
-    return Made([session.id for session in made], first.reason if first.starts_at else "", _amounts_of(first))
+    return await _make(db, request, [request.name] if request.count == 1 else _names(request), caller, context)
 
 
 async def submit_batch(
@@ -210,17 +200,6 @@ async def _make(
     # after the sessions, which hold the project: who deletes that has it before its volumes, too
     await volumes.mount(db, project, pvcs.values(), [session.id for session in made])
     return made
-
-
-def _amounts_of(session: Session) -> Amounts:
-    return Amounts(
-        session.gpu_milli,
-        session.cpu_milli,
-        session.memory_mib,
-        session.shm_mib,
-        session.disk_mib,
-        Enforcement(session.enforcement),
-    )
 
 
 def _check_length(request: SessionRequest) -> None:

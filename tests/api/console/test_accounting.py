@@ -1,4 +1,4 @@
-"""The page of accounting and the caller's API keys: what they show, hand out and take back."""
+"""The page of accounting and that of API keys: what they show, hand out and revoke."""
 
 from __future__ import annotations
 

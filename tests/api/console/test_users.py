@@ -25,7 +25,7 @@ async def test_a_user_is_made_shut_out_let_in_and_deleted(ready: Cluster, browse
             assert f">{name}</button>" in (await browser.get("/users?q=ALICE")).text
             if disabled == "true":
                 login = {"name": "alice", "password": PASSWORD}
-                await refused(guest.post(f"{V1}/auth/login", json=login), 401)
+                await refused(guest.post(f"{V1}/auth/login", json=login), 403)
         await sign_in(guest, "alice")
     assert (await browser.post("/users/alice/delete", headers=PART)).status_code == 204
     assert "Nobody is called like that." in (await browser.get("/users?q=alice")).text

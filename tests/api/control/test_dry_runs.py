@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import Any
 
+import httpx
 import pytest
 
 from api.control import dry_runs
+from api.scheduler.planner import Planner
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.api.steps import body, run
 
@@ -74,3 +78,27 @@ async def test_a_project_that_was_just_made_is_known(ready: Cluster) -> None:
     await ready.add_project("team-b", 1000)
     found = await ok(ready.admin.post(f"{V1}/sessions/check", json=body("new", project="team-b")))
     assert found["starting"] == 1
+
+
+async def test_nobody_has_many_answers_made_at_once(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    decide = Planner.decide
+
+    def wait(self: Planner, *args: Any) -> Any:
+        assert go_on.wait(30)
+        return decide(self, *args)
+
+    monkeypatch.setattr(Planner, "decide", wait)
+
+    async def ask() -> httpx.Response:
+        return await ready.admin.post(f"{V1}/sessions/check", json=body("new"))
+
+    asking = [asyncio.create_task(ask()) for _ in range(dry_runs.AT_ONCE + 1)]
+    try:
+        # all others wait for the scheduler
+        (refused_,), rest = await asyncio.wait(asking, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        go_on.set()
+    assert refused_.result().status_code == 429
+    assert [answer.status_code for answer in await asyncio.gather(*rest)] == [200] * dry_runs.AT_ONCE
+    assert (await check(ready))["starting"] == 1

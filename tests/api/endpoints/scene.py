@@ -161,6 +161,8 @@ ASKED = {
     "GET /keys": Asked(show="key of {user}"),
     "POST /keys/{key_id}/revoke": Asked(),
     "GET /projects": Asked(show="{project}"),
+    "GET /projects/{name}": Asked(),
+    "POST /projects/{name}": Asked(form={"add_members": ""}),
     "GET /nodes": Asked(show="{node}"),
     "POST /nodes/{name}/mode": Asked(form={"mode": "maintenance"}),
     f"GET {V1}/apps/authorize": Asked(headers={"X-Original-URI": "/{session}-8888/"}),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from fastapi import Form, Request, Response
+from fastapi import Form, Query, Request, Response
 
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.console import pages, shares
 from api.console.routes import Router
 from api.control.manager import WakeAfterwards
-from api.endpoints.access import Caller, SettingsOf, action
+from api.endpoints.access import PREFIX, Caller, SettingsOf, action
 from api.endpoints.transactions import DatabaseOf, Reading, Transaction
 from api.engine.base import Engine
 from api.lists import session_views
@@ -26,9 +26,9 @@ from common.errors import UnavailableError
 HOUR_S = 3600
 EVENTS = 50
 """So many of what became of a session are shown, the last ones."""
-LINES = 200
+LINES = (200, 1000, 5000)
 LOG_BYTES = 256 << 10
-"""So many lines of a log are shown, and so many bytes, the last ones."""
+"""So many lines of a log are shown, the first number unless it is said, and so many bytes: the last ones."""
 _CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 """What moves cursors and colours letters on a terminal."""
 
@@ -51,20 +51,27 @@ async def show_session(
 @router.get("/log")
 @action(Action.SESSION_READ)
 async def show_log(
-    *, request: Request, name: NamePath, project: NameQuery, caller: Caller, database: DatabaseOf
+    *,
+    request: Request,
+    name: NamePath,
+    project: NameQuery,
+    lines: Annotated[int, Query(ge=1, le=LINES[-1])] = LINES[0],
+    caller: Caller,
+    database: DatabaseOf,
 ) -> Response:
-    """Show the end of a session's log."""
+    """Show the last lines of a session's log."""
     async with database.reading() as db:
         session = await service.get(db, project, name, caller)
     engine: Engine = request.app.state.engine
     streams: Streams = request.app.state.streams
     text, problem = bytearray(), ""
     try:
-        async for chunk in relay.log(database, engine, streams.notices, session.id, follow=False, tail=LINES):
+        async for chunk in relay.log(database, engine, streams.notices, session.id, follow=False, tail=lines):
             text = (text + chunk)[-LOG_BYTES:]
     except UnavailableError as error:
         problem = str(error)
     values = {"log": _plain(bytes(text)), "problem": problem, "session": session}
+    values |= {"lines": lines, "choices": LINES, "file": f"{PREFIX}/sessions/{session.id}/logs"}
     return await pages.live(request, "log.html", "log_live.html", values, name="log")
 
 

@@ -38,3 +38,6 @@ fetch() {
 fetch swagger-ui swagger-ui-dist 5.35.0 swagger-ui.css swagger-ui-bundle.js LICENSE NOTICE
 fetch htmx htmx.org 2.0.10 dist/htmx.min.js LICENSE
 fetch idiomorph idiomorph 0.7.4 dist/idiomorph-ext.min.js LICENSE
+fetch xterm @xterm/xterm 6.0.0 lib/xterm.js css/xterm.css LICENSE
+fetch xterm-fit @xterm/addon-fit 0.11.0 lib/addon-fit.js LICENSE
+fetch uplot uplot 1.6.32 dist/uPlot.iife.min.js dist/uPlot.min.css LICENSE

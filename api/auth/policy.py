@@ -90,6 +90,7 @@ class Action(StrEnum):
     SESSION_READ = "see sessions and their logs"
     SESSION_OVERSEE = "see private sessions"
     SESSION_SUBMIT = "submit sessions"
+    SESSION_DRY_RUN = "see what would become of sessions"
     SESSION_END = "end sessions"
     SESSION_RESTART = "restart sessions"
     SESSION_EXTEND = "extend the time limit of sessions"
@@ -175,6 +176,7 @@ TABLE: Mapping[Action, Row] = {
     Action.SESSION_READ:     _row(_READ,   _S,    _D,           _S,      _D,             _P,      _P),
     Action.SESSION_OVERSEE:  _row(_READ,   _S,    _D,           _S,      _D,             _P,      _O),
     Action.SESSION_SUBMIT:   _row(_SUBMIT, _S,    _D,           None,    None,           _P,      _P),
+    Action.SESSION_DRY_RUN:  _row(_SUBMIT, _S,    _D,           None,    None,           _P,      _P),
     Action.SESSION_END:      _row(_SUBMIT, _S,    _D,           None,    None,           _P,      _O),
     Action.SESSION_RESTART:  _row(_SUBMIT, _S,    _D,           None,    None,           _P,      _O),
     Action.SESSION_EXTEND:   _row(_SUBMIT, _S,    _D,           None,    None,           _P,      _O),

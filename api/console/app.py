@@ -4,7 +4,24 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from api.console import home, launch, login, nodes, overview, projects, routes, session, sessions
+from api.console import (
+    accounting,
+    home,
+    keys,
+    launch,
+    login,
+    metrics,
+    nodes,
+    overview,
+    project,
+    projects,
+    queue,
+    routes,
+    session,
+    sessions,
+    terminal,
+    users,
+)
 
 
 def add_console(app: FastAPI) -> None:
@@ -14,10 +31,17 @@ def add_console(app: FastAPI) -> None:
         home.router,
         sessions.router,
         session.router,
+        terminal.router,
+        metrics.router,
         launch.router,
         projects.router,
+        project.router,
+        accounting.router,
+        keys.router,
         overview.router,
+        queue.router,
         nodes.router,
+        users.router,
     ):
         app.include_router(router)
     routes.answer_by_pages(app)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from api.auth.policy import KeyScope, UserRole
 from api.clock import now
 from api.console.texts import gettext
+from api.resources.accounting.schemas import By
 from api.tables.nodes import NodeMode, NodeState
 from api.tables.sessions import Kind, State
 from common.gpu.share import format_gpus
@@ -31,6 +33,11 @@ def memory(mib: int | None) -> str:
 def moment(at: datetime | None) -> str:
     """Return a moment to the minute, in UTC; nothing for none."""
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at else ""
+
+
+def instant(at: datetime) -> str:
+    """Return a moment to the second, in UTC."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def ago(at: datetime | None, until: datetime | None = None) -> str:
@@ -75,6 +82,28 @@ def kind_name(kind: Kind) -> str:
     return names[kind]
 
 
+def key_scope_name(scope: KeyScope) -> str:
+    """Return what keys of a scope are good for."""
+    names = {KeyScope.READ: gettext("read"), KeyScope.SUBMIT: gettext("sessions"), KeyScope.ALL: gettext("all")}
+    return names[scope]
+
+
+def role_name(role: UserRole) -> str:
+    """Return the name of a user role."""
+    names = {
+        UserRole.ADMIN: gettext("administrator"),
+        UserRole.AUDITOR: gettext("auditor"),
+        UserRole.MEMBER: gettext("member"),
+    }
+    return names[role]
+
+
+def by_name(by: By) -> str:
+    """Return what accounting adds up by."""
+    names = {By.USER: gettext("Users"), By.PROJECT: gettext("Projects"), By.DOMAIN: gettext("Domains")}
+    return names[by]
+
+
 def node_state_name(state: NodeState) -> str:
     """Return the name of a state of nodes."""
     names = {
@@ -97,6 +126,21 @@ def mode_name(mode: NodeMode) -> str:
 
 FILTERS = {
     each.__name__: each
-    for each in (gpus, cores, memory, moment, ago, percent, state_name, kind_name, node_state_name, mode_name)
+    for each in (
+        gpus,
+        cores,
+        memory,
+        moment,
+        instant,
+        ago,
+        percent,
+        state_name,
+        kind_name,
+        key_scope_name,
+        by_name,
+        role_name,
+        node_state_name,
+        mode_name,
+    )
 }
 """What templates call them."""

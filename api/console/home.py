@@ -13,13 +13,13 @@ from api.console.routes import Router
 from api.console.texts import gettext
 from api.endpoints.access import Caller, SettingsOf, action
 from api.endpoints.transactions import Reading
-from api.lists import session_search, session_views
+from api.lists import session_search, session_views, stamps
 from api.lists.session_search import Search
 from api.resources.projects import service as projects
 from api.resources.sessions import service as sessions
 from api.resources.user_policies import service as user_policies
 from api.resources.user_policies.service import Limit
-from api.tables.sessions import ENDED, State
+from api.tables.sessions import ENDED, Session, State
 
 SHOWN = 10
 LIVE = [state for state in State if state not in ENDED]
@@ -31,6 +31,9 @@ router = Router()
 @action(Action.SESSION_READ)
 async def show_home(request: Request, caller: Caller, db: Reading, settings: SettingsOf) -> Response:
     """Show the start page."""
+    stamp = await stamps.stamp(db, (*stamps.PEOPLE, Session), caller.id)
+    if answer := pages.unchanged(request, stamp):
+        return answer
     ids, more = await session_search.page(db, caller, Search(mine=True, states=LIVE), limit=SHOWN)
     seen = [project for project in await projects.visible(db, caller) if projects.is_active(project, now())]
     used = await sessions.used_by_project(db)
@@ -40,7 +43,7 @@ async def show_home(request: Request, caller: Caller, db: Reading, settings: Set
         "limits": [_row(limit) for limit in await user_policies.limits(db, caller.id)],
         "projects": [(project, used.get(project.id, 0)) for project in seen[:SHOWN]],
     }
-    return await pages.live(request, "home.html", "home_live.html", values)
+    return await pages.live(request, "home.html", "home_live.html", values, stamp=stamp)
 
 
 def _row(limit: Limit) -> tuple[str, str, str, str]:

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
+from datetime import UTC, datetime
+from secrets import token_hex
 from typing import Annotated, Any
 
 from fastapi import Form, Request, Response
-from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field, ValidationError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.clock import now
-from api.console import pages, shares
+from api.console import forms, pages, shares
 from api.console.routes import Router
 from api.control.manager import WakeAfterwards
 from api.endpoints.access import Caller, SettingsOf, action
 from api.endpoints.room import RoomForSessions
-from api.endpoints.sessions import SubmissionContextOf
-from api.endpoints.transactions import Reading, Transaction
+from api.endpoints.sessions import DryRunsOf, SubmissionContextOf
+from api.endpoints.transactions import DatabaseOf, Reading, Transaction
 from api.resources.images import service as images
 from api.resources.presets import service as presets
 from api.resources.projects import service as projects
 from api.resources.sessions import submission
-from api.resources.sessions.schemas import MAX_BATCH, BatchRequest, SessionRequest
+from api.resources.sessions.schemas import MAX_BATCH, BatchRequest, DryRunRequest, SessionRequest
 from api.resources.volumes import service as volumes
 from api.tables.images import Status
 from api.tables.sessions import MAX_CONTAINERS, Kind
-from common.errors import InputError
+from common.errors import ConflictError, InputError
 from common.gpu.share import format_gpus
 
 HOUR_S = 3600
@@ -44,7 +45,10 @@ router = Router(prefix="/launch")
 
 
 class LaunchForm(BaseModel):
-    """The form as a browser sends it. `share` is a place in the list of shares, 0 none; `cpu` are cores."""
+    """The form as a browser sends it. `share` is a place in the list of shares, 0 none.
+
+    `cpu` are cores, and `start` is UTC.
+    """
 
     name: Line = ""
     project: Line = ""
@@ -58,6 +62,7 @@ class LaunchForm(BaseModel):
     command: Annotated[str, Field(max_length=MAX_COMMAND)] = ""
     ports: Line = ""
     hours: float | None = Field(default=None, gt=0, le=8784)
+    start: datetime | None = None
     volume: list[Line] = Field(default=[], max_length=VOLUMES)
     target: list[Line] = Field(default=[], max_length=VOLUMES)
 
@@ -89,17 +94,39 @@ async def launch(
 ) -> None:
     """Put a session into the queue, or several equal ones, and show it or them."""
     body = _body(form, shares.steps(context.settings))
-    try:
-        if form.count > 1:
-            await submission.submit_batch(
-                db, BatchRequest.model_validate(body | {"count": form.count}), caller, context
-            )
-        else:
-            await submission.submit(db, SessionRequest.model_validate(body), caller, context)
-    except ValidationError as error:
-        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in error.errors()]) from None
+    if form.count > 1:
+        batch = forms.checked(BatchRequest, body | {"count": form.count})
+        await submission.submit_batch(db, batch, caller, context)
+    else:
+        await submission.submit(db, forms.checked(SessionRequest, body), caller, context)
     one = f"/sessions/{form.name}?project={form.project}"
     response.headers["HX-Redirect"] = one if form.count == 1 else f"/sessions?mine=1&q={form.name}"
+
+
+@router.post("/check")
+@action(Action.SESSION_DRY_RUN)
+async def check(
+    *,
+    form: Annotated[LaunchForm, Form()],
+    request: Request,
+    caller: Caller,
+    database: DatabaseOf,
+    context: SubmissionContextOf,
+    dry_runs: DryRunsOf,
+    _room: RoomForSessions,
+) -> Response:
+    """Say below the form what would become of what it says so far; what is wrong with it is told on launching."""
+    values: dict[str, Any] = {"found": None, "problem": None}
+    try:
+        body = _body(form, shares.steps(context.settings)) | {"count": form.count}
+        # whoever has not thought of a name yet hears of the rest
+        wanted = DryRunRequest.model_validate(body | {"name": form.name or f"new-{token_hex(4)}"})
+        values["found"] = await dry_runs.check(database, wanted, caller, context)
+    except (InputError, ConflictError) as error:
+        values["problem"] = error.problems[0]
+    except ValidationError:
+        pass  # it is told beside the fields on launching
+    return pages.page(request, "launch_check.html", values)
 
 
 async def _choices(db: AsyncSession, caller: Identity) -> dict[str, Any]:
@@ -140,6 +167,8 @@ def _body(form: LaunchForm, offered: list[int]) -> dict[str, Any]:
         body["cpu_milli"] = round(form.cpu * 1000)
     if form.hours is not None:
         body["limit_s"] = round(form.hours * HOUR_S)
+    if form.start is not None:
+        body["starts_at"] = form.start if form.start.tzinfo else form.start.replace(tzinfo=UTC)
     if command := _words(form.command):
         body["command"] = command
     body["ports"] = [_port(word) for word in form.ports.replace(",", " ").split()]

@@ -14,7 +14,7 @@ from api.control.manager import WakeAfterwards
 from api.endpoints.access import Caller, action
 from api.endpoints.nodes import MAX_PAGE
 from api.endpoints.transactions import Reading, Transaction
-from api.lists import nodes
+from api.lists import nodes, stamps
 from api.lists.nodes import Filters, Remembered
 from api.resources.nodes import rights
 from api.resources.nodes.schemas import ModeRequest
@@ -39,9 +39,12 @@ async def list_nodes(
     groups = await remembered.by_node(db)
     filters = Filters(state, mode, None, await rights.within(db, caller))
     page = await nodes.page(db, filters, groups, limit=MAX_PAGE)
+    stamp = await stamps.stamp(db, stamps.PEOPLE, caller.id, page.tag, request.url)
+    if answer := pages.unchanged(request, stamp):
+        return answer
     found = await nodes.rows(db, [entry.id for entry in page.entries], groups)
     values = {"nodes": found, "may_change": caller.allows(Action.NODE_CHANGE), "modes": NodeMode}
-    return await pages.live(request, "nodes.html", "nodes_live.html", values)
+    return await pages.live(request, "nodes.html", "nodes_live.html", values, stamp=stamp)
 
 
 @router.post("/{name}/mode", status_code=204)

@@ -13,13 +13,13 @@ from api.console.routes import Router
 from api.endpoints.access import Caller, SettingsOf, action
 from api.endpoints.nodes import MAX_PAGE
 from api.endpoints.transactions import Reading
-from api.lists import nodes, queue, session_search, session_views
+from api.lists import nodes, queue, session_search, session_views, stamps
 from api.lists.nodes import Filters, Remembered
 from api.lists.session_search import Search
 from api.resources.projects import service as projects
 from api.resources.sessions import service as sessions
 from api.tables.nodes import NodeMode, NodeState
-from api.tables.sessions import State
+from api.tables.sessions import Session, State
 
 SHOWN = 10
 
@@ -34,6 +34,9 @@ async def show_overview(
     """Show the site."""
     groups = await remembered.by_node(db)
     page = await nodes.page(db, Filters(), groups, limit=MAX_PAGE)
+    stamp = await stamps.stamp(db, (*stamps.PEOPLE, Session), caller.id, page.tag)
+    if answer := pages.unchanged(request, stamp):
+        return answer
     found = await nodes.rows(db, [entry.id for entry in page.entries], groups)
     running, _ = await session_search.page(db, caller, Search(states=[State.RUNNING]), limit=SHOWN)
     waiting, more = await queue.page(db, limit=SHOWN, after=None)
@@ -49,7 +52,7 @@ async def show_overview(
         "more": more,
         "nodes": found,
     }
-    return await pages.live(request, "overview.html", "overview_live.html", values)
+    return await pages.live(request, "overview.html", "overview_live.html", values, stamp=stamp)
 
 
 def _totals(found: Sequence[Mapping[str, Any]]) -> dict[str, int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +18,7 @@ from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.console import formats, texts
 from api.endpoints.access import SEEN_HEADER, cookie_name, csrf_token
-from api.endpoints.docs import STATIC
+from api.endpoints.docs import version_of
 from api.settings import Settings
 
 _environment = Environment(
@@ -57,23 +56,42 @@ def page(request: Request, template: str, values: Mapping[str, Any], *, status: 
 
 
 async def live(
-    request: Request, template: str, part: str, values: Mapping[str, Any], *, name: str = "live"
+    request: Request,
+    template: str,
+    part: str,
+    values: Mapping[str, Any],
+    *,
+    name: str = "live",
+    every_s: int = 3,
+    stamp: str = "",
 ) -> Response:
     """Return a page with a part that asks for itself again and again, or where that asks, the part alone.
 
-    The answer is a 204 where the browser shows the part as it is.
+    The answer is a 204 where the browser shows the part as it is. A `stamp` lets the next one be answered before
+    anything is read for it (`unchanged`).
     """
     # a site may have many rows, and whoever calls meanwhile is answered
     content = await asyncio.to_thread(_filled, request, part, values)
-    version = hashlib.sha256(content.encode()).hexdigest()[:16]
+    version = stamp + hashlib.sha256(content.encode()).hexdigest()[:16]
     if request.headers.get(SEEN_HEADER) == version:
-        return Response(status_code=204, headers=headers(_settings(request)))
+        return _as_it_is(request)
     address = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    about = {"name": name, "version": version, "address": address, "content": Markup(content)}  # noqa: S704 -- ours
+    about = {"name": name, "version": version, "address": address, "every_s": every_s}
+    about |= {"content": Markup(content)}  # noqa: S704 -- ours
     if is_part(request):
         return page(request, "live.html", about)
     shown = Markup(_filled(request, "live.html", about))  # noqa: S704 -- a template's, which has escaped all that it was given
     return page(request, template, {**values, "live": shown})
+
+
+def unchanged(request: Request, stamp: str) -> Response | None:
+    """Return the answer to a browser that shows a part as it was at this stamp, None where it shows another."""
+    seen = request.headers.get(SEEN_HEADER, "")
+    return _as_it_is(request) if stamp and seen.startswith(stamp) else None
+
+
+def _as_it_is(request: Request) -> Response:
+    return Response(status_code=204, headers=headers(_settings(request)))
 
 
 def is_part(request: Request) -> bool:
@@ -100,12 +118,9 @@ def _filled(request: Request, template: str, values: Mapping[str, Any]) -> str:
     return _environment.get_template(template).render(about | dict(values))
 
 
-@cache
 def _asset(name: str) -> str:
     """Return the address of a file of ours: another one whenever the file is."""
-    file = STATIC / name
-    version = hashlib.sha256(file.read_bytes()).hexdigest()[:12] if file.is_file() else "0"
-    return f"/static/{name}?v={version}"
+    return f"/static/{name}?v={version_of(name)}"
 
 
 def _settings(request: Request) -> Settings:

@@ -5,28 +5,30 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from fastapi import Form, Request, Response
+from fastapi import Form, Query, Request, Response
 
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.console import pages, shares
 from api.console.routes import Router
 from api.control.manager import WakeAfterwards
-from api.endpoints.access import Caller, SettingsOf, action
+from api.endpoints.access import PREFIX, Caller, SettingsOf, action
 from api.endpoints.transactions import DatabaseOf, Reading, Transaction
 from api.engine.base import Engine
 from api.lists import session_views
 from api.resources.schemas import NamePath, NameQuery
-from api.resources.sessions import access, relay, resizing, service
+from api.resources.sessions import access, events, relay, resizing, service
 from api.resources.sessions.schemas import MAX_SECONDS
 from api.resources.sessions.streams import Streams
 from api.tables.sessions import ENDED, Session, State
 from common.errors import UnavailableError
 
 HOUR_S = 3600
-LINES = 200
+EVENTS = 50
+"""So many of what became of a session are shown, the last ones."""
+LINES = (200, 1000, 5000)
 LOG_BYTES = 256 << 10
-"""So many lines of a log are shown, and so many bytes, the last ones."""
+"""So many lines of a log are shown, the first number unless it is said, and so many bytes: the last ones."""
 _CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 """What moves cursors and colours letters on a terminal."""
 
@@ -42,26 +44,34 @@ async def show_session(
     found = await service.get(db, project, name, caller)
     view = await session_views.view(db, found.id, settings.apps_url)
     values = {"session": view, "can": _allowed(found, caller), "shares": shares.steps(settings, 1)}
+    values |= {"events": await events.newest(db, found.id, EVENTS)}
     return await pages.live(request, "session.html", "session_live.html", values)
 
 
 @router.get("/log")
 @action(Action.SESSION_READ)
 async def show_log(
-    *, request: Request, name: NamePath, project: NameQuery, caller: Caller, database: DatabaseOf
+    *,
+    request: Request,
+    name: NamePath,
+    project: NameQuery,
+    lines: Annotated[int, Query(ge=1, le=LINES[-1])] = LINES[0],
+    caller: Caller,
+    database: DatabaseOf,
 ) -> Response:
-    """Show the end of a session's log."""
+    """Show the last lines of a session's log."""
     async with database.reading() as db:
         session = await service.get(db, project, name, caller)
     engine: Engine = request.app.state.engine
     streams: Streams = request.app.state.streams
     text, problem = bytearray(), ""
     try:
-        async for chunk in relay.log(database, engine, streams.notices, session.id, follow=False, tail=LINES):
+        async for chunk in relay.log(database, engine, streams.notices, session.id, follow=False, tail=lines):
             text = (text + chunk)[-LOG_BYTES:]
     except UnavailableError as error:
         problem = str(error)
     values = {"log": _plain(bytes(text)), "problem": problem, "session": session}
+    values |= {"lines": lines, "choices": LINES, "file": f"{PREFIX}/sessions/{session.id}/logs"}
     return await pages.live(request, "log.html", "log_live.html", values, name="log")
 
 
@@ -131,6 +141,7 @@ def _allowed(session: Session, caller: Identity) -> dict[str, bool]:
         "restart": may(Action.SESSION_RESTART) and session.state in service.RESTARTED,
         "extend": may(Action.SESSION_EXTEND) and runs and session.expires_at is not None,
         "resize": may(Action.SESSION_RESIZE) and runs and 0 < session.gpu_milli < shares.MILLI,
+        "enter": may(Action.SESSION_ENTER) and runs,
         "ended": session.state in ENDED,
     }
 

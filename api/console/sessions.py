@@ -14,9 +14,9 @@ from api.console.routes import Router
 from api.console.texts import gettext
 from api.endpoints.access import Caller, SettingsOf, action
 from api.endpoints.transactions import Reading
-from api.lists import session_search, session_views
+from api.lists import session_search, session_views, stamps
 from api.lists.session_search import Search
-from api.tables.sessions import State
+from api.tables.sessions import Session, State
 
 SHOWN = 50
 
@@ -37,6 +37,12 @@ async def list_sessions(
     before: Annotated[str | None, Query(max_length=64, pattern=r"^[0-9]{1,16}\.[0-9a-f]{32}$")] = None,
 ) -> Response:
     """Show the sessions that the caller sees: those in a state, or all but what was taken off the lists."""
+    # those that were taken off the lists are in no stamp, and are shown where they are asked for alone
+    stamp = (
+        "" if state is State.TERMINATED else await stamps.stamp(db, (*stamps.PEOPLE, Session), caller.id, request.url)
+    )
+    if answer := pages.unchanged(request, stamp):
+        return answer
     search = Search(q.replace("\0", ""), mine, [state] if state else [])
     ids, more = await session_search.page(db, caller, search, limit=SHOWN, before=before)
     counts = await session_search.counts(db, caller, search)
@@ -56,7 +62,7 @@ async def list_sessions(
         "sessions": await session_views.entries(db, ids, settings.apps_url),
         "next": _address(asked | ({"state": state.value} if state else {}) | {"before": more}) if more else "",
     }
-    return await pages.live(request, "sessions.html", "sessions_live.html", values)
+    return await pages.live(request, "sessions.html", "sessions_live.html", values, stamp=stamp)
 
 
 def _address(asked: dict[str, str]) -> str:

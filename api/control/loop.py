@@ -156,17 +156,32 @@ class Loop:
         """Return the last cycle; where this process has run none, what it would decide now, which changes nothing."""
         if self.last:
             return self.last
+        _, snapshot = await self.apart()
+        return DecidedCycle(snapshot, await asyncio.to_thread(decide, snapshot))
+
+    async def apart(self) -> tuple[Loop, Snapshot]:
+        """Return one that has read what is so now, and what it saw: with what this one keeps for those that wait.
+
+        Raises UnavailableError where a session cannot be read.
+        """
         moment = now()
         # with nothing kept: what this one keeps is the leader's, and others may ask at the same time
         other = copy(self)
-        other._fleet, other._residents = Fleet(), Residents()
+        other._fleet, other._residents, other._moves = Fleet(), Residents(), self._moves.copy()
+        other._failures, other._unreadable, other._moved_at = Failures(), set(), dict(self._moved_at)
         async with self._database.reading() as db:
             await other._fleet.refresh(db)
             await other._residents.look(db, 0, {})
             read = await other._read(db, moment)
         if read is None:
             raise UnavailableError("the scheduler fails at a session", hint="look into the log of the API")
-        return DecidedCycle(read.snapshot, await asyncio.to_thread(decide, read.snapshot))
+        return other, read.snapshot
+
+    async def workloads(self, db: AsyncSession, ids: Collection[UUID]) -> list[Workload]:
+        """Return the workloads of sessions that a transaction has made; those that cannot be read are left out."""
+        known = {project.id: project for project in await projects.every(db)}
+        rows = await scheduling.asked(db, ids)
+        return list(self._workloads(rows, known, await groups.permissions(db)).values())
 
     async def _read(self, db: AsyncSession, moment: datetime) -> _Read | None:
         """Return a snapshot without those that wait and cannot be read; None where one that runs cannot be."""

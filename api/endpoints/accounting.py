@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Annotated
+
+from fastapi import Query
 
 from api.auth.policy import Action
 from api.clock import now
@@ -10,7 +13,7 @@ from api.endpoints.access import Caller, action
 from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading
 from api.resources.accounting import service
-from api.resources.accounting.schemas import AccountingView, By
+from api.resources.accounting.schemas import AccountingView, By, TimelineView
 from api.resources.schemas import Moment
 
 router = Router(prefix="/accounting", tags=["accounting"])
@@ -30,3 +33,19 @@ async def report_accounting(
     """Report what ran in a period, by default the last 30 days, and what it held of GPUs."""
     end = ends_at or now()
     return await service.report(db, caller, starts_at or end - DEFAULT, end, by)
+
+
+@router.get("/timeline")
+@action(Action.ACCOUNTING_READ)
+async def report_timeline(
+    *,
+    caller: Caller,
+    db: Reading,
+    starts_at: Moment | None = None,
+    ends_at: Moment | None = None,
+    by: By = By.PROJECT,
+    points: Annotated[int, Query(ge=1, le=service.MAX_POINTS)] = service.POINTS,
+) -> TimelineView:
+    """Report what was held of GPUs over time, by default in the last 30 days, in at most so many `points`."""
+    end = ends_at or now()
+    return await service.timeline(db, caller, starts_at or end - DEFAULT, end, by, points=points)

@@ -11,6 +11,7 @@ from fastapi import Depends, FastAPI
 
 from api.auth.workers import Workers
 from api.clock import Clock
+from api.control.dry_runs import DryRuns
 from api.control.manager import Manager
 from api.control.signs import Signs
 from api.database import Database
@@ -37,6 +38,7 @@ from api.endpoints import (
     sandboxes,
     scheduler,
     security,
+    session_events,
     sessions,
     system,
     user_policies,
@@ -153,6 +155,7 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine,
     app.state.notices = Notices(database)
     app.state.streams = Streams(app.state.notices, settings.streams_per_user)
     app.state.manager = Manager(database, engine, app.state.heartbeats, settings, clock)
+    app.state.dry_runs = DryRuns(app.state.manager.loop)
 
 
 def _include_routes(app: FastAPI) -> None:
@@ -171,6 +174,7 @@ def _include_routes(app: FastAPI) -> None:
         volumes.router,
         sandboxes.router,
         sessions.router,
+        session_events.router,
         metrics.router,
         denied_calls.router,
         scheduler.router,

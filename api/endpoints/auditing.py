@@ -38,6 +38,8 @@ log = structlog.get_logger()
 
 READS = frozenset({Action.AUDIT_READ, Action.AUDIT_OVERSEE, Action.LOGS_READ})
 """Actions that change nothing, and are told all the same."""
+DRY_RUNS = frozenset({Action.SESSION_DRY_RUN})
+"""Actions that change nothing, though what they are about is posted: they are told where they are refused alone."""
 _ATTEMPT = "penstock.attempt"
 _SECRET = re.compile(r"psk_[A-Za-z0-9_-]+")
 """An API key, which somebody may send where its id belongs."""
@@ -154,13 +156,18 @@ async def attempted(connection: HTTPConnection, endpoint: Callable[..., Any]) ->
         yield
         return
     attempt = attempt_of(connection) or Attempt(connection, endpoint)
-    if connection.scope.get("method") not in SAFE_METHODS or action_of(endpoint) in READS:
+    if _is_told(connection, action_of(endpoint)):
         connection.scope[_ATTEMPT] = attempt
     try:
         yield
     except Exception as error:
         await _failed(attempt, error)
         raise
+
+
+def _is_told(connection: HTTPConnection, wanted: Action | None) -> bool:
+    changes = connection.scope.get("method") not in SAFE_METHODS and wanted not in DRY_RUNS
+    return changes or wanted in READS
 
 
 def slow_down(connection: HTTPConnection) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+from functools import cache
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from api.endpoints.access import public
 from api.endpoints.routes import Router
@@ -24,6 +28,9 @@ HEADERS_OF_FILES = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
 }
+
+KEPT = (HTTPStatus.OK, HTTPStatus.NOT_MODIFIED)
+"""What a browser keeps of files that it asked for by their version."""
 
 router = Router()
 
@@ -43,6 +50,13 @@ async def show_openapi(request: Request) -> JSONResponse:
     return JSONResponse(request.app.openapi())
 
 
+@cache
+def version_of(name: str) -> str:
+    """Return what is another text whenever a file that pages load is."""
+    file = STATIC / name
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:12] if file.is_file() else "0"
+
+
 class Files(StaticFiles):
     """Files that pages load; by itself none of them is one."""
 
@@ -50,6 +64,14 @@ class Files(StaticFiles):
         """Return the answer for a file."""
         answer = super().file_response(*args, **options)
         answer.headers.update(HEADERS_OF_FILES)
+        return answer
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Return the answer for a path; what is asked for by its version never changes, and is kept."""
+        answer = await super().get_response(path, scope)
+        asked = scope["query_string"].decode("latin-1")
+        if answer.status_code in KEPT and asked == f"v={version_of(path)}":
+            answer.headers["Cache-Control"] = "public, max-age=31536000, immutable"
         return answer
 
 

@@ -17,6 +17,7 @@ from starlette.requests import HTTPConnection
 
 from api.auth.identity import Identity
 from api.auth.policy import Action
+from api.control.dry_runs import DryRuns
 from api.control.manager import WakeAfterwards
 from api.database import Database
 from api.endpoints import auditing
@@ -32,10 +33,10 @@ from api.resources.projects import service as projects
 from api.resources.schemas import NamePath, NameQuery, Text
 from api.resources.sessions import relay, resizing, service, submission
 from api.resources.sessions.relay import LogStream
-from api.resources.sessions.schemas import BatchRequest, Extension, SessionChange, SessionRequest
+from api.resources.sessions.schemas import BatchRequest, DryRunRequest, Extension, SessionChange, SessionRequest
 from api.resources.sessions.streams import Streams
 from api.resources.sessions.submission import SubmissionContext
-from api.resources.sessions.views import SessionEntryView, SessionView
+from api.resources.sessions.views import DryRunView, SessionEntryView, SessionView
 from api.settings import Settings
 from api.tables.sessions import MAX_CONTAINERS, Session, State
 from common.errors import InputError, PenstockError
@@ -60,7 +61,14 @@ async def submission_context(connection: HTTPConnection) -> SubmissionContext:
     return SubmissionContext(connection.app.state.settings, connection.app.state.fleet)
 
 
+async def dry_runs_of(connection: HTTPConnection) -> DryRuns:
+    """Return what answers dry runs."""
+    dry_runs: DryRuns = connection.app.state.dry_runs
+    return dry_runs
+
+
 SubmissionContextOf = Annotated[SubmissionContext, Depends(submission_context)]
+DryRunsOf = Annotated[DryRuns, Depends(dry_runs_of)]
 
 
 @router.post("", status_code=201)
@@ -90,6 +98,23 @@ async def submit_sessions(
     """Put several equal sessions into the queue, all or none: `count` 3 makes NAME-1, NAME-2 and NAME-3."""
     ids = await submission.submit_batch(db, request, caller, context)
     return await session_views.entries(db, ids, context.settings.apps_url)
+
+
+@router.post("/check")
+@action(Action.SESSION_DRY_RUN)
+async def check_session(
+    request: DryRunRequest,
+    caller: Caller,
+    database: DatabaseOf,
+    context: SubmissionContextOf,
+    dry_runs: DryRunsOf,
+    _room: RoomForSessions,
+) -> DryRunView:
+    """Say what would become of a session, or of `count` equal ones, without submitting it: a dry run.
+
+    What could not be submitted is refused as the submission would be. The answer is of this moment: others submit, too.
+    """
+    return await dry_runs.check(database, request, caller, context)
 
 
 @router.get("", response_model=list[SessionEntryView], responses=texts.RESPONSES)

@@ -31,6 +31,7 @@ import api.tables.presets
 import api.tables.projects
 import api.tables.repairs
 import api.tables.sandboxes
+import api.tables.session_events
 import api.tables.sessions
 import api.tables.user_policies
 import api.tables.users

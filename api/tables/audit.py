@@ -97,7 +97,10 @@ LEFT_OUT: dict[str, frozenset[str]] = {
 NOT_AUDITED: dict[str, frozenset[str]] = {
     "the log itself": frozenset({"audit_changes", "audit_events", "audit_head", "audit_sent"}),
     "goes with a session": frozenset(
-        {"containers", "gang_networks", "gang_nodes", "gpu_shares", "services", "session_volumes"}
+        {
+            *("containers", "gang_networks", "gang_nodes", "gpu_shares", "services", "session_events"),
+            "session_volumes",
+        }
     ),
     "observed, not chosen": frozenset(
         {

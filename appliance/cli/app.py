@@ -21,6 +21,7 @@ COMMANDS = {
     "submit": ("appliance.cli.submit:submit", "Submit a session."),
     "list": ("appliance.cli.session:list_sessions", "List sessions."),
     "get": ("appliance.cli.session:get", "Show one session."),
+    "events": ("appliance.cli.events:events", "Show what became of a session, and why."),
     "logs": ("appliance.cli.logs:logs", "Show a session's log, or those of the site's services."),
     "bash": ("appliance.cli.enter:bash", "Open a shell in a session."),
     "exec": ("appliance.cli.enter:execute", "Run a command in a session."),

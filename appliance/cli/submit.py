@@ -25,7 +25,7 @@ from appliance.cli.share import FgpuOption, GpusOption
 from appliance.cli.waiting import until_all_started
 from appliance.client import Client
 from appliance.client.requests import PvcRequest, VolumeRequest
-from appliance.client.views import SessionEntry
+from appliance.client.views import DryRun, SessionEntry
 from appliance.client.words import Access, Enforcement, Kind
 from common.errors import InputError, Problem
 from common.gpu.units import format_gpus
@@ -145,6 +145,9 @@ def submit(
         Access | None,
         typer.Option("--access", help="Who sees it: your project, or of its members you alone."),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say whether it would start now, or why it would wait; submit nothing.")
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Return when it runs, or has ended.")] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
@@ -189,6 +192,11 @@ def submit(
     if cpu is not None and preset is None:
         options.setdefault("gpu_milli", 0)
     wanted = {"name": name, "project": remembered.project_or(project), "image": image, "created_by_cli": True}
+    if dry_run:
+        with told_by_options(**FIELDS):
+            found = client.sessions.check(**{**wanted, **options, **given(count=count)})
+        output.show(found, form, _tell_dry_run)
+        return
     with told_by_options(**FIELDS):
         submitted = _submit(client, {**wanted, **options}, count)
     if wait:
@@ -206,6 +214,16 @@ def _tell(sessions: Sequence[SessionEntry]) -> None:
     for session in sessions:
         gpus = format_gpus(session["gpu_milli"])
         print(f"{session['name']}: {status(session)}, {gpus} GPU, project {session['project']}")
+
+
+def _tell_dry_run(found: DryRun) -> None:
+    starting, waiting = found["starting"], found["waiting"]
+    if starting:
+        print("it would start now" if starting + waiting == 1 else f"{starting} would start now")
+    if waiting:
+        place = f", at place {found['position']} of the queue" if found["position"] else ""
+        who = "it would wait" if starting + waiting == 1 else f"{waiting} would wait"
+        print(f"{who}{place}: {found['reason']}")
 
 
 def _share(client: Client, gpus: str | None, fgpu: str | None, *, otherwise: bool) -> int | None:

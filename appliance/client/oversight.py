@@ -63,3 +63,15 @@ class Accounting(Resource):
         """Report what ran in a period, by default the last 30 days, and what it held of GPUs."""
         query = {"starts_at": starts_at, "ends_at": ends_at, "by": by}
         return self._api.call(views.Accounting, "GET", "/accounting", query=query)
+
+    def timeline(
+        self,
+        *,
+        starts_at: str | None = None,
+        ends_at: str | None = None,
+        by: By = "project",
+        points: int | None = None,
+    ) -> views.Timeline:
+        """Report what was held of GPUs over time, by default in the last 30 days, in at most so many `points`."""
+        query = {"starts_at": starts_at, "ends_at": ends_at, "by": by, "points": points}
+        return self._api.call(views.Timeline, "GET", "/accounting/timeline", query=query)

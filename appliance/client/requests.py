@@ -105,6 +105,43 @@ class DomainRequest(TypedDict):
     policy: NotRequired[str | None]
 
 
+class DryRunRequest(TypedDict):
+    """What to submit if it were meant: `count` equal sessions, or one."""
+
+    name: str
+    project: str
+    image: str
+    kind: NotRequired[Kind | None]
+    interactive: NotRequired[bool]
+    preset: NotRequired[str | None]
+    gpu_milli: NotRequired[int | None]
+    cpu_milli: NotRequired[int | None]
+    memory_mib: NotRequired[int | None]
+    shm_mib: NotRequired[int | None]
+    large_shm: NotRequired[bool]
+    disk_mib: NotRequired[int | None]
+    replicas: NotRequired[int]
+    gpu_models: NotRequired[list[str]]
+    enforcement: NotRequired[Enforcement | None]
+    group: NotRequired[str | None]
+    within: NotRequired[TopologyLevel]
+    within_required: NotRequired[bool]
+    priority: NotRequired[int | None]
+    preemptible: NotRequired[bool | None]
+    starts_at: NotRequired[str | None]
+    limit_s: NotRequired[int | None]
+    local_image: NotRequired[bool]
+    command: NotRequired[list[str] | None]
+    args: NotRequired[list[str]]
+    environment: NotRequired[dict[str, str]]
+    ports: NotRequired[list[int]]
+    pvcs: NotRequired[list[PvcRequest]]
+    volumes: NotRequired[list[VolumeRequest]]
+    access: NotRequired[Access | None]
+    created_by_cli: NotRequired[bool]
+    count: NotRequired[int]
+
+
 class Extension(TypedDict):
     """How many seconds to put off the end of a session that has a time limit."""
 

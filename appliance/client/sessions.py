@@ -9,6 +9,7 @@ from typing import Unpack
 
 from appliance.client.requests import (
     BatchRequest,
+    DryRunRequest,
     Extension,
     PresetChange,
     PresetRequest,
@@ -18,7 +19,17 @@ from appliance.client.requests import (
     SessionRequest,
 )
 from appliance.client.transport import Query, Resource
-from appliance.client.views import DeniedCalls, Done, Metrics, Preset, Sandbox, Session, SessionEntry
+from appliance.client.views import (
+    DeniedCalls,
+    Done,
+    DryRun,
+    Metrics,
+    Preset,
+    Sandbox,
+    Session,
+    SessionEntry,
+    SessionEvent,
+)
 from appliance.client.words import State
 
 
@@ -48,6 +59,10 @@ class Sessions(Resource):
     def submit_batch(self, **request: Unpack[BatchRequest]) -> builtins.list[SessionEntry]:
         """Put equal sessions into the queue, all or none: `count` 3 makes NAME-1, NAME-2 and NAME-3."""
         return self._api.call(list[SessionEntry], "POST", "/sessions/batch", body=request)
+
+    def check(self, **request: Unpack[DryRunRequest]) -> DryRun:
+        """Return what would become of a session, or of `count` equal ones; nothing is submitted."""
+        return self._api.call(DryRun, "POST", "/sessions/check", body=request)
 
     def get(self, name: str, *, project: str) -> Session:
         """Return the live session of a name, else the newest that has ended, or the session of an id."""
@@ -88,6 +103,11 @@ class Sessions(Resource):
         """Return what a session used of its GPUs, by default in its last hour; at most so many `points` a series."""
         query: Query = {"project": project, "since": since, "until": until, "points": points}
         return self._api.call(Metrics, "GET", "/sessions/{name}/metrics", {"name": name}, query=query)
+
+    def events(self, name: str, *, project: str, limit: int | None = None) -> builtins.list[SessionEvent]:
+        """Return the states that a session came to, and why, the newest first."""
+        path, query = "/sessions/{name}/events", {"project": project, "limit": limit}
+        return self._api.call(list[SessionEvent], "GET", path, {"name": name}, query=query)
 
     def denied_calls(self, name: str, *, project: str) -> DeniedCalls:
         """Return which system calls the sandbox of a session denied."""

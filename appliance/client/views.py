@@ -294,6 +294,25 @@ class Done(TypedDict):
     done: bool
 
 
+class DryRun(TypedDict):
+    """What would become of sessions that nobody has submitted: `starting` of them would get their places at once.
+
+    Of the first one that would wait, `reason` says why, `cause` for programs, and `position` is its place in the
+    queue from 1. The amounts are those of one container, completed by its preset and by what the site gives.
+    """
+
+    starting: int
+    waiting: int
+    reason: str
+    cause: str
+    position: int
+    gpu_milli: int
+    cpu_milli: int
+    memory_mib: int
+    shm_mib: int
+    disk_mib: int
+
+
 class GpuShare(TypedDict):
     """The share of one GPU that a session has, in milli-GPU; of a MIG device by its `profile` it is the whole device.
 
@@ -789,6 +808,20 @@ class SessionEntry(TypedDict):
     urls: list[str]
 
 
+class SessionEvent(TypedDict):
+    """A session came to a `state` in its `attempt`; `reason`, and `cause` for programs, say why.
+
+    `exit_code` is that of its containers, where they have ended.
+    """
+
+    at: str
+    state: State
+    reason: str
+    cause: str
+    attempt: int
+    exit_code: int | None
+
+
 class Session(TypedDict):
     """A session with its command line, which may be long, its mounts, and the names of its variables.
 
@@ -891,6 +924,28 @@ class Step(TypedDict):
     evidence: str
     seconds: float
     tasks: list[str]
+
+
+class TimelineSeries(TypedDict):
+    """What one user, project or domain held of GPUs in each step of a period, on average, in milli-GPU."""
+
+    id: str | None
+    name: str
+    deleted: bool
+    gpu_milli: list[int]
+
+
+class Timeline(TypedDict):
+    """What was held over time; each number stands for `step_s` seconds from `starts_at` on.
+
+    Of what is older than its details are kept, nothing is told.
+    """
+
+    starts_at: str
+    ends_at: str
+    by: By
+    step_s: int
+    series: list[TimelineSeries]
 
 
 class User(TypedDict):

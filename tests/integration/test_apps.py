@@ -308,6 +308,14 @@ def test_where_apps_are_is_told_to_the_edge_alone(site: Site, alice: httpx.Clien
     assert alice.get("/-/authorize").status_code == 404
 
 
+def test_files_of_pages_are_packed_and_pages_are_not(site: Site) -> None:
+    with httpx.Client(base_url=f"https://127.0.0.1:{site.edge.console}", verify=site.trust) as guest:
+        file, page = guest.get("/static/console/console.css"), guest.get("/docs")
+    assert (file.status_code, file.headers.get("content-encoding")) == (200, "gzip")
+    assert file.headers["x-request-id"]
+    assert (page.status_code, page.headers.get("content-encoding")) == (200, None)
+
+
 @pytest.mark.parametrize(
     ("told", "location"),
     [

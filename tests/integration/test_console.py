@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import httpx
 import pytest
 from playwright.sync_api import ConsoleMessage, Page, expect
 
-from common.protocol import HEARTBEAT_PATH
+from common.protocol import HEARTBEAT_PATH, METRICS_PATH
 from tests import forks
 from tests.browser import new_page, sign_in
 from tests.fakes.heartbeats import node_info
@@ -75,6 +76,27 @@ class Site:
         """Put a session of the administrator into the queue."""
         body = {"name": name, "project": "team-a", "image": "python", "gpu_milli": 500, **more}
         ok(self.admin.post(f"{V1}/sessions", json=body))
+
+    def measure(self, address: str) -> None:
+        """Report as an agent what the session of a page has used of its GPU."""
+        url = httpx.URL(address)
+        session = ok(self.admin.get(V1 + url.path, params=url.params))
+        (container,) = session["containers"]
+        samples = [
+            {
+                "container_id": f"session-{session['id']}-0-0",
+                "session_id": session["id"],
+                "uuid": container["gpus"][0]["uuid"],
+                "at": (datetime.now(UTC) - timedelta(seconds=15 * number)).isoformat(),
+                "memory_mib": 2048,
+                "busy_permille": 400,
+                "processes": 1,
+            }
+            for number in range(2, 20)
+        ]
+        agent = {"X-Client-Verify": "SUCCESS", "X-Client-Name": container["node"]}
+        report = {"name": container["node"], "samples": samples}
+        httpx.post(self.url + METRICS_PATH, json=report, headers=agent).raise_for_status()
 
     def until(self, condition: Callable[[], Any], timeout_s: float = 60) -> None:
         deadline = time.monotonic() + timeout_s
@@ -171,10 +193,12 @@ def test_a_user_signs_in_launches_a_session_sees_it_run_and_ends_it(site: Site, 
         expect(page.get_by_label("Name", exact=True)).to_be_focused()
         page.get_by_label("Name", exact=True).fill(f"first-{width}")
         slider = page.get_by_label("GPUs of each container", exact=True)
+        expect(page.locator("#check")).to_contain_text("Not yet:")
         slider.focus()
         for _ in range(5):
             slider.press("ArrowRight")
         expect(page.locator("output")).to_have_text("0.25")
+        expect(page.locator("#check")).to_contain_text("Fits now")
         page.get_by_label("Ports of its apps").fill("8888")
         page.get_by_label("Command").fill("sleep infinity")
         window.show("launch")
@@ -186,7 +210,18 @@ def test_a_user_signs_in_launches_a_session_sees_it_run_and_ends_it(site: Site, 
         expect(page.get_by_role("link", name="Open port 8888")).to_have_attribute(
             "href", f"https://127.0.0.1:9443/first-{width}-8888/"
         )
+        expect(page.locator(".events .state")).to_have_text(["running", "starting", "scheduled", "waiting"])
+        site.measure(page.url)
+        page.reload()
+        expect(page.locator(".plot figcaption")).to_contain_text("memory 2 GiB now, at most 2 GiB; in use 40 % now")
+        expect(page.locator(".plot canvas")).to_be_visible()
         window.show("session")
+        page.get_by_role("link", name="Terminal").click()
+        expect(page.get_by_role("textbox", name="Terminal")).to_be_focused()
+        page.keyboard.type("echo hello")
+        expect(page.locator(".xterm-rows")).to_contain_text("echo hello")
+        window.show("terminal")
+        page.get_by_role("link", name="Back to the session").click()
 
         page.get_by_role("link", name="Home", exact=True).click()
         expect(page.get_by_role("link", name=f"first-{width}")).to_be_visible()
@@ -214,6 +249,30 @@ def test_an_administrator_sees_the_site_and_takes_a_node_out_of_service(site: Si
         page.get_by_role("link", name="Projects", exact=True).click()
         expect(page.get_by_role("link", name="team-a")).to_be_visible()
         window.show("projects")
+        page.get_by_role("link", name="team-a").click()
+        page.get_by_label("New members").fill("admin")
+        page.get_by_role("button", name="Change").last.click()
+        expect(page.locator("dd").filter(has_text="admin")).to_be_visible()
+        window.show("project")
+        page.get_by_role("link", name="Accounting").click()
+        expect(page.locator(".plot canvas")).to_be_visible()
+        window.show("accounting")
+        page.get_by_role("link", name="Queue").click()
+        expect(page.get_by_text("What was decided last")).to_be_visible()
+        window.show("queue")
+        page.get_by_role("link", name="Users").click()
+        page.get_by_label("Name", exact=True).fill(f"carl-{width}")
+        page.get_by_label("First password").fill(PASSWORD)
+        page.get_by_role("button", name="Create").click()
+        expect(page.get_by_role("row").filter(has_text=f"carl-{width}")).to_be_visible()
+        expect(page.get_by_label("First password")).to_be_empty()
+        window.show("users")
+        page.get_by_role("link", name="API keys").click()
+        page.get_by_label("Where it is used").fill(f"laptop-{width}")
+        page.get_by_role("button", name="Make it").click()
+        expect(page.locator("code.secret")).to_contain_text("psk_")
+        expect(page.get_by_role("row").filter(has_text=f"laptop-{width}")).to_be_visible()
+        window.show("keys")
         page.get_by_role("link", name="Nodes", exact=True).click()
         page.on("dialog", lambda dialog: dialog.accept())
         row = page.get_by_role("row").filter(has_text="worker2")

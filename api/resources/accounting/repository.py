@@ -115,6 +115,26 @@ async def spans_within(db: AsyncSession, wanted: Wanted, by: By | None) -> Seque
     return list(await db.execute(query.where(await _within(db, Span, wanted))))
 
 
+async def steps_within(db: AsyncSession, wanted: Wanted, by: By, step_s: int) -> Sequence[Row[*tuple[Any, ...]]]:
+    """Return what the spans held in each step of the period that they are in, by whose they are: milli-GPU-seconds.
+
+    Before these stands whose they are, as in `spans_within`, and the number of the step.
+    """
+    begin, end = func.greatest(Span.started_at, wanted.starts_at), func.coalesce(Span.ended_at, wanted.ends_at)
+    from_s = func.extract("epoch", begin - wanted.starts_at)
+    until_s = func.extract("epoch", func.least(end, wanted.ends_at) - wanted.starts_at)
+    steps = (
+        func.generate_series(func.floor(from_s / step_s), func.floor(until_s / step_s))
+        .table_valued("number")
+        .render_derived()
+    )
+    number = steps.c.number
+    seconds = func.least(until_s, (number + 1) * step_s) - func.greatest(from_s, number * step_s)
+    query = _by(Span, by, (number, func.sum(seconds * Span.gpu_milli))).join(steps, true()).group_by(number)
+    query = query.where(Span.started_at < wanted.ends_at, end > wanted.starts_at)
+    return list(await db.execute(query.where(await _within(db, Span, wanted)).order_by(number)))
+
+
 async def days_within(db: AsyncSession, wanted: Wanted, by: By | None) -> Sequence[Row[*tuple[Any, ...]]]:
     """Return the same of the days that begin in the period, of whose spans the sums are left."""
     columns = (AccountingDay.sessions, AccountingDay.seconds, AccountingDay.gpu_milli_seconds)

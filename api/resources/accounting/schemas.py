@@ -44,3 +44,25 @@ class AccountingView(View):
     by: By
     rows: list[AccountingRow]
     total: AccountingRow
+
+
+class TimelineSeries(View):
+    """What one user, project or domain held of GPUs in each step of a period, on average, in milli-GPU."""
+
+    id: UUID | None
+    name: str
+    deleted: bool
+    gpu_milli: list[int]
+
+
+class TimelineView(View):
+    """What was held over time; each number stands for `step_s` seconds from `starts_at` on.
+
+    Of what is older than its details are kept, nothing is told.
+    """
+
+    starts_at: datetime
+    ends_at: datetime
+    by: By
+    step_s: int
+    series: list[TimelineSeries]

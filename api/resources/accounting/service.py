@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from math import ceil
 from typing import Any
 from uuid import UUID
 
@@ -16,11 +17,16 @@ from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.clock import now
 from api.resources.accounting import repository
-from api.resources.accounting.schemas import AccountingRow, AccountingView, By
+from api.resources.accounting.schemas import AccountingRow, AccountingView, By, TimelineSeries, TimelineView
 from api.tables.sessions import ENDED, State
 from common.errors import InputError
 
 LONGEST = timedelta(days=366)
+MINUTE_S = 60
+"""The shortest step of what is told over time."""
+MAX_POINTS = 1000
+POINTS = 120
+"""Steps at most, and unless it is said."""
 
 
 @dataclass(frozen=True)
@@ -101,11 +107,7 @@ async def move(db: AsyncSession, step: timedelta) -> None:
 
 async def report(db: AsyncSession, caller: Identity, starts_at: datetime, ends_at: datetime, by: By) -> AccountingView:
     """Return what ran in a period, of what the caller may see; raises InputError for a bad period."""
-    if not starts_at < ends_at:
-        raise InputError("the period ends before it starts", where="ends_at", hint="write a later end")
-    if ends_at - starts_at > LONGEST:
-        raise InputError("the period is longer than 366 days", where="ends_at", hint="ask for a shorter one")
-    wanted = repository.Wanted(starts_at, min(now(), ends_at), caller.reach(Action.ACCOUNTING_READ), caller.id)
+    wanted = _wanted(caller, starts_at, ends_at)
     sums: defaultdict[_Whose, _Sum] = defaultdict(_Sum)
     total = _Sum()
     if wanted.starts_at < wanted.ends_at:
@@ -117,6 +119,44 @@ async def report(db: AsyncSession, caller: Identity, starts_at: datetime, ends_a
                 total.add(sessions, seconds, milli)
     rows = [sums[whose].row(whose) for whose in sorted(sums, key=lambda whose: (whose.name, whose.deleted))]
     return AccountingView(starts_at=starts_at, ends_at=ends_at, by=by, rows=rows, total=total.row(_Whose("total")))
+
+
+async def timeline(
+    db: AsyncSession, caller: Identity, starts_at: datetime, ends_at: datetime, by: By, *, points: int
+) -> TimelineView:
+    """Return what was held over time, in so many steps at most, of what the caller may see.
+
+    Raises InputError for a bad period.
+    """
+    wanted = _wanted(caller, starts_at, ends_at)
+    seconds = max(0.0, (wanted.ends_at - starts_at).total_seconds())
+    step_s = max(MINUTE_S, ceil((ends_at - starts_at).total_seconds() / points))
+    count = ceil(seconds / step_s)
+    held: defaultdict[_Whose, list[float]] = defaultdict(lambda: [0.0] * count)
+    for id_, name, there, number, milli_seconds in (
+        await repository.steps_within(db, wanted, by, step_s) if count else ()
+    ):
+        if number < count:
+            lasts = min(step_s, seconds - int(number) * step_s)
+            held[_Whose(name or "", name is not None and there is None, id_)][int(number)] += (
+                float(milli_seconds) / lasts
+            )
+    series = [
+        TimelineSeries(
+            id=whose.id, name=whose.name, deleted=whose.deleted, gpu_milli=[round(milli) for milli in values]
+        )
+        for whose, values in sorted(held.items(), key=lambda one: (one[0].name, one[0].deleted))
+    ]
+    return TimelineView(starts_at=starts_at, ends_at=ends_at, by=by, step_s=step_s, series=series)
+
+
+def _wanted(caller: Identity, starts_at: datetime, ends_at: datetime) -> repository.Wanted:
+    """Return what a report of the caller is of, which ends now at the latest; raises InputError for a bad period."""
+    if not starts_at < ends_at:
+        raise InputError("the period ends before it starts", where="ends_at", hint="write a later end")
+    if ends_at - starts_at > LONGEST:
+        raise InputError("the period is longer than 366 days", where="ends_at", hint="ask for a shorter one")
+    return repository.Wanted(starts_at, min(now(), ends_at), caller.reach(Action.ACCOUNTING_READ), caller.id)
 
 
 async def add_up(db: AsyncSession, before: datetime, limit: int) -> int:

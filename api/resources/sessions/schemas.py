@@ -193,6 +193,12 @@ class BatchRequest(SessionRequest):
     count: int = Field(ge=1, le=MAX_BATCH)
 
 
+class DryRunRequest(BatchRequest):
+    """What to submit if it were meant: `count` equal sessions, or one."""
+
+    count: int = Field(default=1, ge=1, le=MAX_BATCH)
+
+
 class SessionChange(Request):
     """What to change: the `priority` of a session that waits, `gpu_milli` of each container of one that runs, or
     `access`: who sees it.

@@ -87,10 +87,24 @@ async def submit(db: AsyncSession, request: SessionRequest, caller: Identity, co
     return (await _submit(db, request, [request.name], caller, context))[0]
 
 
+async def would_submit(
+    db: AsyncSession, request: BatchRequest, caller: Identity, context: SubmissionContext
+) -> list[Session]:
+    """Make what a request asks for in a transaction that the caller rolls back: nobody else ever sees it.
+
+    Raises what `submit` raises.
+    """
+    return await _make(db, request, [request.name] if request.count == 1 else _names(request), caller, context)
+
+
 async def submit_batch(
     db: AsyncSession, request: BatchRequest, caller: Identity, context: SubmissionContext
 ) -> list[UUID]:
     """Put equal sessions into the queue, all or none; returns their ids."""
+    return await _submit(db, request, _names(request), caller, context)
+
+
+def _names(request: BatchRequest) -> list[str]:
     names = [f"{request.name}-{number}" for number in range(1, request.count + 1)]
     try:
         _name.validate_python(names[-1])
@@ -100,12 +114,20 @@ async def submit_batch(
             where="name",
             hint="choose a shorter one",
         ) from error
-    return await _submit(db, request, names, caller, context)
+    return names
 
 
 async def _submit(
     db: AsyncSession, request: SessionRequest, names: Sequence[str], caller: Identity, context: SubmissionContext
 ) -> list[UUID]:
+    made = await _make(db, request, names, caller, context)
+    log.info("submitted", session=request.name, session_id=str(made[0].id), project=request.project, count=len(made))
+    return [session.id for session in made]
+
+
+async def _make(
+    db: AsyncSession, request: SessionRequest, names: Sequence[str], caller: Identity, context: SubmissionContext
+) -> list[Session]:
     _check_length(request)
     project = await projects.get(db, request.project, caller)
     caller.check(Action.SESSION_SUBMIT, project=project)
@@ -181,8 +203,7 @@ async def _submit(
         session.protocol = spec.protocol(session)
     # after the sessions, which hold the project: who deletes that has it before its volumes, too
     await volumes.mount(db, project, pvcs.values(), [session.id for session in made])
-    log.info("submitted", session=request.name, session_id=str(made[0].id), project=project.name, count=len(made))
-    return [session.id for session in made]
+    return made
 
 
 def _check_length(request: SessionRequest) -> None:

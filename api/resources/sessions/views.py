@@ -69,6 +69,25 @@ class ServiceView(View):
     url: str | None
 
 
+class DryRunView(View):
+    """What would become of sessions that nobody has submitted: `starting` of them would get their places at once.
+
+    Of the first one that would wait, `reason` says why, `cause` for programs, and `position` is its place in the queue
+    from 1. The amounts are those of one container, completed by its preset and by what the site gives.
+    """
+
+    starting: int
+    waiting: int
+    reason: str
+    cause: str
+    position: int
+    gpu_milli: int
+    cpu_milli: int
+    memory_mib: int
+    shm_mib: int
+    disk_mib: int
+
+
 class QueueEntryView(View):
     """A session that waits for the scheduler; `gpu_milli` is for one of its `replicas`."""
 
@@ -153,6 +172,20 @@ class SessionEntryView(View):
     services: list[ServiceView]
     url: str | None
     urls: list[str]
+
+
+class SessionEventView(View):
+    """A session came to a `state` in its `attempt`; `reason`, and `cause` for programs, say why.
+
+    `exit_code` is that of its containers, where they have ended.
+    """
+
+    at: datetime
+    state: State
+    reason: str
+    cause: str
+    attempt: int
+    exit_code: int | None
 
 
 class MountView(View):

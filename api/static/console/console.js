@@ -6,7 +6,7 @@ const notice = document.getElementById("notice");
 
 // What somebody is about to choose in a part that changes stays as it is.
 Idiomorph.defaults.callbacks.beforeNodeMorphed = (old) =>
-  !(old === document.activeElement && old.matches("input, select, textarea"));
+  !(old === document.activeElement && old.matches("input, select, textarea")) && !old.classList?.contains("canvas");
 
 document.addEventListener("htmx:configRequest", ({ detail }) => {
   detail.headers["X-CSRF-Token"] = token;
@@ -25,7 +25,9 @@ document.addEventListener("htmx:beforeSend", ({ detail }) => {
 });
 
 document.addEventListener("htmx:afterRequest", ({ detail }) => {
-  if (detail.successful) notice.hidden = true;
+  if (!detail.successful) return;
+  notice.hidden = true;
+  if (detail.elt.dataset.reset) detail.elt.reset();
 });
 
 for (const name of ["htmx:sendError", "htmx:timeout"]) {
@@ -40,6 +42,8 @@ document.addEventListener("htmx:responseError", ({ detail }) => {
   }
   // What may not be seen any more, or is not there, is not asked for again.
   if ((status === 403 || status === 404) && detail.elt.dataset.version) detail.elt.dataset.gone = "true";
+  // What says by itself how things stand does so again later.
+  if (detail.elt.dataset.quiet) return;
   let problems;
   try {
     problems = JSON.parse(responseText).errors;

@@ -104,3 +104,22 @@ async def test_only_what_the_caller_may_use_is_offered(ready: Cluster) -> None:
         page = (await alice.get("/launch")).text
     assert 'value="team-a"' in page
     assert "team-b" not in page
+
+
+async def test_the_form_says_what_would_become_of_it(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    async def said(**changes: object) -> str:
+        answer = await browser.post("/launch/check", data={**FORM, **changes}, headers={"HX-Request": "true"})
+        assert answer.status_code == 200, answer.text
+        return " ".join(answer.text.split())
+
+    assert "Fits now" in await said()
+    assert "Fits now" in await said(name=""), "a name may come later"
+    assert "4 would start now, 2 would wait:" in await said(share="20", count="6")
+    assert "It would wait:" in await said(start="2100-01-01T08:00")
+    assert "Not yet:" in await said(share="0"), "nothing says how many GPUs"
+    assert await ready.states() == {}
+
+
+async def test_a_start_is_utc(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await launch(browser, start="2100-01-01T08:00")
+    assert (await ready.session("first"))["starts_at"].startswith("2100-01-01T08:00:00")

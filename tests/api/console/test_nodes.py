@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx
 import pytest
+from markupsafe import escape
 
 from tests.api.cluster import V1, Cluster, ok
 
@@ -43,3 +46,17 @@ async def test_home_says_limits_and_what_is_left_of_them(ready: Cluster) -> None
     assert '<th scope="row">Sessions</th><td>1</td><td>3</td><td>2</td>' in page
     assert '<th scope="row">Memory</th>' in page
     assert "<td>no limit</td><td></td>" in page
+
+
+async def test_the_queue_says_who_waits_and_what_was_decided_last(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    assert "This process has decided nothing yet." in (await browser.get("/queue")).text
+    await ready.submit("first", 3000)
+    await ready.submit("second", 2000, preemptible=False)
+    await ready.settle()
+    page = " ".join((await browser.get("/queue")).text.split())
+    assert re.search(r"<td>1</td><th scope=.row.><a [^>]*>second</a><small>[^<]+</small>", page)
+    assert "with 1 of 1 nodes in service" in page
+    cycle = ready.manager.loop.last
+    assert cycle
+    assert cycle.decision.log
+    assert all(f"<li>{escape(line)}</li>" in page for line in cycle.decision.log)

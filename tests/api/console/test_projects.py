@@ -9,6 +9,7 @@ import pytest
 
 from tests.api.cluster import V1, Cluster, ok
 
+PART = {"HX-Request": "true"}
 pytestmark = pytest.mark.anyio
 
 
@@ -35,3 +36,34 @@ async def test_nobody_sees_projects_of_others(ready: Cluster) -> None:
         page = (await alice.get("/projects")).text
     assert "You are in no project yet" in page
     assert "team-a" not in page
+
+
+async def test_a_project_is_made_and_changed(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    async with await ready.user("alice"), await ready.user("bob"):
+        pass
+    form = {"name": "team-b", "quota": "1.5", "over_quota": "false", "ends_at": "2999-01-01", "members": "alice"}
+    made = await browser.post("/projects", data=form, headers=PART)
+    assert (made.status_code, made.headers["hx-redirect"]) == (204, "/projects/team-b")
+    project = await ok(ready.admin.get(f"{V1}/projects/team-b"))
+    assert (project["quota_milli"], project["over_quota"], project["members"]) == (1500, False, ["alice"])
+    assert project["period"]["ends_at"].startswith("2999-01-01T00:00:00")
+    change = {"quota": "2", "over_quota": "true", "add_members": "bob", "remove_members": "alice"}
+    assert (await browser.post("/projects/team-b", data=change, headers=PART)).status_code == 204
+    project = await ok(ready.admin.get(f"{V1}/projects/team-b"))
+    assert (project["quota_milli"], project["over_quota"], project["members"]) == (2000, True, ["bob"])
+    page = (await browser.get("/projects/team-b")).text
+    assert "<dd>bob</dd>" in page
+    wrong = await browser.post("/projects", data={**form, "name": "team-c", "ends_at": "never"}, headers=PART)
+    assert [told["pointer"].split("/")[1] for told in wrong.json()["errors"]] == ["period"]
+
+
+async def test_a_manager_changes_who_is_in_it_and_no_more(ready: Cluster) -> None:
+    async with await ready.user("bob") as bob, await ready.user("alice"):
+        await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"managers": ["bob"]}))
+        page = (await bob.get("/projects/team-a")).text
+        assert "New members" in page
+        assert "Guaranteed GPUs" not in page
+        assert (await bob.post("/projects/team-a", data={"add_members": "alice"}, headers=PART)).status_code == 204
+        assert (await bob.post("/projects/team-a", data={"quota": "9"}, headers=PART)).status_code == 403
+    project = await ok(ready.admin.get(f"{V1}/projects/team-a"))
+    assert (project["members"], project["quota_milli"]) == (["alice"], 4000)

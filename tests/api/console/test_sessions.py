@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from tests.api.cluster import Cluster
+from tests.api.steps import run
 
 pytestmark = pytest.mark.anyio
 
@@ -97,3 +98,15 @@ async def test_a_time_limit_is_put_off_by_hours(ready: Cluster, browser: httpx.A
     assert "/extend?" in (await browser.get("/sessions/first?project=team-a")).text
     assert (await browser.post("/sessions/first/extend?project=team-a", data={"hours": "2"})).status_code == 204
     assert (await ready.session("first"))["expires_at"] > before["expires_at"]
+
+
+async def test_how_much_of_a_log_is_shown_is_chosen_and_all_of_it_is_a_file(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    session = await run(ready, "first")
+    page = (await browser.get(f"/sessions/{session['id']}/log?project=team-a&lines=1000")).text
+    assert re.search(r'lines=1000"[^>]* aria-current="true"', page)
+    (file,) = re.findall(r'href="(/api/v1/[^"]+)" download="first.log"', page)
+    answer = await browser.get(file, headers={"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "navigate"})
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/plain; charset=utf-8")
+    assert (await browser.get(f"/sessions/{session['id']}/log?project=team-a&lines=5001")).status_code == 422

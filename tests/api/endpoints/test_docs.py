@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from api.endpoints import docs
+from api.endpoints.docs import version_of
 from tests.api.cluster import V1, Cluster, ok
 
 pytestmark = pytest.mark.anyio
@@ -40,6 +41,17 @@ async def test_the_page_loads_nothing_from_outside(cluster: Cluster, vendor: Pat
             assert file.headers["x-content-type-options"] == "nosniff"
             assert address in loaded
         assert "http" not in (await guest.get("/static/docs.js")).text
+
+
+async def test_what_is_asked_for_by_its_version_is_kept_and_nothing_else(cluster: Cluster) -> None:
+    address = "/static/console/console.css"
+    async with cluster.client() as guest:
+        kept = await guest.get(address, params={"v": version_of("console/console.css")})
+        assert kept.headers["cache-control"] == "public, max-age=31536000, immutable"
+        for query in ({}, {"v": "000000000000"}):
+            assert "cache-control" not in (await guest.get(address, params=query)).headers
+        missing = await guest.get("/static/nothing.css", params={"v": version_of("nothing.css")})
+        assert (missing.status_code, missing.headers.get("cache-control")) == (404, None)
 
 
 @pytest.mark.usefixtures("vendor")

@@ -8,7 +8,9 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import select
 
+from api.clock import now
 from api.resources.accounting import service
 from api.tables.domains import Domain
 from api.tables.projects import Project
@@ -180,3 +182,31 @@ async def test_a_bad_period_names_its_field(cluster: Cluster, params: dict[str, 
 async def test_a_clock_that_was_put_back_makes_no_time_that_is_less_than_none(cluster: Cluster) -> None:
     await run(cluster, Ran("alice", "team-a", 1000), (3, 2))
     assert figures(await report(cluster.admin)) in ({}, {"alice": (1, 0.0, 0.0)})
+
+
+async def test_what_was_held_over_time_is_the_same_as_in_all(cluster: Cluster) -> None:
+    await run(cluster, Ran("alice", "team-a", 2000), (1, 5), (6, 6.5))
+    await run(cluster, Ran("bob", "team-a", 500), (2, 4.5))
+    await run(cluster, Ran("bob", "team-b", 1000), (-10, 30))
+    query = {"starts_at": at(0).isoformat(), "ends_at": at(8).isoformat(), "by": "project", "points": "8"}
+    found = await ok(cluster.admin.get(f"{V1}/accounting/timeline", params=query))
+    held = {series["name"]: series["gpu_milli"] for series in found["series"]}
+    assert found["step_s"] == 3600
+    assert held["team-a"] == [0, 2000, 2500, 2500, 2250, 0, 1000, 0]
+    assert held["team-b"] == [1000] * 8
+    report = await ok(cluster.admin.get(f"{V1}/accounting", params=query))
+    for row in report["rows"]:
+        assert sum(held[row["name"]]) * 3600 / 1000 == row["gpu_seconds"]
+
+
+async def test_over_time_a_period_ends_now_and_a_bad_one_is_refused(cluster: Cluster) -> None:
+    start = (now() - timedelta(hours=1)).isoformat()
+    query = {"starts_at": start, "ends_at": (now() + timedelta(hours=1)).isoformat(), "points": "4"}
+    await run(cluster, Ran("alice", "team-a", 1000))
+    async with cluster.database.transaction() as db:
+        (session,) = (await db.scalars(select(Session))).all()
+        await service.begin(db, session.id, now() - timedelta(hours=2))
+    (series,) = (await ok(cluster.admin.get(f"{V1}/accounting/timeline", params=query)))["series"]
+    assert [round(milli, -1) for milli in series["gpu_milli"][:2]] == [1000, 1000]
+    assert len(series["gpu_milli"]) <= 3, "nothing is told of what is to come"
+    await refused(cluster.admin.get(f"{V1}/accounting/timeline", params={**query, "ends_at": start}), 422)

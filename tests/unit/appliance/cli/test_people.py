@@ -172,3 +172,22 @@ def test_accounting(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatc
         "by": "project",
     }
     assert json.loads(run("accounting", "-o", "json")[1]) == report
+
+
+def test_what_was_held_over_time(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "moment", lambda time: time or "")
+    series = {"id": "1", "deleted": False}
+    timeline = {
+        "starts_at": "2026-01-01T00:00:00+00:00",
+        "ends_at": "2026-01-01T02:00:00+00:00",
+        "by": "project",
+        "step_s": 3600,
+        "series": [{**series, "name": "a", "gpu_milli": [500, 1000]}, {**series, "name": "", "gpu_milli": [0, 2500]}],
+    }
+    logged_in.on("GET", "/accounting/timeline", timeline)
+    assert run("accounting", "--by", "project", "--steps", "2")[1].splitlines() == [
+        "FROM                       a    the site itself",
+        "2026-01-01T00:00:00+00:00  0.5  0",
+        "2026-01-01T01:00:00+00:00  1    2.5",
+    ]
+    assert logged_in.last.query["points"] == "2"

@@ -187,3 +187,29 @@ def test_bad_options_are_refused_before_anything_is_asked(
     assert reason in err
     assert "Hint: " in err
     assert not [call for call in logged_in.calls if call.method == "POST"]
+
+
+@pytest.mark.parametrize(
+    ("starting", "waiting", "said"),
+    [
+        (1, 0, "it would start now\n"),
+        (0, 1, "it would wait, at place 3 of the queue: team-a has used up its quota\n"),
+        (2, 1, "2 would start now\n1 would wait, at place 3 of the queue: team-a has used up its quota\n"),
+    ],
+)
+def test_a_dry_run_says_what_would_become_of_it(
+    logged_in: FakeApi, run: Run, starting: int, waiting: int, said: str
+) -> None:
+    found = {
+        "starting": starting,
+        "waiting": waiting,
+        "reason": "team-a has used up its quota" if waiting else "",
+        "cause": "quota" if waiting else "",
+        "position": 3 if waiting else 0,
+        **dict.fromkeys(("gpu_milli", "cpu_milli", "memory_mib", "shm_mib", "disk_mib"), 1000),
+    }
+    logged_in.on("POST", "/sessions/check", found)
+    count = starting + waiting
+    code, out, err = run("submit", "x", "-i", "y", "-g", "1", "--dry-run", *(["--count", str(count)] * (count > 1)))
+    assert (code, out, err) == (0, said, "")
+    assert logged_in.last.body.get("count", 1) == count

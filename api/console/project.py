@@ -1,0 +1,104 @@
+"""One project: what it may have, who is in it, and the changes that managers and administrators make."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Form, Request, Response
+from pydantic import BaseModel, Field
+from starlette.requests import HTTPConnection
+
+from api.auth.policy import Action
+from api.console import forms, pages
+from api.console.routes import Router
+from api.control.manager import WakeAfterwards
+from api.endpoints import auditing, projects
+from api.endpoints.access import Caller, action
+from api.endpoints.transactions import Reading, Transaction
+from api.resources.projects import service
+from api.resources.projects.schemas import ProjectChange, ProjectRequest
+from api.resources.schemas import NamePath
+
+router = Router(prefix="/projects")
+Line = Annotated[str, Field(max_length=2000)]
+Gpus = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
+
+
+class NewForm(BaseModel):
+    """A project to create; without an end it holds for ever."""
+
+    name: Line = ""
+    description: Line = ""
+    quota: Gpus = 0
+    over_quota: bool = False
+    ends_at: Line = ""
+    members: Line = ""
+
+
+class ChangeForm(BaseModel):
+    """What to change: the quota in GPUs, or who comes in and who goes; names are parted by spaces or commas."""
+
+    quota: Gpus | None = None
+    over_quota: bool | None = None
+    add_members: Line = ""
+    remove_members: Line = ""
+    add_managers: Line = ""
+    remove_managers: Line = ""
+
+
+@router.get("/{name}")
+@action(Action.PROJECT_READ)
+async def show_project(*, request: Request, name: NamePath, caller: Caller, db: Reading) -> Response:
+    """Show a project."""
+    found = await service.get(db, name, caller, "name", people=True)
+    can = {
+        "members": caller.may(Action.PROJECT_MEMBERS, project=found),
+        "change": caller.may(Action.PROJECT_CHANGE, project=found),
+    }
+    values = {"project": await projects.get_project(name, caller, db), "can": can}
+    return await pages.live(request, "project.html", "project_live.html", values)
+
+
+@router.post("", status_code=204)
+@action(Action.PROJECT_CREATE)
+async def create_project(form: Annotated[NewForm, Form()], caller: Caller, db: Transaction, response: Response) -> None:
+    """Create a project, and show it."""
+    body: dict[str, Any] = {"name": form.name, "description": form.description, "over_quota": form.over_quota}
+    body |= {"quota_milli": round(form.quota * 1000), "members": _names(form.members)}
+    body["period"] = {"ends_at": f"{form.ends_at}T00:00:00Z" if form.ends_at else None}
+    made = await projects.create_project(forms.checked(ProjectRequest, body), caller, db)
+    response.headers["HX-Redirect"] = f"/projects/{made.name}"
+
+
+async def _change(form: Annotated[ChangeForm, Form()], connection: HTTPConnection) -> ProjectChange:
+    body: dict[str, Any] = {}
+    if form.quota is not None:
+        body["quota_milli"] = round(form.quota * 1000)
+    if form.over_quota is not None:
+        body["over_quota"] = form.over_quota
+    for field in ("add_members", "remove_members", "add_managers", "remove_managers"):
+        if names := _names(getattr(form, field)):
+            body[field] = names
+    change = forms.checked(ProjectChange, body)
+    auditing.needs(connection, service.needed(change))
+    return change
+
+
+@router.post("/{name}", status_code=204)
+@action(Action.PROJECT_MEMBERS)
+async def change_project(
+    *,
+    name: NamePath,
+    change: Annotated[ProjectChange, Depends(_change)],
+    caller: Caller,
+    db: Transaction,
+    response: Response,
+    _wake: WakeAfterwards,
+) -> None:
+    """Change a project; its managers change who is in it."""
+    await service.change(db, name, change, caller)
+    response.headers["HX-Trigger"] = "refresh"
+
+
+def _names(words: str) -> list[str]:
+    return words.replace(",", " ").split()

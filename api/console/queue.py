@@ -1,0 +1,55 @@
+"""The queue of the site: who waits, in which order and why, and what the scheduler decided last, in plain words."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import Depends, Request, Response
+
+from api.auth.policy import Action
+from api.console import pages
+from api.console.routes import Router
+from api.control.loop import SECOND, DecidedCycle, Loop
+from api.endpoints.access import Caller, action
+from api.endpoints.scheduler import loop_of
+from api.endpoints.transactions import Reading
+from api.lists import queue, stamps
+from api.tables.sessions import Session
+
+SHOWN = 200
+"""So many of those who wait are shown, and so many lines of what was decided."""
+
+router = Router(prefix="/queue")
+
+
+@router.get("")
+@action(Action.SCHEDULER_READ)
+async def show_queue(
+    *, request: Request, caller: Caller, db: Reading, loop: Annotated[Loop, Depends(loop_of)]
+) -> Response:
+    """Show who waits, and the last cycle of this process if it schedules."""
+    last = loop.last
+    stamp = await stamps.stamp(db, (*stamps.PEOPLE, Session), caller.id, last.snapshot.now if last else 0)
+    if answer := pages.unchanged(request, stamp):
+        return answer
+    waiting, more = await queue.page(db, limit=SHOWN, after=None)
+    values = {"waiting": waiting, "more": more, "cycle": _told(last) if last else None}
+    return await pages.live(request, "queue.html", "queue_live.html", values, stamp=stamp)
+
+
+def _told(cycle: DecidedCycle) -> dict[str, Any]:
+    """Return what people are told of a cycle."""
+    snapshot, decision = cycle.snapshot, cycle.decision
+    return {
+        "at": datetime.fromtimestamp(snapshot.now / SECOND, UTC),
+        "nodes": len(snapshot.nodes),
+        "open": sum(node.open for node in snapshot.nodes),
+        "running": len(snapshot.running),
+        "queue": len(snapshot.queue),
+        "placed": len(decision.placements),
+        "reclaimed": len(decision.reclaims),
+        "kept": len(decision.reservations),
+        "lines": decision.log[:SHOWN],
+        "left_out": max(0, len(decision.log) - SHOWN),
+    }

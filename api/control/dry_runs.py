@@ -1,0 +1,145 @@
+"""Dry runs of submissions: what the scheduler would decide on sessions that nobody has submitted.
+
+Sessions are made as a submission makes them, in a transaction that is rolled back, and decided on by a planner of its
+own, behind all that wait. That is kept for a moment: people who fill in a form ask again and again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from uuid import UUID
+
+from api.auth.identity import Identity
+from api.control.loop import Loop
+from api.database import Database
+from api.resources.projects import service as projects
+from api.resources.sessions import submission
+from api.resources.sessions.schemas import DryRunRequest
+from api.resources.sessions.submission import SubmissionContext
+from api.resources.sessions.views import DryRunView
+from api.scheduler.planner import Planner
+from api.scheduler.snapshot import Decision, Snapshot, Workload
+from api.tables.sessions import Session
+from common.errors import ThrottledError
+
+KEPT_S = 2.0
+"""A look at the cluster is good for so long."""
+
+AMOUNTS = ("gpu_milli", "cpu_milli", "memory_mib", "shm_mib", "disk_mib")
+AT_ONCE = 3
+"""So many answers one user may wait for."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a request asks for: ids, why nothing would start yet however much is free, and amounts of a container."""
+
+    ids: Sequence[UUID]
+    not_yet: str
+    amounts: Mapping[str, int]
+
+    @classmethod
+    def of(cls, made: Sequence[Session]) -> _Asked:
+        """Return what was asked for, of the sessions that were made; they are not there any more afterwards."""
+        first = made[0]
+        amounts = {name: getattr(first, name) for name in AMOUNTS}
+        return cls([session.id for session in made], first.reason if first.starts_at else "", amounts)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The cluster as it was, ready for decisions, which change nothing of it."""
+
+    loop: Loop
+    snapshot: Snapshot
+    planner: Planner
+    projects: frozenset[str]
+    until: float
+
+
+class DryRuns:
+    """Decides one after another, so that many who ask at once take no more than a thread."""
+
+    def __init__(self, loop: Loop) -> None:
+        """Look at nothing yet."""
+        self._loop = loop
+        self._one_at_a_time = asyncio.Lock()
+        self._look: _Look | None = None
+        self._waiting: Counter[UUID] = Counter()
+
+    async def check(
+        self, database: Database, request: DryRunRequest, caller: Identity, context: SubmissionContext
+    ) -> DryRunView:
+        """Return what would become of sessions; raises what a submission raises that is refused.
+
+        Raises ThrottledError where the caller waits for too many answers already.
+        """
+        with self._admitted(caller.id):
+            async with database.reading() as db:
+                # whoever names projects that are not there has nothing looked at
+                await projects.get(db, request.project, caller)
+            return await self._check(database, request, caller, context)
+
+    async def _check(
+        self, database: Database, request: DryRunRequest, caller: Identity, context: SubmissionContext
+    ) -> DryRunView:
+        look = await self._look_at(request.project)
+        async with database.transaction() as db:
+            made = await submission.would_submit(db, request, caller, context)
+            asked = _Asked.of(made)
+            workloads = [] if asked.not_yet else await look.loop.workloads(db, asked.ids)
+            await db.rollback()
+        if asked.not_yet:
+            return _view(asked, 0, asked.not_yet, submission.NOT_DUE, 0)
+        async with self._one_at_a_time:
+            try:
+                decision = await asyncio.to_thread(_decided, look, workloads)
+            except Exception:
+                self._look = None
+                raise
+        waiting = [reason for id_ in asked.ids if (reason := decision.pending_reasons.get(str(id_)))]
+        if not waiting:
+            return _view(asked, len(asked.ids), "", "", 0)
+        first = min(waiting, key=lambda reason: reason.position)
+        return _view(asked, len(asked.ids) - len(waiting), first.reason, first.cause.value, first.position)
+
+    @contextmanager
+    def _admitted(self, user_id: UUID) -> Iterator[None]:
+        if self._waiting[user_id] >= AT_ONCE:
+            raise ThrottledError(f"{AT_ONCE} dry runs of yours are under way", hint="wait for their answers")
+        self._waiting[user_id] += 1
+        try:
+            yield
+        finally:
+            self._waiting[user_id] -= 1
+            if not self._waiting[user_id]:
+                del self._waiting[user_id]
+
+    async def _look_at(self, project: str) -> _Look:
+        """Return a look at the cluster that knows a project, if there is one."""
+        async with self._one_at_a_time:
+            look = self._look
+            if look is None or look.until < time.monotonic() or project not in look.projects:
+                loop, snapshot = await self._loop.apart()
+                planner = await asyncio.to_thread(Planner.of, snapshot)
+                known = frozenset(each.name for each in snapshot.projects)
+                self._look = look = _Look(loop, snapshot, planner, known, time.monotonic() + KEPT_S)
+            return look
+
+
+def _decided(look: _Look, workloads: Sequence[Workload]) -> Decision:
+    snapshot = look.snapshot
+    at = max(snapshot.now, *(workload.submitted_at for workload in workloads))
+    queue = (*snapshot.queue, *workloads)
+    return look.planner.decide(queue, at, snapshot.settings, snapshot.reservations, snapshot.nominated)
+
+
+def _view(asked: _Asked, starting: int, reason: str, cause: str, position: int) -> DryRunView:
+    waiting = len(asked.ids) - starting
+    told = {"reason": reason, "cause": cause, "position": position}
+    return DryRunView.model_validate({**asked.amounts, **told, "starting": starting, "waiting": waiting})

@@ -307,7 +307,7 @@ def node(
         tmpfs_quota.unmount(folder)
     if (tmp_path / "mounts").is_mount():
         # of one that was killed
-        run("umount", "--recursive", tmp_path / "mounts")
+        run("umount", "--recursive", str(tmp_path / "mounts"))
 
 
 @pytest.fixture

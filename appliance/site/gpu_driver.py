@@ -81,7 +81,7 @@ def packages(driver: GpuDriver) -> Packages:
 def findings(driver: GpuDriver, path: Path, *, has_infiniband: bool) -> Iterator[tuple[Path, str, str]]:
     """Yield what does not fit together in the driver at `path`: where, what is wrong, and the hint."""
     if driver.source is DriverSource.PREINSTALLED:
-        for field in ("modules", "kernel", "container_toolkit", "reboot"):
+        for field in ("modules", "kernel", "fabric_manager", "peermem", "container_toolkit", "reboot"):
             if field in driver.model_fields_set:
                 yield (*path, field), "a preinstalled driver is left as it is", f"remove {field}"
     elif driver.branch is None:

@@ -58,6 +58,7 @@ def test_drivers_that_fit(driver: str) -> None:
         ("driver: {branch: 470, modules: open}", "driver.modules", "branch 470 has no open kernel modules"),
         ("driver: {source: preinstalled, modules: open}", "driver.modules", "is left as it is"),
         ("driver: {source: preinstalled, reboot: true}", "driver.reboot", "is left as it is"),
+        ("driver: {source: preinstalled, fabric_manager: true}", "driver.fabric_manager", "is left as it is"),
         ("driver: {branch: 535, peermem: true}", "driver.peermem", "the node has no ib_address"),
         ("driver: {branch: 535}, simulated_gpus: {count: 1}", "driver", "w1 has no GPUs"),
         ("driver: {branch: 535}, gpus: {count: 0}", "driver", "w1 has no GPUs"),

@@ -65,9 +65,10 @@ def node(tmp_path: Path) -> Node:
 def test_gpus_and_nvswitches_are_counted_and_other_devices_are_not(node: Node) -> None:
     node.device("0000:02:00.0", "0x10de", "0x030000")
     node.device("0000:02:00.1", "0x10de", "0x040300")  # the sound of a card
-    node.device("0000:03:00.0", "0x10de", "0x068000")
+    for slot in (3, 5, 6):
+        node.device(f"0000:0{slot}:00.0", "0x10de", "0x068000")
     node.device("0000:04:00.0", "0x1a03", "0x030000")  # the console of the board
-    assert (node.look()["gpus"], node.look()["switches"]) == (2, 1)
+    assert (node.look()["gpus"], node.look()["switches"]) == (2, 3)
 
 
 @pytest.mark.parametrize("said", [DKMS, OLD_DKMS])

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 from typing import Protocol, runtime_checkable
 
-from appliance.gpu import nvml
+from appliance.gpu import driver_files, nvml
 from appliance.gpu.devices import Gpus, Needs
 from common.errors import InputError
 from common.gpu.kinds import Enforcement
@@ -36,7 +36,7 @@ class Accelerator(Protocol):
 
 
 class Nvidia:
-    """NVIDIA's GPUs, found by NVML and handed out by NVIDIA's container runtime."""
+    """NVIDIA's GPUs, found by NVML and handed out by NVIDIA's toolkit, or without it by the driver's files."""
 
     name = "nvidia"
     kinds = frozenset(Enforcement)
@@ -46,7 +46,9 @@ class Nvidia:
         return nvml.discover()
 
     def needs(self, devices: Sequence[GpuDevice]) -> Needs:
-        """Ask the container runtime for the devices by their ids."""
+        """Let the toolkit give the devices by their ids, where the node has it; raises UnavailableError."""
+        if not driver_files.has_toolkit():
+            return driver_files.needs(devices)
         uuids = tuple(device.uuid for device in devices)
         return Needs(nvidia=uuids, environment={"NVIDIA_VISIBLE_DEVICES": ",".join(uuids)})
 

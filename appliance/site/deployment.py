@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from appliance.site import departure, inventory, pki, playbook, preflight, settings, waves
+from appliance.site import departure, driver_bundles, inventory, pki, playbook, preflight, settings, waves
 from appliance.site.alone import Alone, alone
 from appliance.site.backup.make import Backups
 from appliance.site.backup.migration import migrates, newest_step
@@ -153,6 +153,7 @@ def deploy(
             done.left = departure.close(site, state, run)
             with clock("bundle"):
                 _publish(bundle, root, listener.progress, done)
+                driver_bundles.require(site, Store(root).newest().values())
             with clock("identity"):
                 _identify(site, state, done)
                 files.write(state / inventory.SITE_FILE, file, 0o600)
@@ -190,6 +191,7 @@ def rehearse(
     listener.phase("bundle")
     listed = verify(bundle, expected_key(Store(root)), listener.progress).bundle
     _require_releases(site, listed)
+    driver_bundles.require(site, [listed, *Store(root).newest().values()])
     listener.phase("preflight")
     hosts = inventory.build(site, version=_own(listed).version, state=str(state), root=str(root))
     rollout = Rollout(plan, hosts, run)

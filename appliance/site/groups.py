@@ -12,6 +12,7 @@ GROUPS = {
 """By the role of a node, what makes it that."""
 STORAGE_CLIENT, STORAGE_MARKER, FABRIC = "storage_client", "storage_marker", "fabric"
 HEALTH, MONITORING, WAL_ARCHIVE = "health", "monitoring", "wal_archive"
+NVIDIA_DRIVER = "nvidia_driver"
 """These depend on more than the role."""
 
 OF_ANSIBLE = ("all", "ungrouped")
@@ -21,6 +22,7 @@ NAMES = {
     STORAGE_CLIENT,
     STORAGE_MARKER,
     FABRIC,
+    NVIDIA_DRIVER,
     HEALTH,
     MONITORING,
     WAL_ARCHIVE,

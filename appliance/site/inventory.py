@@ -11,12 +11,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from appliance.site import gpu_driver
 from appliance.site.groups import (
     EVERY_NODE,
     FABRIC,
     GROUPS,
     HEALTH,
     MONITORING,
+    NVIDIA_DRIVER,
     STORAGE_CLIENT,
     STORAGE_MARKER,
     WAL_ARCHIVE,
@@ -111,6 +113,7 @@ def _members(site: Site) -> dict[str, list[str]]:
     members[HEALTH] = [node.name for node in without_agent(site)]
     members[MONITORING] = [site.master.name] if site.monitoring.enabled else []
     members[WAL_ARCHIVE] = [site.master.name] if site.backup.wal_to else []
+    members[NVIDIA_DRIVER] = [node.name for node in site.nodes if node.driver]
     members[FABRIC] = [node.name for node in site.nodes if node.ib_address is not None]
     return members
 
@@ -167,6 +170,12 @@ def _host(site: Site, node: Node, state: str) -> Variables:
             variables |= {"node_ways": [*site.session_services, *closed_ways(site)], "node_own_port": node.agent_port}
     if node.ib_address is not None:
         variables["node_ib_address"] = str(node.ib_address)
+    if node.driver is not None:
+        made_of = gpu_driver.packages(node.driver)
+        variables["node_driver"] = node.driver.model_dump(mode="json") | {
+            "packages": made_of.all,
+            "tuple": made_of.tuple_,
+        }
     return variables | _exports(site, node)
 
 

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from ipaddress import IPv4Network
 from zoneinfo import available_timezones
 
-from appliance.site import groups
+from appliance.site import gpu_driver, groups
 from appliance.site.gpu import order_findings
 from appliance.site.kubernetes import cluster_findings
 from appliance.site.model import INNER_PORTS, NFS_PORT, ExternalStorage, NfsStorage, NodeRole, Site, worker_path
@@ -123,7 +123,7 @@ def _roles(site: Site) -> Iterator[Finding]:
         worker = NodeRole.WORKER in node.roles
         if worker and node.agent_port is None:
             yield path, f"worker {node.name} has no agent_port", "add `agent_port: 6001`"
-        for field in ("agent_port", "gpus", "simulated_gpus", "enforcement", "kubernetes"):
+        for field in ("agent_port", "gpus", "driver", "simulated_gpus", "enforcement", "kubernetes"):
             if not worker and getattr(node, field) is not None:
                 hint = f"remove {field}, or add the role worker"
                 yield (*path, field), f"{node.name} is not a worker", hint
@@ -264,4 +264,9 @@ def _workers(site: Site) -> Iterator[Finding]:
         if node.gpus and node.simulated_gpus:
             reason = f"the GPUs of {node.name} are simulated"
             yield ("nodes", index, "gpus"), reason, "leave out one of `gpus` and `simulated_gpus`"
+        if node.driver:
+            path: Path = ("nodes", index, "driver")
+            if node.simulated_gpus or node.kubernetes or (node.gpus and not node.gpus.count):
+                yield path, f"{node.name} has no GPUs that a driver is installed for", "remove driver"
+            yield from gpu_driver.findings(node.driver, path, has_infiniband=node.ib_address is not None)
     yield from cluster_findings(site.nodes)

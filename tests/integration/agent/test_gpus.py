@@ -13,6 +13,7 @@ import docker
 import pytest
 from pydantic import TypeAdapter
 
+from appliance.gpu import driver_files
 from appliance.gpu.devices import Gpus
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus, NodeInfo
 from tests import forks
@@ -27,9 +28,11 @@ print(TypeAdapter(Gpus).dump_json(discover()).decode())
 
 
 @pytest.fixture
-def real_agent(node: Agent, library: Path) -> Agent:
-    """An agent, not started, whose NVML shows two GPUs."""
+def real_agent(node: Agent, library: Path, tmp_path: Path) -> Agent:
+    """An agent, not started, whose NVML shows two GPUs, on a node with the program of NVIDIA's toolkit."""
+    (tmp_path / driver_files.TOOLKIT).touch(mode=0o755)
     node.environment |= {
+        "PATH": f"{node.environment['PATH']}:{tmp_path}",
         "PENSTOCK_AGENT_SIMULATED_GPUS": "0",
         "LD_LIBRARY_PATH": str(library),
         "FAKE_GPU_COUNT": "2",

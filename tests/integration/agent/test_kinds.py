@@ -12,6 +12,7 @@ from typing import Any
 import docker
 import pytest
 
+from appliance.gpu import driver_files
 from common.gpu.kinds import Enforcement
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus, NodeInfo
 from tests import forks
@@ -203,9 +204,11 @@ def test_memory_and_busy_time_of_processes_are_told_with_their_ids(library: Path
 
 
 @pytest.fixture
-def cut_node(node: Agent, library: Path) -> Agent:
+def cut_node(node: Agent, library: Path, tmp_path: Path) -> Agent:
     """An agent, not started, of three GPUs: one is cut into three slices, one into none yet, and one is whole."""
+    (tmp_path / driver_files.TOOLKIT).touch(mode=0o755)
     node.environment |= {
+        "PATH": f"{node.environment['PATH']}:{tmp_path}",
         "PENSTOCK_AGENT_SIMULATED_GPUS": "0",
         "LD_LIBRARY_PATH": str(library),
         "FAKE_GPU_COUNT": "3",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.gpu import accelerators
+from appliance.gpu import accelerators, driver_files
 from appliance.gpu.accelerators import Nvidia, Simulated
 from appliance.gpu.devices import Gpus, Needs
 from common.errors import InputError
@@ -15,10 +15,26 @@ from tests.fakes import accelerator
 from tests.unit.appliance.gpu.samples import GPU
 
 
-def test_nvidias_devices_are_handed_out_by_its_container_runtime() -> None:
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder of programs that the node has."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+def test_nvidias_devices_are_handed_out_by_its_toolkit_where_the_node_has_it(programs: Path) -> None:
+    (programs / "nvidia-container-runtime-hook").touch(mode=0o755)
     [nvidia] = accelerators.load(["nvidia"])
     assert isinstance(nvidia, Nvidia)
     assert nvidia.needs([GPU]) == Needs(nvidia=("GPU-1",), environment={"NVIDIA_VISIBLE_DEVICES": "GPU-1"})
+
+
+def test_without_the_toolkit_they_are_handed_out_by_the_files_of_the_driver(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = Needs(devices=("/dev/nvidia0",))
+    monkeypatch.setattr(driver_files, "needs", lambda devices: mine if devices == [GPU] else None)
+    assert Nvidia().needs([GPU]) == mine
 
 
 def test_simulated_gpus_need_nothing_and_nobody_can_hold_them() -> None:

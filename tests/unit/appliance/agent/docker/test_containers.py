@@ -10,14 +10,13 @@ from appliance.agent import labels
 from appliance.agent.docker import containers, mount_checks
 from appliance.agent.docker.cores import CoreGrant
 from appliance.agent.storages import Storages
-from appliance.gpu.accelerators import Nvidia
 from appliance.gpu.devices import Needs
 from common.errors import ConflictError, InputError
 from common.gpu.kinds import Enforcement
 from common.protocol import ContainerSpec, ContainerState, Mount
 from tests.unit.appliance.agent.samples import DEVICES, gpu_share, make
 
-REAL = Nvidia().needs([DEVICES["GPU-real"]])
+REAL = Needs(nvidia=("GPU-real",), environment={"NVIDIA_VISIBLE_DEVICES": "GPU-real"})
 
 
 def check(spec: ContainerSpec, *others: ContainerState, roots: tuple[Path, ...] = ()) -> None:
@@ -91,6 +90,16 @@ def test_simulated_gpus_are_told_by_environment_only() -> None:
         "NVIDIA_VISIBLE_DEVICES": "void",
     }
     assert not created["host_config"].get("DeviceRequests")
+
+
+def test_gpus_by_the_files_of_the_driver_are_devices_and_mounts_of_any_docker() -> None:
+    library = Mount(source="/usr/lib64/libcuda.so.535", target="/usr/lib64/libcuda.so.1", read_only=True)
+    host = containers.creation(make(), needs=Needs((library,), {}, ("/dev/nvidia1",)))["host_config"]
+    assert host["Devices"] == [
+        {"PathOnHost": "/dev/nvidia1", "PathInContainer": "/dev/nvidia1", "CgroupPermissions": "rwm"}
+    ]
+    assert {"Target": library.target, "Source": library.source, "Type": "bind", "ReadOnly": True} in host["Mounts"]
+    assert not host.get("DeviceRequests")
 
 
 def test_real_gpus_are_asked_of_docker_by_id() -> None:

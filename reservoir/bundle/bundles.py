@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from pydantic import ValidationError
@@ -75,11 +76,14 @@ def decode(content: bytes, where: str) -> Bundle:
         raise IntegrityError(reason, where=f"{where}: {'.'.join(place)}", hint=HINT) from error
 
 
-def read_signed(folder: Path, key: Ed25519PublicKey | None) -> Signed:
+def read_signed(
+    folder: Path, key: Ed25519PublicKey | None, replaced: Mapping[str, str] = MappingProxyType({})
+) -> Signed:
     """Return the list of a bundle after its signature was checked; every file is read once.
 
     `key` is the maker's public key, or one that it replaced; without it the key that travels with the bundle is taken,
-    which shows that the bundle is whole, not who made it.
+    which shows that the bundle is whole, not who made it. `replaced` are keys in hex that count no more whatever `key`
+    says, with the day on which each was replaced.
     """
     path = folder / LIST
     try:
@@ -99,7 +103,13 @@ def read_signed(folder: Path, key: Ed25519PublicKey | None) -> Signed:
         signer = ed25519.read_public(travelling, str(folder / PUBLIC_KEY))
     except InputError as error:
         raise IntegrityError("the bundle's key is damaged", where=str(folder / PUBLIC_KEY), hint=HINT) from error
-    chain = keychain.read(folder / KEYS)
+    if day := replaced.get(keychain.raw(signer)):
+        raise IntegrityError(
+            f"the bundle is signed with a key that was replaced on {day}",
+            where=str(folder / PUBLIC_KEY),
+            hint="ask its maker to build it again with the present key",
+        )
+    chain = keychain.carried(folder / KEYS)
     if not chain.leads(key or signer, signer):
         raise IntegrityError(
             f"the signature does not belong to the key {ed25519.fingerprint(key or signer)[:16]}, nor to one that "

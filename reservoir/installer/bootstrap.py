@@ -10,19 +10,23 @@ import argparse
 import base64
 import binascii
 import csv
+import errno
 import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TextIO
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     Point = tuple[int, int, int, int]
 
 EXTRAS = "reservoir,site"
@@ -108,17 +112,33 @@ def verify(public: bytes, message: bytes, signature: bytes) -> bool:
     return (left[0] * right[2] - right[0] * left[2]) % P == 0 and (left[1] * right[2] - right[1] * left[2]) % P == 0
 
 
+def opened(path: Path) -> BinaryIO:
+    """Open a file of the medium for reading, and refuse what is none: a link would lead to files of this machine."""
+    try:
+        file = os.fdopen(os.open(str(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):
+            raise
+        refuse(path, "is no ordinary file", MAKER)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        refuse(path, "is no ordinary file", MAKER)
+    return file
+
+
 def read(path: Path) -> bytes:
     """Return a file that is read whole, before it is known whose it is."""
-    if path.exists() and not (path.is_file() and path.stat().st_size <= LONGEST):
-        refuse(path, "is no ordinary file, or longer than any of its kind", MAKER)
-    return path.read_bytes()
+    with opened(path) as file:
+        content = file.read(LONGEST + 1) if os.fstat(file.fileno()).st_size <= LONGEST else b""
+        if max(os.fstat(file.fileno()).st_size, len(content)) > LONGEST:
+            refuse(path, "is longer than any of its kind", MAKER)
+    return content
 
 
-def public_key(path: Path) -> tuple[bytes, bytes]:
-    """Return the 32 bytes of the Ed25519 key in a PEM file, and the file's content."""
+def public_key(path: Path, content: Callable[[Path], bytes] = Path.read_bytes) -> tuple[bytes, bytes]:
+    """Return the 32 bytes of the Ed25519 key in a PEM file, and the file's content, as the function reads it."""
     try:
-        pem = read(path)
+        pem = content(path)
         body = re.search(r"-----BEGIN PUBLIC KEY-----(.*)-----END PUBLIC KEY-----", pem.decode(), re.DOTALL)
         der = base64.b64decode("".join(body[1].split()), validate=True) if body else b""
     except (OSError, ValueError) as error:
@@ -133,8 +153,6 @@ def public_key(path: Path) -> tuple[bytes, bytes]:
 def leads(bundle: Path, known: bytes, signer: bytes) -> bool:
     """Say whether who trusts the key `known` may trust `signer`: each key in the chain is signed by the one before."""
     path = bundle / "keys.json"
-    if not path.exists():
-        return known == signer
     keys: list[bytes] = []
     try:
         for number, rotation in enumerate(json.loads(read(path))["rotations"], 1):
@@ -147,6 +165,8 @@ def leads(bundle: Path, known: bytes, signer: bytes) -> bool:
             if not verify(old, "\n".join(map(str, words)).encode(), signature):
                 refuse(path, "the chain of keys is forged", "do not use this bundle; ask its maker which key is theirs")
             keys += [new] if keys else [old, new]
+    except FileNotFoundError:
+        return known == signer
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         refuse(path, f"not a chain of keys: {error}", "do not use this bundle; ask its maker which key is theirs")
     return keys[-1:] in ([], [signer]) and (known == signer or known in keys)
@@ -177,8 +197,11 @@ class Bundle:
     def __init__(self, folder: Path, known: bytes | None) -> None:
         """Read and check; `known` is a key that is trusted: without one the key that travels along is taken."""
         self.folder = folder
+        for path in (folder / "blobs", folder / "blobs" / "sha256"):
+            if path.is_symlink():
+                refuse(path, "is a link", MAKER)
         # a medium may show something else when it is read again: what is pinned is what was checked
-        self.key, self.pem = public_key(folder / "penstock.pub")
+        self.key, self.pem = public_key(folder / "penstock.pub", read)
         if not leads(folder, known or self.key, self.key):
             hint = "do not use this bundle; get it again from its maker, or check which key is theirs"
             refuse(
@@ -219,10 +242,8 @@ class Bundle:
 def copied(path: Path, copy: Path | None, sha256: str) -> None:
     """Read a file in pieces, and write it to `copy` where one is wanted; refuse where its hash is another."""
     digest = hashlib.sha256()
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        refuse(path, "is no ordinary file", MAKER)
     try:
-        with path.open("rb") as source, (copy or Path(os.devnull)).open("wb") as target:
+        with opened(path) as source, (copy or Path(os.devnull)).open("wb") as target:
             for piece in iter(lambda: source.read(1 << 20), b""):
                 digest.update(piece)
                 target.write(piece)

@@ -76,8 +76,8 @@ def take_held(
 ) -> Imported:
     """Import as `take` does into a store that the caller holds."""
     with space_on(store.root):
-        _refuse_replaced(store, folder)
-        found = verification.read(folder, key or expected_key(store))
+        replaced = keychain.read(store.keychain).replaced()
+        found = verification.read(folder, key or expected_key(store), replaced)
         _refuse_other_chain(store, found)
         present = store.imported()
         if found.identity in present and _whole(store, found):
@@ -177,24 +177,6 @@ def _whole(store: Store, found: Verified) -> bool:
 def _has(store: Store, sha256: str, size: int) -> bool:
     path = store.blobs / sha256
     return path.is_file() and path.stat().st_size == size
-
-
-def _refuse_replaced(store: Store, folder: Path) -> None:
-    """Raise IntegrityError where a bundle is signed with a key that the site knows to be replaced."""
-    path = folder / bundles.PUBLIC_KEY
-    if not path.is_file():
-        return
-    replaced = keychain.read(store.keychain).replaced()
-    try:
-        signer = keychain.raw(ed25519.read_public(ed25519.carried(path), str(path)))
-    except PenstockError:
-        return
-    if signer in replaced:
-        raise IntegrityError(
-            f"the bundle is signed with a key that was replaced on {replaced[signer]}",
-            where=str(path),
-            hint="ask its maker to build it again with the present key",
-        )
 
 
 def _refuse_other_chain(store: Store, found: Verified) -> None:

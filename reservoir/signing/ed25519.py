@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import errno
 import hashlib
 import os
+import stat
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -86,16 +88,27 @@ def read_public(pem: bytes, where: str) -> Ed25519PublicKey:
 def carried(path: Path) -> bytes:
     """Return a file on a carried medium that is read whole, before it is known whose it is.
 
-    Raises FileNotFoundError where there is none, IntegrityError where it is no file or would fill the memory.
+    Raises FileNotFoundError where there is none, IntegrityError where it is no file or would fill the memory. What is
+    looked at is what is read: a medium that shows something else meanwhile, or a link, changes nothing.
     """
-    reason = ""
-    if not path.is_file() and path.exists():
-        reason = "is no ordinary file"
-    elif path.is_file() and path.stat().st_size > LONGEST:
-        reason = "is longer than any file of its kind"
-    if reason:
-        raise IntegrityError(reason, where=str(path), hint="do not use this bundle; get it again from its maker")
-    return path.read_bytes()
+    hint = "do not use this bundle; get it again from its maker"
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        reason = (
+            "is no ordinary file" if error.errno in (errno.ELOOP, errno.ENXIO) else f"cannot be read: {error.strerror}"
+        )
+        raise IntegrityError(reason, where=str(path), hint=hint) from error
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise IntegrityError("is no ordinary file", where=str(path), hint=hint)
+        content = file.read(LONGEST + 1) if found.st_size <= LONGEST else b""
+    if max(found.st_size, len(content)) > LONGEST:
+        raise IntegrityError("is longer than any file of its kind", where=str(path), hint=hint)
+    return content
 
 
 def fingerprint(key: Ed25519PublicKey) -> str:

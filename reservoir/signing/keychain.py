@@ -88,7 +88,12 @@ def decode(content: bytes, where: str) -> Keychain:
 
 
 def read(path: Path) -> Keychain:
-    """Return the chain in a file, or an empty one where there is no file."""
+    """Return the chain in a file of this machine, or an empty one where there is no file."""
+    return decode(path.read_bytes(), str(path)) if path.exists() else Keychain(rotations=[])
+
+
+def carried(path: Path) -> Keychain:
+    """Return the chain in a file on a carried medium, or an empty one where there is no file."""
     try:
         return decode(ed25519.carried(path), str(path))
     except FileNotFoundError:

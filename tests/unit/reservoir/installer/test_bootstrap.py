@@ -131,7 +131,8 @@ def test_the_key_that_was_checked_is_pinned_whatever_the_medium_shows_later(
         return int(installed(*arguments))
 
     monkeypatch.setattr(BOOTSTRAP, "install", then_changed)
-    assert install(folder, "--key", pem(tmp_path, key)) == 0
+    (tmp_path / "linked.pub").symlink_to(pem(tmp_path, key))
+    assert install(folder, "--key", tmp_path / "linked.pub") == 0
     assert pinned(prefix) == ed25519.public_pem(key)
 
 
@@ -328,8 +329,29 @@ def _endless_list(bundle: Path) -> None:
     (bundle / bundles.LIST).symlink_to("/dev/zero")
 
 
+def _linked(bundle: Path, name: str) -> None:
+    (bundle / name).rename(bundle.parent / "elsewhere")
+    (bundle / name).symlink_to(bundle.parent / "elsewhere")
+
+
+def _linked_list(bundle: Path) -> None:
+    _linked(bundle, bundles.LIST)
+
+
+def _linked_blobs(bundle: Path) -> None:
+    _linked(bundle, str(bundles.BLOBS))
+
+
+def _linked_folder(bundle: Path) -> None:
+    _linked(bundle, str(bundles.BLOBS.parent))
+
+
 @pytest.mark.parametrize(
-    "damage", [_flipped, _missing, _extra, _extra_blob, _attachment, _list, _endless, _endless_list]
+    "damage",
+    [
+        *(_flipped, _missing, _extra, _extra_blob, _attachment, _list, _endless, _endless_list),
+        *(_linked_list, _linked_blobs, _linked_folder),
+    ],
 )
 def test_the_check_with_python_alone_finds_damage(
     bundle: Path, install: Run, damage: Callable[[Path], None], capsys: pytest.CaptureFixture[str]

@@ -10,6 +10,7 @@ import typer
 from appliance.cli.files import read_site, read_text
 from appliance.cli.options import group
 from appliance.cli.output import Format, FormatOption, print_json, print_table
+from appliance.cli.reservoir.common import Key, ReplaceKey, TrustFirst, public_key
 from appliance.site.model import Site
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ def deploy(
         str | None,
         typer.Option(metavar="NODES", help="Only these workers, with commas; reservoir, master and storage always."),
     ] = None,
+    *,
+    key: Key = None,
+    trust_first: TrustFirst = False,
+    replace_key: ReplaceKey = False,
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Install the site from a bundle. Runs on the reservoir node; a second run changes nothing.
@@ -50,6 +55,7 @@ def deploy(
     from appliance.cli.progress import screen
     from appliance.site import deployment
     from appliance.site.rollout import require_all
+    from reservoir.intake.trust import Spoken
 
     site = read_site(file)
     chosen = None if limit is None else limit.split(",")
@@ -60,7 +66,8 @@ def deploy(
         require_all(unfit)
         return
     with screen() as listener:
-        done = deployment.deploy(site, bundle, listener, file=read_text(file), limit=chosen)
+        spoken = Spoken(public_key(key), trust_first, replace_key)
+        done = deployment.deploy(site, bundle, listener, file=read_text(file), limit=chosen, spoken=spoken)
     if output is Format.JSON:
         print_json(done.json() | {"console": site.console_url, "api": site.api_url})
     else:

@@ -21,6 +21,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TextIO
 
@@ -34,6 +35,13 @@ OLDEST_PYTHON = (3, 11)
 # in what was installed, which bundle it came from, and the digest of the lists of its files
 INSTALLED = "bundle.sha256"
 MAKER = "get it again from its maker"
+OTHER = f"do not use this bundle; {MAKER}, or check which key is theirs"
+TRUST = "bundle.trust.json"
+HOW = {
+    "key": "given with --key",
+    "first-use": "trusted at first sight with --trust-first: compare it with its maker's",
+    "unknown": "trusted before this was noted: compare it with its maker's",
+}
 # bytes; a list of a million files is shorter
 LONGEST = 1 << 30
 # what file systems and desktops put on a disc by themselves
@@ -150,8 +158,8 @@ def public_key(path: Path, content: Callable[[Path], bytes] = Path.read_bytes) -
     return der[len(prefix) :], pem
 
 
-def leads(bundle: Path, known: bytes, signer: bytes) -> bool:
-    """Say whether who trusts the key `known` may trust `signer`: each key in the chain is signed by the one before."""
+def chain(bundle: Path) -> list[bytes]:
+    """Return the keys of the bundle's maker, the newest last, where there were others: each signed the next one."""
     path = bundle / "keys.json"
     keys: list[bytes] = []
     try:
@@ -166,10 +174,10 @@ def leads(bundle: Path, known: bytes, signer: bytes) -> bool:
                 refuse(path, "the chain of keys is forged", "do not use this bundle; ask its maker which key is theirs")
             keys += [new] if keys else [old, new]
     except FileNotFoundError:
-        return known == signer
+        return []
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         refuse(path, f"not a chain of keys: {error}", "do not use this bundle; ask its maker which key is theirs")
-    return keys[-1:] in ([], [signer]) and (known == signer or known in keys)
+    return keys
 
 
 def signed(bundle: Path, name: str, key: bytes) -> tuple[bytes, dict[str, Any]]:
@@ -180,9 +188,8 @@ def signed(bundle: Path, name: str, key: bytes) -> tuple[bytes, dict[str, Any]]:
         signature = base64.b64decode(read(bundle / f"{name}.sig").strip(), validate=True)
     except (OSError, binascii.Error) as error:
         refuse(bundle, f"the bundle is not whole: {error}", MAKER)
-    hint = "do not use this bundle; get it again from its maker, or check which key is theirs"
     if not verify(key, content, signature):
-        refuse(bundle / f"{name}.sig", "the signature does not belong to the key", hint)
+        refuse(bundle / f"{name}.sig", "the signature does not belong to the key", OTHER)
     found: dict[str, Any] = json.loads(content)
     if found.get("schema") != 1:
         refuse(
@@ -194,19 +201,17 @@ def signed(bundle: Path, name: str, key: bytes) -> tuple[bytes, dict[str, Any]]:
 class Bundle:
     """A bundle, a delta or a medium whose signatures hold; `carried` names the files that its folder must have."""
 
-    def __init__(self, folder: Path, known: bytes | None) -> None:
-        """Read and check; `known` is a key that is trusted: without one the key that travels along is taken."""
+    def __init__(self, folder: Path) -> None:
+        """Read and check by the key that travels along; `follows` says whether it is one to trust."""
         self.folder = folder
         for path in (folder / "blobs", folder / "blobs" / "sha256"):
             if path.is_symlink():
                 refuse(path, "is a link", MAKER)
         # a medium may show something else when it is read again: what is pinned is what was checked
         self.key, self.pem = public_key(folder / "penstock.pub", read)
-        if not leads(folder, known or self.key, self.key):
-            hint = "do not use this bundle; get it again from its maker, or check which key is theirs"
-            refuse(
-                folder / "penstock.pub", "the signature does not belong to the key, nor to one that replaced it", hint
-            )
+        self.keys = chain(folder)
+        if self.keys and self.keys[-1] != self.key:
+            refuse(folder / "penstock.pub", "the signature does not belong to the newest of the maker's keys", OTHER)
         content, self.listed = signed(folder, "bundle.json", self.key)
         self.identity = hashlib.sha256(content).hexdigest()
         self.sizes = {artifact["sha256"]: artifact["size"] for artifact in self.listed["artifacts"]}
@@ -218,6 +223,10 @@ class Bundle:
             self.carried = set(medium["files"][medium["number"] - 1])
             self.sizes.update((piece["sha256"], piece["size"]) for cut in medium["cut"].values() for piece in cut)
             self.medium = f"medium {medium['number']} of {len(medium['files'])} of "
+
+    def follows(self, known: bytes) -> bool:
+        """Say whether who trusts the key `known` may trust the bundle's: it is the same, or what replaced it."""
+        return known == self.key or known in self.keys
 
     def check(self) -> int:
         """Read everything; return how many bytes were good. Nothing may be missing, changed or extra."""
@@ -253,6 +262,60 @@ def copied(path: Path, copy: Path | None, sha256: str) -> None:
         refuse(path, str(error.strerror), "free some space, or mend the medium")
     if digest.hexdigest() != sha256:
         refuse(path, "was changed", f"do not use this bundle; {MAKER}")
+
+
+def fingerprint(key: bytes) -> str:
+    """Return the name by which people compare keys."""
+    return hashlib.sha256(key).hexdigest()
+
+
+def trusted(bundle: Bundle, options: argparse.Namespace) -> dict[str, Any]:
+    """Return how the bundle's key came to be trusted, as a site notes it; nothing where a check alone is wanted.
+
+    Who was trusted before is trusted still: the site's own pin, then the one of an earlier installation. A bundle by
+    another key is refused, unless its maker's key is given and the other one given up.
+    """
+    name, where = fingerprint(bundle.key), bundle.folder / "penstock.pub"
+    pins = [options.root / "keys" / "bundle.pub", options.prefix / "bundle.pub"]
+    path = next((pin for pin in pins if pin.exists()), None)
+    pinned = public_key(path)[0] if path else None
+    given = public_key(options.key)[0] if options.key else None
+    if given and not bundle.follows(given):
+        refuse(where, f"the signature does not belong to the key {fingerprint(given)}", OTHER)
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    spoken = {"schema": 1, "fingerprint": name, "how": "key" if given else "first-use", "since": today}
+    if path is None or pinned is None:
+        if not (given or options.trust_first or options.verify_only):
+            hint = "give the maker's key with --key; or compare this fingerprint with its maker's and say --trust-first"
+            refuse(where, f"the bundle is signed by {name}, a key that this machine does not know", hint)
+        return spoken if given or options.trust_first else {}
+    if not bundle.follows(pinned):
+        if not (given and options.replace_key):
+            reason = f"this site trusts the key {fingerprint(pinned)}, and {name}, which signed the bundle"
+            hint = f"{OTHER}; to trust another key instead give it with --key and say --replace-key"
+            refuse(where, f"{reason}, did not replace it: the signature does not belong to the key", hint)
+        return {**spoken, "instead_of": fingerprint(pinned)}
+    noted = trust_of(path.with_name(TRUST), fingerprint(pinned))
+    if given and noted["how"] != "key":
+        noted = {**noted, "how": "key", "since": today}
+    return {**noted, "fingerprint": name, **({} if pinned == bundle.key else {"follows": fingerprint(pinned)})}
+
+
+def trust_of(path: Path, name: str) -> dict[str, Any]:
+    """Return what is noted of the key with this fingerprint."""
+    try:
+        noted: dict[str, Any] = json.loads(path.read_text())
+        if noted["fingerprint"] == name and noted["how"] in HOW:
+            return noted
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return {"schema": 1, "fingerprint": name, "how": "unknown"}
+
+
+def pin(folder: Path, bundle: Bundle, trust: dict[str, Any]) -> None:
+    """Keep the key: the import of this bundle and of later ones expects the same maker."""
+    (folder / TRUST).write_text(json.dumps(trust) + "\n")
+    (folder / "bundle.pub").write_bytes(bundle.pem)
 
 
 def checked_wheels(bundle: Bundle, site: Path, folder: Path) -> tuple[dict[str, Path], list[str]]:
@@ -370,13 +433,11 @@ def take(lock: TextIO) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Check the bundle, then install from it where that is wanted."""
-    # who was trusted before is trusted still: the site's own pin, then the one of an earlier installation
-    pins = [options.root / "keys" / "bundle.pub", options.prefix / "bundle.pub"]
-    known = options.key or next((pin for pin in pins if pin.exists()), None)
-    bundle = Bundle(Path(__file__).resolve().parent, public_key(known)[0] if known else None)
-    name = hashlib.sha256(bundle.key).hexdigest()
-    how = f"known by {known}" if known else "known from the bundle itself: compare it with its maker's"
-    print(f"{bundle.medium}{bundle.listed['name']} {bundle.listed['version']}, signed by {name} ({how})")
+    bundle = Bundle(Path(__file__).resolve().parent)
+    trust = trusted(bundle, options)
+    words = HOW[trust["how"]] if trust else "a key that this machine does not know: compare it with its maker's"
+    name = fingerprint(bundle.key)
+    print(f"{bundle.medium}{bundle.listed['name']} {bundle.listed['version']}, signed by {name}, {words}")
     if options.verify_only:
         print(f"whole: {len(bundle.carried)} files, {bundle.check()} bytes")
         return
@@ -386,9 +447,7 @@ def run(options: argparse.Namespace) -> None:
         take(lock)
         present = options.prefix.resolve()
         if stands(present, bundle):
-            if known:
-                # a first installation had nothing yet to know its maker by
-                (present / "bundle.pub").write_bytes(bundle.pem)
+            pin(present, bundle, trust)
             link(options.command, options.prefix / "bin" / "penstock")
             print(f"installed already: {options.command}")
             return
@@ -398,9 +457,7 @@ def run(options: argparse.Namespace) -> None:
         folder = Path(tempfile.mkdtemp(prefix=f".{options.prefix.name}-", dir=options.prefix.parent))
         try:
             count = install(bundle, options.root, folder)
-            if known:
-                # the import of this bundle and of later ones expects the same maker
-                (folder / "bundle.pub").write_bytes(bundle.pem)
+            pin(folder, bundle, trust)
             folder.chmod(0o755)
             switch(options.prefix, folder)
         except BaseException:
@@ -414,6 +471,8 @@ def main() -> int:
     """Do what the command line says; return the exit code."""
     parser = argparse.ArgumentParser(description="Install penstock from this bundle.")
     parser.add_argument("--key", type=Path, help="public key that the bundle must be signed with, or that it replaced")
+    parser.add_argument("--trust-first", action="store_true", help="trust the bundle's key, where none is trusted yet")
+    parser.add_argument("--replace-key", action="store_true", help="trust --key instead of the one that is trusted")
     parser.add_argument("--verify-only", action="store_true", help="check everything in the bundle and install nothing")
     parser.add_argument("--root", type=Path, default=Path("/var/lib/penstock/reservoir"), help="what the site holds")
     parser.add_argument("--state", type=Path, default=Path("/var/lib/penstock/site"), help="where deploys keep theirs")

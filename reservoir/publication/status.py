@@ -12,7 +12,9 @@ from pathlib import Path
 from common import files
 from common.errors import NotFoundError
 from reservoir.contents.bundle import Bundle
+from reservoir.intake import trust
 from reservoir.intake.store import Store
+from reservoir.intake.trust import Trust
 from reservoir.publication.prune import unneeded
 from reservoir.publication.publish import RECORD, record_of
 
@@ -51,9 +53,13 @@ class BundleStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """The state of a site's reservoir; `used`, `free` and `prunable` count bytes."""
+    """The state of a site's reservoir; `used`, `free` and `prunable` count bytes.
+
+    `trust` is whose bundles it takes, where it knows any.
+    """
 
     serving: int | None
+    trust: Trust | None
     rolled_back: bool
     publications: list[PublicationStatus]
     bundles: list[BundleStatus]
@@ -74,6 +80,7 @@ def status(root: Path, now: datetime | None = None) -> Status:
     space = files.space([root])
     return Status(
         serving=store.serving(),
+        trust=before.trust if (before := trust.known(store)) else None,
         rolled_back=store.rolled_back(),
         publications=[_publication(store, number, imported, now) for number in store.numbers()],
         bundles=sorted(held, key=lambda one: (one.name, one.built)),

@@ -105,7 +105,8 @@ def status_command(root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:
     found = status.status(root)
     hidden = uploads.hidden(root)
     if as_json:
-        show(asdict(found) | {"hidden_uploads": hidden}, as_json, "")
+        trusted = found.trust.told() if found.trust else None
+        show(asdict(found) | {"trust": trusted, "hidden_uploads": hidden}, as_json, "")
     else:
         _tables(found, uploads.told(hidden))
 
@@ -150,6 +151,8 @@ def _tables(found: Status, note: str) -> None:
     console.print()
     if note:
         console.print(note)
+    if found.trust:
+        console.print(f"trusts bundles signed by\n{found.trust.fingerprint},\n{found.trust.words}")
     if found.rolled_back:
         console.print("The site went back to this publication; it stays until `penstock reservoir publish`.")
     console.print(

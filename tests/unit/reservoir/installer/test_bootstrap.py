@@ -16,13 +16,13 @@ from common.errors import ConflictError
 from reservoir import settings
 from reservoir.bundle import bundles
 from reservoir.contents.artifact import Artifact, FileArtifact, PythonArtifact
+from reservoir.intake import trust
 from reservoir.intake.receipt import write as write_receipt
 from reservoir.intake.store import Store
-from reservoir.intake.take import take
 from reservoir.media import delta, needed, receipt, split
 from reservoir.signing import ed25519, keychain
 from reservoir.signing.keychain import Keychain
-from tests.unit.reservoir.parts import artifact, flip_bit, make_bundle, wheel
+from tests.unit.reservoir.parts import artifact, flip_bit, make_bundle, take, wheel
 from tests.unit.reservoir.signing.test_ed25519 import BOOTSTRAP
 
 Run = Callable[..., int]
@@ -63,8 +63,10 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
 def install(tmp_path: Path, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the installer of a bundle; return its exit code."""
 
-    def run(folder: Path, *words: str | Path) -> int:
-        places = [
+    def run(folder: Path, *words: str | Path, first: str = "--trust-first") -> int:
+        # tests of other things need no key
+        places: list[str | Path] = [
+            *([first] if first else []),
             "--prefix",
             tmp_path / "opt/site",
             "--command",
@@ -191,8 +193,6 @@ def test_the_key_that_was_given_is_kept_over_upgrades(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     prefix = tmp_path / "opt/site"
-    assert install(product(tmp_path, key)) == 0
-    assert not (prefix / "bundle.pub").exists()
     assert install(product(tmp_path, key), "--key", pem(tmp_path, key)) == 0
     monkeypatch.setattr(sys, "prefix", str(prefix.resolve()))
     assert settings.installer_key().read_bytes() == ed25519.public_pem(key)
@@ -201,8 +201,31 @@ def test_the_key_that_was_given_is_kept_over_upgrades(
     stranger = Ed25519PrivateKey.generate()
     assert install(product(tmp_path, stranger, "3.0")) == 3
     assert "does not belong to the key" in capsys.readouterr().err
-    assert install(product(tmp_path, stranger, "3.0"), "--key", pem(tmp_path, stranger)) == 0
+    assert install(product(tmp_path, stranger, "3.0"), "--key", pem(tmp_path, stranger)) == 3
+    assert "--replace-key" in capsys.readouterr().err
+    assert pinned(prefix) == ed25519.public_pem(key)
+    assert install(product(tmp_path, stranger, "3.0"), "--key", pem(tmp_path, stranger), "--replace-key") == 0
     assert pinned(prefix) == ed25519.public_pem(stranger)
+
+
+def test_a_key_that_nobody_vouches_for_installs_nothing(
+    tmp_path: Path, key: Ed25519PrivateKey, install: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, prefix = product(tmp_path, key), tmp_path / "opt/site"
+    name = ed25519.fingerprint(key.public_key())
+    assert install(folder, first="") == 3
+    assert f"signed by {name}, a key that this machine does not know" in (said := capsys.readouterr().err)
+    assert "--trust-first" in said
+    assert not prefix.exists()
+    assert install(folder, "--verify-only", first="") == 0
+    assert install(folder) == 0
+    assert f"signed by {name}, trusted at first sight with --trust-first" in capsys.readouterr().out
+    assert install(folder, first="") == 0, "it is known from then on"
+    assert install(product(tmp_path, key, "2.0"), "--key", pem(tmp_path, key), first="") == 0
+    assert "given with --key" in capsys.readouterr().out
+    noted = trust.known(Store(tmp_path / "site"), prefix)
+    assert noted
+    assert (noted.trust.fingerprint, noted.trust.how) == (name, "key")
 
 
 def test_the_key_that_the_site_expects_counts_for_the_installer_too(

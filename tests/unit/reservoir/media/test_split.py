@@ -16,12 +16,11 @@ from reservoir.bundle import bundles, verification
 from reservoir.bundle.verification import missing_media
 from reservoir.contents.artifact import FileArtifact, PythonArtifact
 from reservoir.intake.store import Store
-from reservoir.intake.take import take
 from reservoir.media import split
 from reservoir.signing import ed25519
 from tests.counting import calls
 from tests.unit.reservoir.intake.test_take import contents
-from tests.unit.reservoir.parts import artifact, flip_bit, make_bundle, parts, wheel
+from tests.unit.reservoir.parts import artifact, flip_bit, make_bundle, parts, take, wheel
 
 INSTALLER = Path(split.__file__).parents[1] / "installer"
 SIZE = 1_475_424 + sum(split.cost((INSTALLER / name).stat().st_size) for name in ("install.sh", "bootstrap.py"))
@@ -223,7 +222,7 @@ def test_media_of_one_set_have_one_maker(tmp_path: Path, bundle: Path, media: li
     (forged / bundles.PUBLIC_KEY).write_bytes(ed25519.public_pem(stranger))
     for name in (bundles.LIST, "volume.json"):
         (forged / f"{name}.sig").write_bytes(ed25519.sign(stranger, (forged / name).read_bytes()))
-    with pytest.raises(IntegrityError, match="came earlier are signed with another key"):
+    with pytest.raises(IntegrityError, match="does not belong to the key"):
         take(forged, site)
     assert take(media[2], site).missing == [2, 4, 5, 6]
 

@@ -11,11 +11,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from common.errors import ForbiddenError, InputError, IntegrityError, NotFoundError
 from reservoir.contents.artifact import PythonArtifact
 from reservoir.intake.store import Store
-from reservoir.intake.take import take
 from reservoir.publication import scanning
 from reservoir.publication.publish import publish
 from reservoir.publication.scanning import Asked, require_passed
-from tests.unit.reservoir.parts import artifact, make_bundle, wheel
+from tests.unit.reservoir.parts import artifact, make_bundle, take, wheel
 from tests.unit.reservoir.scan.advisories import URLLIB3, write
 
 POLICY = "schema: 1\nblock: {severity: high}\n"

@@ -9,11 +9,10 @@ from common.errors import ConflictError, IntegrityError, NotFoundError
 from reservoir.bundle import bundles
 from reservoir.bundle.verification import verify
 from reservoir.intake.store import Store
-from reservoir.intake.take import take
 from reservoir.signing import ed25519, keychain
 from reservoir.signing.keychain import Keychain, Rotation, raw
 from tests.unit.reservoir.intake.test_take import contents
-from tests.unit.reservoir.parts import make_bundle
+from tests.unit.reservoir.parts import make_bundle, take
 
 DAY = 1_767_323_045
 
@@ -149,7 +148,9 @@ def test_a_key_given_by_hand_counts_without_a_chain(
     site = tmp_path / "site"
     take(make_bundle(tmp_path, old), site)
     stranger = Ed25519PrivateKey.generate()
-    assert take(make_bundle(tmp_path, stranger, version="2.0"), site, key=stranger.public_key()).changed
+    assert take(
+        make_bundle(tmp_path, stranger, version="2.0"), site, key=stranger.public_key(), replace_key=True
+    ).changed
     with pytest.raises(IntegrityError, match="does not belong to the key"):
         take(make_bundle(tmp_path, new, version="3.0", chain=chain), site)
 

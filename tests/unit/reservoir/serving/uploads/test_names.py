@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from common.errors import InputError, IntegrityError, NotFoundError, UnavailableError
-from reservoir.intake.take import take
 from reservoir.publication import past_names
 from reservoir.publication.publish import publish
 from reservoir.serving.uploads.names import Names
+from tests.unit.reservoir.parts import take
 
 
 @pytest.fixture

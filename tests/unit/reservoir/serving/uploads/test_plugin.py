@@ -10,9 +10,9 @@ from pyramid.registry import Registry
 from pyramid.request import Request
 from pyramid.response import Response
 
-from reservoir.intake.take import take
 from reservoir.publication.publish import publish
 from reservoir.serving.uploads import plugin
+from tests.unit.reservoir.parts import take
 
 PUSH = {"name": "demo", "version": "1.0", "targetindex": "site/dev"}
 

@@ -266,6 +266,8 @@ def _publish(bundle: Path, root: Path, spoken: Spoken, progress: Progress, done:
     if imported.identity != done.bundle:
         reason = f"the medium showed {done.bundle} before, and {imported.identity} now"
         raise IntegrityError(reason, where=str(bundle), hint=bundles.HINT)
+    if imported.warning:
+        progress(f"warning: {imported.warning}")
     if imported.trust:
         progress(f"{imported.identity} is signed by {imported.trust.fingerprint}, {imported.trust.words}")
     if not imported.complete:

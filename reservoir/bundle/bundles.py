@@ -49,6 +49,9 @@ class Signed:
 def encode(bundle: Bundle) -> bytes:
     """Return the exact bytes of a bundle's list."""
     content = bundle.model_dump(mode="json", by_alias=True)
+    if bundle.expires is None:
+        # a site of an earlier release knows no such word
+        del content["expires"]
     return json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
 
 

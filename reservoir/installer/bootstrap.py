@@ -21,7 +21,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from datetime import UTC, datetime
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TextIO
 
@@ -282,7 +282,7 @@ def trusted(bundle: Bundle, options: argparse.Namespace) -> dict[str, Any]:
     given = public_key(options.key)[0] if options.key else None
     if given and not bundle.follows(given):
         refuse(where, f"the signature does not belong to the key {fingerprint(given)}", OTHER)
-    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    today = time.strftime("%Y-%m-%d", time.gmtime())
     spoken = {"schema": 1, "fingerprint": name, "how": "key" if given else "first-use", "since": today}
     if path is None or pinned is None:
         if not (given or options.trust_first or options.verify_only):
@@ -438,6 +438,9 @@ def run(options: argparse.Namespace) -> None:
     words = HOW[trust["how"]] if trust else "a key that this machine does not know: compare it with its maker's"
     name = fingerprint(bundle.key)
     print(f"{bundle.medium}{bundle.listed['name']} {bundle.listed['version']}, signed by {name}, {words}")
+    end = (bundle.listed.get("expires") or "")[:10]
+    if end and end < time.strftime("%Y-%m-%d", time.gmtime()):
+        print(f"warning: its time is over since {end}; ask its maker for a newer one", file=sys.stderr)
     if options.verify_only:
         print(f"whole: {len(bundle.carried)} files, {bundle.check()} bytes")
         return

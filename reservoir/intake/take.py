@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -13,7 +14,7 @@ from common.errors import ConflictError, IntegrityError, PenstockError, Unavaila
 from common.progress import Progress, silent
 from reservoir import settings
 from reservoir.artifacts import kinds
-from reservoir.bundle import bundles, verification
+from reservoir.bundle import bundles, expiry, verification
 from reservoir.bundle.verification import Verified
 from reservoir.contents.bundle import Bundle
 from reservoir.download.cache import reads_as, space_on
@@ -32,7 +33,7 @@ class Imported:
 
     `media` counts those of the set. While `complete` is false the bundle does not count yet: the media `missing`
     never came, something of those `damaged` is still lacking. `trust` says how its key came to be trusted; a bundle
-    that the site made itself has none.
+    that the site made itself has none. `warning` is what to tell people beside.
     """
 
     identity: str
@@ -42,6 +43,7 @@ class Imported:
     missing: list[int] = field(default_factory=list)
     damaged: list[int] = field(default_factory=list)
     trust: Trust | None = field(default=None, compare=False)
+    warning: str = field(default="", compare=False)
 
 
 def take(
@@ -87,6 +89,7 @@ def take_held(
     with space_on(store.root):
         before = None if own else trust.known(store)
         key = spoken.key
+        now = datetime.now(UTC)
         replaced = keychain.read(store.keychain).replaced()
         found = verification.read(folder, key or (before.key if before else None), replaced)
         _refuse_other_chain(store, found)
@@ -97,7 +100,8 @@ def take_held(
                 trust.pin(store, found, trusted)
             _forget_superseded(store, found.bundle)
             changed = (allow_rollback or not _superseded(store, found)) and store.choose(found.identity, found.bundle)
-            return Imported(found.identity, changed=changed, media=_media(found), trust=trusted)
+            warning = expiry.warning(found.bundle, now)
+            return Imported(found.identity, changed=changed, media=_media(found), trust=trusted, warning=warning)
         # what its list says already, before anything is copied
         if problems := kinds.check([found.bundle], lambda _: None):
             raise IntegrityError.of(problems)
@@ -129,7 +133,8 @@ def take_held(
         arrival.commit()
         store.choose(found.identity, found.bundle)
         _forget_superseded(store, found.bundle)
-        return Imported(found.identity, changed=True, media=_media(found), trust=trusted)
+        warning = expiry.warning(found.bundle, now)
+        return Imported(found.identity, changed=True, media=_media(found), trust=trusted, warning=warning)
 
 
 def _collect(arrival: Arrival, progress: Progress) -> tuple[list[int], list[int]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from common import files
 from common.errors import NotFoundError
+from reservoir.bundle import expiry
 from reservoir.contents.bundle import Bundle
 from reservoir.intake import trust
 from reservoir.intake.store import Store
@@ -39,7 +40,10 @@ class PublicationStatus:
 
 @dataclass(frozen=True)
 class BundleStatus:
-    """One bundle that the site holds, or, while it is not `complete`, its arrival; `size` counts bytes."""
+    """One bundle that the site holds, or, while it is not `complete`, its arrival; `size` counts bytes.
+
+    `expires` is when its maker no longer answers for it, `warning` what to tell people of that.
+    """
 
     identity: str
     name: str
@@ -49,6 +53,8 @@ class BundleStatus:
     artifacts: dict[str, int]
     size: int
     complete: bool
+    expires: str | None
+    warning: str
 
 
 @dataclass(frozen=True)
@@ -118,4 +124,6 @@ def _bundle(identity: str, bundle: Bundle, now: datetime, *, complete: bool) -> 
         artifacts=dict(sorted(Counter(artifact.kind for artifact in bundle.artifacts).items())),
         size=sum(bundle.sizes().values()),
         complete=complete,
+        expires=bundle.expires,
+        warning=expiry.warning(bundle, now),
     )

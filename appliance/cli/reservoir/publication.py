@@ -151,6 +151,9 @@ def _tables(found: Status, note: str) -> None:
     console.print()
     if note:
         console.print(note)
+    for bundle in found.bundles:
+        if bundle.warning:
+            console.print(f"warning: {bundle.warning}")
     if found.trust:
         console.print(f"trusts bundles signed by\n{found.trust.fingerprint},\n{found.trust.words}")
     if found.rolled_back:

@@ -68,6 +68,9 @@ def import_command(
                 continue
             changed = taken.changed or (taken.identity in answers and answers[taken.identity].changed)
             answers[taken.identity] = replace(taken, changed=changed)
+    for taken in answers.values():
+        if taken.warning:
+            print(f"warning: {taken.warning}", file=sys.stderr)
     if problems:
         raise IntegrityError.of(problems)
     if as_json:

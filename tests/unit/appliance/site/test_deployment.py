@@ -65,7 +65,7 @@ class World:
         if self.failure:
             raise self.failure
         lacking = {"complete": not self.missing, "media": 3, "missing": self.missing, "damaged": []}
-        return SimpleNamespace(changed=self.changed, identity=self.identity, trust=None, **lacking)
+        return SimpleNamespace(changed=self.changed, identity=self.identity, trust=None, warning="", **lacking)
 
     def publish(self, *_: Any, unattended: bool, **__: Any) -> Any:
         self.did.append("publish")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +11,9 @@ import typer
 from appliance.cli.files import read_site, read_text
 from appliance.cli.options import group
 from appliance.cli.output import Format, FormatOption, print_json, print_table
-from appliance.cli.reservoir.common import Key, ReplaceKey, TrustFirst, public_key
+from appliance.cli.reservoir.common import Key, ReplaceKey, Root, TrustFirst, public_key
 from appliance.site.model import Site
+from reservoir.settings import DEFAULT_ROOT
 
 if TYPE_CHECKING:
     from appliance.site.deployment import Deployment
@@ -31,6 +33,31 @@ def check(file: SiteFile, output: FormatOption = Format.TABLE) -> None:
         return
     _print_nodes(site)
     print(f"\n{site.name}: {len(site.nodes)} nodes, console {site.console_url}, API {site.api_url}")
+
+
+@app.command()
+def upgrade(
+    bundle: Annotated[Path, typer.Argument(help="The folder of the bundle, or of its first medium.", metavar="BUNDLE")],
+    *,
+    key: Key = None,
+    replace_key: ReplaceKey = False,
+    allow_rollback: Annotated[
+        bool, typer.Option("--allow-rollback", help="Install an older version than what is there.")
+    ] = False,
+    root: Root = DEFAULT_ROOT,
+) -> None:
+    """Install the version of a bundle, which this version checks by the key that it trusts; `deploy` comes next.
+
+    Nothing of the bundle runs before that, not even its `install.sh`.
+    """
+    from appliance.site.upgrade import command
+
+    words: list[str | Path] = ["--root", root]
+    words += ["--key", key] if key else []
+    words += [name for name, said in (("--replace-key", replace_key), ("--allow-rollback", allow_rollback)) if said]
+    # it replaces the environment that this process runs from
+    done = command(bundle, words)
+    os.execv(done[0], done)  # noqa: S606 - a list of words, and no shell
 
 
 @app.command()

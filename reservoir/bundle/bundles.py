@@ -180,4 +180,9 @@ def of_the_disc(path: Path) -> bool:
 
 def installer(name: str) -> bytes:
     """Return a file of the installer that travels with every bundle."""
-    return resources.files("reservoir").joinpath("installer", name).read_bytes()
+    return installer_path(name).read_bytes()
+
+
+def installer_path(name: str) -> Path:
+    """Return where this program has its own copy of a file of the installer."""
+    return Path(str(resources.files("reservoir").joinpath("installer", name)))

@@ -14,6 +14,7 @@ import errno
 import fcntl
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -44,6 +45,13 @@ HOW = {
 }
 # bytes; a list of a million files is shorter
 LONGEST = 1 << 30
+# versions as PEP 440 writes them, and the order of what comes before a release
+VERSION = re.compile(
+    r"v?((?P<epoch>\d+)!)?(?P<release>\d+(\.\d+)*)"
+    r"(?P<pre>[-_.]?(alpha|a|beta|b|preview|pre|c|rc)[-_.]?\d*)?"
+    r"(?P<post>[-_.]?(post|rev|r)[-_.]?\d*|-\d+)?(?P<dev>[-_.]?dev[-_.]?\d*)?(\+(?P<local>[a-z0-9]+([-_.][a-z0-9]+)*))?"
+)
+PRE = {"a": 0, "alpha": 0, "b": 1, "beta": 1, "c": 2, "rc": 2, "pre": 2, "preview": 2}
 # what file systems and desktops put on a disc by themselves
 OF_THE_DISC = re.compile(r"lost\+found|System Volume Information|\.Trash-\d+")
 
@@ -318,6 +326,45 @@ def pin(folder: Path, bundle: Bundle, trust: dict[str, Any]) -> None:
     (folder / "bundle.pub").write_bytes(bundle.pem)
 
 
+def order(version: str) -> tuple[Any, ...]:
+    """Return what orders versions as Python packages are ordered (PEP 440); what is none comes first."""
+    found = VERSION.fullmatch(version.lower())
+    if found is None:
+        return ()
+
+    def number(name: str) -> int:
+        digits = re.findall(r"\d+", found[name] or "")
+        return int(digits[-1]) if digits else 0
+
+    release = [int(part) for part in found["release"].split(".")]
+    while release and not release[-1]:
+        release.pop()
+    letter = re.search("[a-z]+", found["pre"] or "")
+    pre = PRE[letter[0]] if letter else -1 if found["dev"] and not found["post"] else 3
+    local = [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in re.split("[-_.]", found["local"] or "")]
+    ends = (number("post") if found["post"] else -1, number("dev") if found["dev"] else math.inf)
+    return (number("epoch"), release, pre, number("pre"), *ends, local if found["local"] else [])
+
+
+def refuse_older(bundle: Bundle, options: argparse.Namespace) -> None:
+    """Stop where what is installed, or what the site ever took by the bundle's name, is newer than the bundle."""
+    made, hint = (bundle.listed["version"], bundle.listed["created"]), "say --allow-rollback to go back"
+    try:
+        marks = json.loads((options.root / "newest.json").read_text())["newest"]
+        mark = marks.get(bundle.listed["name"], {"version": "", "created": ""})
+    except (FileNotFoundError, NotADirectoryError):
+        mark = {"version": "", "created": ""}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        refuse(options.root / "newest.json", f"damaged: {error}", hint)
+    if (order(mark["version"]), mark["created"]) > (order(made[0]), made[1]):
+        refuse(bundle.folder, f"of {' '.join(made)}; this site took {mark['version']} {mark['created']} before", hint)
+    mine = [a["version"] for a in bundle.listed["artifacts"] if (a["kind"], a["name"]) == ("python", "penstock")]
+    for path in options.prefix.glob("lib/python3*/site-packages/penstock-*.dist-info"):
+        version = path.name[len("penstock-") : -len(".dist-info")]
+        if mine and order(version) > order(mine[0]):
+            refuse(bundle.folder, f"brings penstock {mine[0]}, {version} is installed", hint)
+
+
 def checked_wheels(bundle: Bundle, site: Path, folder: Path) -> tuple[dict[str, Path], list[str]]:
     """Copy the wheels for this Python into `folder`, each hashed on the way; return them, and those that are nowhere.
 
@@ -433,7 +480,7 @@ def take(lock: TextIO) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Check the bundle, then install from it where that is wanted."""
-    bundle = Bundle(Path(__file__).resolve().parent)
+    bundle = Bundle(options.bundle)
     trust = trusted(bundle, options)
     words = HOW[trust["how"]] if trust else "a key that this machine does not know: compare it with its maker's"
     name = fingerprint(bundle.key)
@@ -444,6 +491,8 @@ def run(options: argparse.Namespace) -> None:
     if options.verify_only:
         print(f"whole: {len(bundle.carried)} files, {bundle.check()} bytes")
         return
+    if not options.allow_rollback:
+        refuse_older(bundle, options)
     options.prefix.parent.mkdir(parents=True, exist_ok=True)
     options.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (options.state / "lock").open("a+") as lock:
@@ -476,6 +525,9 @@ def main() -> int:
     parser.add_argument("--key", type=Path, help="public key that the bundle must be signed with, or that it replaced")
     parser.add_argument("--trust-first", action="store_true", help="trust the bundle's key, where none is trusted yet")
     parser.add_argument("--replace-key", action="store_true", help="trust --key instead of the one that is trusted")
+    here = Path(__file__).resolve().parent
+    parser.add_argument("--bundle", type=Path, default=here, help="the bundle; default: the one around this file")
+    parser.add_argument("--allow-rollback", action="store_true", help="install an older bundle than what is there")
     parser.add_argument("--verify-only", action="store_true", help="check everything in the bundle and install nothing")
     parser.add_argument("--root", type=Path, default=Path("/var/lib/penstock/reservoir"), help="what the site holds")
     parser.add_argument("--state", type=Path, default=Path("/var/lib/penstock/site"), help="where deploys keep theirs")

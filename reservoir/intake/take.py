@@ -18,7 +18,7 @@ from reservoir.bundle import bundles, expiry, verification
 from reservoir.bundle.verification import Verified
 from reservoir.contents.bundle import Bundle
 from reservoir.download.cache import reads_as, space_on
-from reservoir.intake import trust
+from reservoir.intake import newest, trust
 from reservoir.intake.arrival import Arrival
 from reservoir.intake.store import Store, age
 from reservoir.intake.trust import Spoken, Trust
@@ -99,6 +99,8 @@ def take_held(
             if trusted:
                 trust.pin(store, found, trusted)
             _forget_superseded(store, found.bundle)
+            if not own:
+                newest.remember(store, found.bundle)
             changed = (allow_rollback or not _superseded(store, found)) and store.choose(found.identity, found.bundle)
             warning = expiry.warning(found.bundle, now)
             return Imported(found.identity, changed=changed, media=_media(found), trust=trusted, warning=warning)
@@ -107,6 +109,7 @@ def take_held(
             raise IntegrityError.of(problems)
         if not allow_rollback:
             _refuse_older(found.bundle, present, folder)
+            _refuse_removed(store, found.bundle, folder)
         DiskLimit([store.root], settings.disk_stop_percent()).refuse_where_full("an import")
         arrival = Arrival(store, found)
         if key is None:
@@ -131,6 +134,8 @@ def take_held(
         if trusted:
             trust.pin(store, found, trusted)
         arrival.commit()
+        if not own:
+            newest.remember(store, found.bundle)
         store.choose(found.identity, found.bundle)
         _forget_superseded(store, found.bundle)
         warning = expiry.warning(found.bundle, now)
@@ -201,9 +206,21 @@ def _newer(bundle: Bundle, present: dict[str, Bundle]) -> list[Bundle]:
 def _refuse_older(bundle: Bundle, present: dict[str, Bundle], folder: Path) -> None:
     """Raise ConflictError where the site holds a newer bundle of that name: by version, then by time of build."""
     if newer := _newer(bundle, present):
-        newest = max(newer, key=age)
+        last = max(newer, key=age)
         raise ConflictError(
-            f"the site holds {bundle.name} {newest.version} of {newest.created}, which is newer than "
+            f"the site holds {bundle.name} {last.version} of {last.created}, which is newer than "
+            f"{bundle.version} of {bundle.created}",
+            where=str(folder),
+            hint="import a newer bundle, or say --allow-rollback",
+        )
+
+
+def _refuse_removed(store: Store, bundle: Bundle, folder: Path) -> None:
+    """Raise ConflictError where the site took a newer bundle of that name before, and removed it."""
+    mark = newest.read(store).get(bundle.name)
+    if mark and age(mark) > age(bundle):
+        raise ConflictError(
+            f"this site took {bundle.name} {mark.version} of {mark.created}, which is newer than "
             f"{bundle.version} of {bundle.created}",
             where=str(folder),
             hint="import a newer bundle, or say --allow-rollback",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from packaging.version import Version
 
 from appliance.site.alone import alone
 from common.errors import ConflictError
@@ -427,3 +429,48 @@ def test_a_bundle_for_another_python_is_told(
 
 def test_media_bring_what_the_installer_asks_for() -> None:
     assert (f"penstock[{BOOTSTRAP.EXTRAS}]", "pip") == needed.ROOTS
+
+
+VERSIONS = ["1.0", "1", "1.0.1", "1.0a1", "1.0.dev3", "1.0a1.dev2", "1.0rc1", "1.0.post1", "1.0-1", "1.0.post1.dev4"]
+VERSIONS += [
+    "2!0.1",
+    "1.10",
+    "1.9",
+    "1.0+local.2",
+    "1.0+local.10",
+    "1.0+abc",
+    "0",
+    "0.0.1",
+    "1.0b2.post3",
+    "v1.0-preview_4",
+]
+
+
+def test_versions_are_ordered_as_everywhere() -> None:
+    for one, other in itertools.product(VERSIONS, repeat=2):
+        said = BOOTSTRAP.order(one) < BOOTSTRAP.order(other), BOOTSTRAP.order(one) == BOOTSTRAP.order(other)
+        assert said == (Version(one) < Version(other), Version(one) == Version(other)), (one, other)
+
+
+def test_an_older_version_needs_a_word(
+    tmp_path: Path, key: Ed25519PrivateKey, install: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = product(tmp_path, key)
+    assert install(product(tmp_path, key, "2.0")) == 0
+    (tmp_path / "opt/site/lib/python3.11/site-packages/penstock-2.0.dist-info").mkdir(parents=True)
+    assert install(older) == 3
+    assert "brings penstock 1.0, 2.0 is installed. Hint: say --allow-rollback" in capsys.readouterr().err
+    assert install(older, "--allow-rollback") == 0
+    take(product(tmp_path, key, "3.0"), tmp_path / "site")
+    assert install(product(tmp_path, key, "2.0")) == 3
+    assert "this site took 3.0 " in capsys.readouterr().err
+    assert install(product(tmp_path, key, "3.0")) == 0
+
+
+def test_the_installer_of_what_is_installed_checks_another_bundle(
+    tmp_path: Path, key: Ed25519PrivateKey, install: Run
+) -> None:
+    first, stranger = product(tmp_path, key), product(tmp_path, Ed25519PrivateKey.generate(), "2.0")
+    assert install(first) == 0
+    assert install(first, "--bundle", stranger) == 3
+    assert install(first, "--bundle", product(tmp_path, key, "3.0")) == 0

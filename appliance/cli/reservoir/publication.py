@@ -23,17 +23,20 @@ def rollback_command(
     to: Annotated[
         int | None, typer.Option("--to", metavar="NUMBER", help="The publication; default: the one before.")
     ] = None,
+    despite_policy: Annotated[
+        bool, typer.Option("--despite-policy", help="Serve it though the site's policy refuses it now.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Serve an earlier publication again, until `publish` is run."""
+    """Serve an earlier publication again, until `publish` is run; says what that brings back."""
     from reservoir.publication.publish import rollback
 
-    done = rollback(root, to)
+    done = rollback(root, to, despite_policy=despite_policy)
     show(
-        {"publication": done.number, "bundles": done.bundles, "changed": done.changed},
+        {"publication": done.number, "bundles": done.bundles, "opens": done.opens, "changed": done.changed},
         as_json,
         f"publication {done.number} is served {'again' if done.changed else 'already'}; "
-        "it stays until you run `penstock reservoir publish`",
+        + "\n".join(["it stays until you run `penstock reservoir publish`", *done.opens]),
     )
 
 

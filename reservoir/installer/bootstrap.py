@@ -544,7 +544,9 @@ def main() -> int:
     try:
         run(options)
     except RefusedError as refusal:
-        print(f"error: {refusal}", file=sys.stderr)
+        # a name on the medium may have any characters, and terminals act upon some
+        said = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(refusal))
+        print(f"error: {said}", file=sys.stderr)
         return 3
     except BusyError as busy:
         print(f"error: {busy}. Hint: wait until it has ended.", file=sys.stderr)

@@ -217,3 +217,10 @@ def test_what_lies_elsewhere_is_no_part_of_a_bundle(bundle: Path, name: str) -> 
     (bundle / name).rename(elsewhere)
     (bundle / name).symlink_to(elsewhere)
     assert name.rsplit("/", maxsplit=1)[-1] in refusal(bundle)
+
+
+def test_control_characters_from_a_medium_are_shown_and_not_done(bundle: Path) -> None:
+    (bundle / "\x1b[2Jerror\n\x9b1m\u202egpj").touch()
+    said = refusal(bundle)
+    assert r"\x1b[2Jerror\n\x9b1m\u202egpj: is not in the bundle's list" in said
+    assert said.isprintable()

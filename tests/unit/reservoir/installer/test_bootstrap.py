@@ -474,3 +474,13 @@ def test_the_installer_of_what_is_installed_checks_another_bundle(
     assert install(first) == 0
     assert install(first, "--bundle", stranger) == 3
     assert install(first, "--bundle", product(tmp_path, key, "3.0")) == 0
+
+
+def test_the_installer_shows_control_characters_and_does_not_do_them(
+    bundle: Path, install: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (bundle / "\x1b[2J\n\u202egpj").touch()
+    assert install(bundle, "--verify-only") == 3
+    said = capsys.readouterr().err
+    assert said.endswith(".\n")
+    assert said.rstrip("\n").isprintable()

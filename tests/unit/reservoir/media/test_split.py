@@ -15,6 +15,7 @@ from common.errors import ConflictError, InputError, IntegrityError, Unavailable
 from reservoir.bundle import bundles, verification
 from reservoir.bundle.verification import missing_media
 from reservoir.contents.artifact import FileArtifact, PythonArtifact
+from reservoir.intake import arrival
 from reservoir.intake.store import Store
 from reservoir.media import split
 from reservoir.signing import ed25519
@@ -213,6 +214,27 @@ def test_a_disk_that_fills_up_keeps_what_is_good_and_nothing_half(
             take(media[1], site)
     assert {path.name for path in arriving.iterdir()} == good
     assert take(media[1], site).missing == [3, 4, 5, 6]
+
+
+def test_a_disk_that_fills_up_while_pieces_are_joined_keeps_the_pieces_alone(
+    tmp_path: Path, media: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, whole = tmp_path / "site", verification.carried_pieces
+    for folder in media[:-1]:
+        take(folder, site)
+
+    def full(path: Path) -> Iterator[bytes]:
+        if path.is_relative_to(site):
+            yield b"half"
+            raise OSError(errno.ENOSPC, "No space left on device")
+        yield from whole(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(arrival, "carried_pieces", full)
+        with pytest.raises(UnavailableError, match="no space left on the disk"):
+            take(media[-1], site)
+    assert not list(site.rglob("*.partial"))
+    assert take(media[-1], site).complete
 
 
 def test_media_of_one_set_have_one_maker(tmp_path: Path, bundle: Path, media: list[Path]) -> None:

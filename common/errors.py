@@ -19,7 +19,8 @@ class Problem:
     """One thing that is wrong.
 
     `where` names a field, or a file with its line; `reason` says what is wrong with it; `hint` says what to do.
-    Addresses in it lose their user and password: what is told goes into logs.
+    Addresses in it lose their user and password: what is told goes into logs. Characters that terminals act upon are
+    written out, as names of files on a carried medium may have any.
     """
 
     where: str
@@ -27,15 +28,22 @@ class Problem:
     hint: str
 
     def __post_init__(self) -> None:
-        """Take credentials out."""
-        for name in ("where", "reason", "hint"):
-            object.__setattr__(self, name, CREDENTIALS.sub(r"\1://", getattr(self, name)))
+        """Take credentials out, and write out what is not to be printed as it is."""
+        for name, kept in (("where", ""), ("reason", "\n\t"), ("hint", "\n\t")):
+            object.__setattr__(self, name, printable(CREDENTIALS.sub(r"\1://", getattr(self, name)), kept))
 
     def __str__(self) -> str:
         """Return the problem as one line of text."""
         place = f"{self.where}: " if self.where else ""
         hint = f" Hint: {self.hint}" if self.hint else ""
         return f"{place}{self.reason}.{hint}"
+
+
+def printable(text: str, kept: str = "") -> str:
+    """Return a text with every character written out that is not to be printed, but for those that are `kept`."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text)
 
 
 class PenstockError(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import sys
 import time
@@ -64,6 +65,16 @@ def uploads_quota(environ: Mapping[str, str] = os.environ) -> int:
 def installer_key() -> Path:
     """Return where install.sh keeps the public key that it was given by --key; there is none where it was not."""
     return Path(sys.prefix) / "bundle.pub"
+
+
+def signing_password(path: Path, environ: Mapping[str, str] = os.environ) -> bytes | None:
+    """Return the password of the signing key at `path`, from the file that is named for it or from the terminal.
+
+    Nothing comes back where neither has one.
+    """
+    if named := environ.get("PENSTOCK_SIGNING_PASSWORD_FILE"):
+        return Path(named).read_bytes().rstrip(b"\r\n") or None
+    return getpass.getpass(f"password of {path}: ").encode() or None if sys.stdin.isatty() else None
 
 
 def environment(**changes: str | None) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,9 @@ import typer
 from appliance.cli.files import read_site, read_text
 from appliance.cli.options import group
 from appliance.cli.output import Format, FormatOption, print_json, print_table
+from appliance.cli.reservoir.common import Key, ReplaceKey, Root, TrustFirst, public_key
 from appliance.site.model import Site
+from reservoir.settings import DEFAULT_ROOT
 
 if TYPE_CHECKING:
     from appliance.site.deployment import Deployment
@@ -33,6 +36,31 @@ def check(file: SiteFile, output: FormatOption = Format.TABLE) -> None:
 
 
 @app.command()
+def upgrade(
+    bundle: Annotated[Path, typer.Argument(help="The folder of the bundle, or of its first medium.", metavar="BUNDLE")],
+    *,
+    key: Key = None,
+    replace_key: ReplaceKey = False,
+    allow_rollback: Annotated[
+        bool, typer.Option("--allow-rollback", help="Install an older version than what is there.")
+    ] = False,
+    root: Root = DEFAULT_ROOT,
+) -> None:
+    """Install the version of a bundle, which this version checks by the key that it trusts; `deploy` comes next.
+
+    Nothing of the bundle runs before that, not even its `install.sh`.
+    """
+    from appliance.site.upgrade import command
+
+    words: list[str | Path] = ["--root", root]
+    words += ["--key", key] if key else []
+    words += [name for name, said in (("--replace-key", replace_key), ("--allow-rollback", allow_rollback)) if said]
+    # it replaces the environment that this process runs from
+    done = command(bundle, words)
+    os.execv(done[0], done)  # noqa: S606 - a list of words, and no shell
+
+
+@app.command()
 def deploy(
     file: SiteFile,
     bundle: Annotated[Path, typer.Option(help="Folder of the bundle.")],
@@ -41,6 +69,10 @@ def deploy(
         str | None,
         typer.Option(metavar="NODES", help="Only these workers, with commas; reservoir, master and storage always."),
     ] = None,
+    *,
+    key: Key = None,
+    trust_first: TrustFirst = False,
+    replace_key: ReplaceKey = False,
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Install the site from a bundle. Runs on the reservoir node; a second run changes nothing.
@@ -50,6 +82,7 @@ def deploy(
     from appliance.cli.progress import screen
     from appliance.site import deployment
     from appliance.site.rollout import require_all
+    from reservoir.intake.trust import Spoken
 
     site = read_site(file)
     chosen = None if limit is None else limit.split(",")
@@ -60,7 +93,8 @@ def deploy(
         require_all(unfit)
         return
     with screen() as listener:
-        done = deployment.deploy(site, bundle, listener, file=read_text(file), limit=chosen)
+        spoken = Spoken(public_key(key), trust_first, replace_key)
+        done = deployment.deploy(site, bundle, listener, file=read_text(file), limit=chosen, spoken=spoken)
     if output is Format.JSON:
         print_json(done.json() | {"console": site.console_url, "api": site.api_url})
     else:

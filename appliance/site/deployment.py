@@ -27,7 +27,7 @@ from appliance.site.model import NodeRole, Site
 from appliance.site.rollout import KEPT, Problems, Rollout
 from appliance.site.site_file import load
 from common import files
-from common.errors import ConflictError, InputError, NotFoundError, Problem, UnavailableError
+from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, Problem, UnavailableError
 from common.progress import Progress
 from common.yaml_document import parse
 from reservoir.bundle import bundles
@@ -35,7 +35,8 @@ from reservoir.bundle.verification import verify
 from reservoir.contents.artifact import PythonArtifact
 from reservoir.contents.bundle import Bundle
 from reservoir.intake.store import Store
-from reservoir.intake.take import expected_key, take
+from reservoir.intake.take import take
+from reservoir.intake.trust import Spoken, expected_key
 from reservoir.publication.publish import publish
 
 STATE = Path(inventory.STATE)
@@ -128,12 +129,14 @@ def deploy(
     *,
     file: str,
     limit: Sequence[str] | None = None,
+    spoken: Spoken = Spoken(),  # noqa: B008 - frozen
     state: Path = STATE,
     root: Path = ROOT,
 ) -> Deployment:
     """Install a site from a bundle; nodes are changed only after bundle and nodes were found good.
 
-    `file` is the text of the site file, which is kept for backups and goes into them.
+    `file` is the text of the site file, which is kept for backups and goes into them. `spoken` says whose bundles to
+    trust, where the site does not know that yet.
 
     Of the workers it goes to those in `limit`, if there is one, and leaves out which are down or fail.
     """
@@ -152,7 +155,7 @@ def deploy(
             # before anything changes, and before their certificates are revoked
             done.left = departure.close(site, state, run)
             with clock("bundle"):
-                _publish(bundle, root, listener.progress, done)
+                _publish(bundle, root, spoken, listener.progress, done)
                 driver_bundles.require(site, Store(root).newest().values())
             with clock("identity"):
                 _identify(site, state, done)
@@ -258,8 +261,17 @@ class _Clock:
             self._seconds[phase] = round(time.monotonic() - begin, 2)
 
 
-def _publish(bundle: Path, root: Path, progress: Progress, done: Deployment) -> None:
-    imported = take(bundle, root, progress=progress)
+def _publish(bundle: Path, root: Path, spoken: Spoken, progress: Progress, done: Deployment) -> None:
+    imported = take(
+        bundle, root, key=spoken.key, trust_first=spoken.first, replace_key=spoken.replace, progress=progress
+    )
+    if imported.identity != done.bundle:
+        reason = f"the medium showed {done.bundle} before, and {imported.identity} now"
+        raise IntegrityError(reason, where=str(bundle), hint=bundles.HINT)
+    if imported.warning:
+        progress(f"warning: {imported.warning}")
+    if imported.trust:
+        progress(f"{imported.identity} is signed by {imported.trust.fingerprint}, {imported.trust.words}")
     if not imported.complete:
         lacking = ", ".join(str(number) for number in sorted(imported.missing + imported.damaged))
         raise ConflictError(

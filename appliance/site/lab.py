@@ -158,7 +158,7 @@ def install(site: Site, site_text: str, tell: Tell) -> int:
     node = container(site, site.reservoir)
     lab_node.write(node, SITE_FILE, site_text, mode="0600")
     tell(f"node {site.reservoir.name}: installs penstock from {MEDIA}")
-    process.attach(["docker", "exec", node, "sh", f"{MEDIA}/install.sh"])
+    process.attach(["docker", "exec", node, "sh", f"{MEDIA}/install.sh", "--trust-first"])
     tell(f"node {site.reservoir.name}: deploys the site")
     return process.attach(
         ["docker", "exec", node, "penstock", "site", "deploy", "-f", SITE_FILE, "--bundle", MEDIA],

@@ -20,7 +20,7 @@ from reservoir.artifacts.kind import DOWNLOADS, Order
 from reservoir.artifacts.kinds import KINDS
 from reservoir.artifacts.python import projects
 from reservoir.artifacts.rpm import source as rpm_source
-from reservoir.bundle import attachments, bundles, rehearsal
+from reservoir.bundle import attachments, bundles, expiry, rehearsal
 from reservoir.contents.artifact import ImageArtifact, ImagePart, of_kind
 from reservoir.contents.bundle import Bundle
 from reservoir.contents.target import TargetRecord
@@ -81,13 +81,15 @@ def make(manifest_path: Path, lock_path: Path, below: Path, settings: Settings, 
 def _bundle(order: Order, timestamp: int) -> Bundle:
     """Bring every part into the cache and return the bundle's list."""
     wanted, locked = order.manifest, order.locked
+    created = datetime.fromtimestamp(timestamp, UTC)
     _download(order)
     made = [*projects.make(order), *built.make(order)]
     fetched = [a.model_copy(update={"origin": credentials.public(a.origin)}) for a in locked.artifacts]
     return Bundle(
         name=wanted.name,
         version=wanted.version,
-        created=datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        created=f"{created:%Y-%m-%dT%H:%M:%SZ}",
+        expires=expiry.end(created, wanted.valid_days),
         version_sets=locked.version_sets,
         targets=[
             TargetRecord(name=t.name, os=t.os, release=t.release, arch=t.arch, python=t.python, osv=t.osv)

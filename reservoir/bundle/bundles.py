@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from pydantic import ValidationError
@@ -48,6 +49,9 @@ class Signed:
 def encode(bundle: Bundle) -> bytes:
     """Return the exact bytes of a bundle's list."""
     content = bundle.model_dump(mode="json", by_alias=True)
+    if bundle.expires is None:
+        # a site of an earlier release knows no such word
+        del content["expires"]
     return json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
 
 
@@ -75,11 +79,14 @@ def decode(content: bytes, where: str) -> Bundle:
         raise IntegrityError(reason, where=f"{where}: {'.'.join(place)}", hint=HINT) from error
 
 
-def read_signed(folder: Path, key: Ed25519PublicKey | None) -> Signed:
+def read_signed(
+    folder: Path, key: Ed25519PublicKey | None, replaced: Mapping[str, str] = MappingProxyType({})
+) -> Signed:
     """Return the list of a bundle after its signature was checked; every file is read once.
 
     `key` is the maker's public key, or one that it replaced; without it the key that travels with the bundle is taken,
-    which shows that the bundle is whole, not who made it.
+    which shows that the bundle is whole, not who made it. `replaced` are keys in hex that count no more whatever `key`
+    says, with the day on which each was replaced.
     """
     path = folder / LIST
     try:
@@ -99,7 +106,13 @@ def read_signed(folder: Path, key: Ed25519PublicKey | None) -> Signed:
         signer = ed25519.read_public(travelling, str(folder / PUBLIC_KEY))
     except InputError as error:
         raise IntegrityError("the bundle's key is damaged", where=str(folder / PUBLIC_KEY), hint=HINT) from error
-    chain = keychain.read(folder / KEYS)
+    if day := replaced.get(keychain.raw(signer)):
+        raise IntegrityError(
+            f"the bundle is signed with a key that was replaced on {day}",
+            where=str(folder / PUBLIC_KEY),
+            hint="ask its maker to build it again with the present key",
+        )
+    chain = keychain.carried(folder / KEYS)
     if not chain.leads(key or signer, signer):
         raise IntegrityError(
             f"the signature does not belong to the key {ed25519.fingerprint(key or signer)[:16]}, nor to one that "
@@ -167,4 +180,9 @@ def of_the_disc(path: Path) -> bool:
 
 def installer(name: str) -> bytes:
     """Return a file of the installer that travels with every bundle."""
-    return resources.files("reservoir").joinpath("installer", name).read_bytes()
+    return installer_path(name).read_bytes()
+
+
+def installer_path(name: str) -> Path:
+    """Return where this program has its own copy of a file of the installer."""
+    return Path(str(resources.files("reservoir").joinpath("installer", name)))

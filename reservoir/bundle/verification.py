@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -97,9 +98,14 @@ def verify(folder: Path, key: Ed25519PublicKey | None = None, progress: Progress
     return found
 
 
-def read(folder: Path, key: Ed25519PublicKey | None = None) -> Verified:
-    """Check the signature of a bundle and read its list, but not yet which files it has."""
-    signed = bundles.read_signed(folder, key)
+def read(
+    folder: Path, key: Ed25519PublicKey | None = None, replaced: Mapping[str, str] = MappingProxyType({})
+) -> Verified:
+    """Check the signature of a bundle and read its list, but not yet which files it has.
+
+    `replaced` are keys that count no more, as for `bundles.read_signed`.
+    """
+    signed = bundles.read_signed(folder, key, replaced)
     carried = medium.read(folder, signed.bundle, signed.content, signed.key)
     return Verified(
         folder, signed.bundle, signed.content, signed.signature, signed.key, key is not None, signed.chain, carried
@@ -123,7 +129,9 @@ def foreign(found: Verified) -> list[Problem]:
     extra = [path for path in folder.iterdir() if path.name not in beside and not bundles.of_the_disc(path)]
     extra += [path for path in (folder / BLOBS.parts[0]).glob("*") if path.name != BLOBS.parts[1]]
     extra += [path for path in (folder / BLOBS).glob("*") if path.name not in wanted]
-    return [Problem(str(path), "is not in the bundle's list", HINT) for path in sorted(extra)]
+    problems = [Problem(str(path), "is not in the bundle's list", HINT) for path in sorted(extra)]
+    links = [path for path in (folder / BLOBS.parent, folder / BLOBS) if path.is_symlink()]
+    return problems + [Problem(str(path), "is a link", HINT) for path in links]
 
 
 def damaged(found: Verified) -> dict[str, Problem]:

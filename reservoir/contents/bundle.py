@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
@@ -11,6 +12,12 @@ from reservoir.contents.artifact import A, Artifact, Filename, of_kind
 from reservoir.contents.target import SetVersions, TargetRecord
 from reservoir.manifest.model import Sha256, version_number
 
+# such as 2026-01-02T03:04:05Z
+Moment = Annotated[
+    str,
+    StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"),
+    AfterValidator(lambda text: f"{datetime.fromisoformat(text):%Y-%m-%dT%H:%M:%SZ}"),
+]
 # what the names of bundles begin with that were made at the site
 OWN = "local-"
 
@@ -18,8 +25,9 @@ OWN = "local-"
 class Bundle(StrictModel):
     """The content of `bundle.json`.
 
-    `installer` holds the hashes of the files that start an installation, `attachments` those of what people read
-    beside the list: the SBOM, the report of the security checker.
+    `expires` is when its maker no longer answers for it, where that is said. `installer` holds the hashes of the files
+    that start an installation, `attachments` those of what people read beside the list: the SBOM, the report of the
+    security checker.
     """
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -27,7 +35,8 @@ class Bundle(StrictModel):
     version: Annotated[
         str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+!_-]*$"), AfterValidator(version_number)
     ]
-    created: Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+    created: Moment
+    expires: Moment | None = None
     targets: list[TargetRecord]
     artifacts: list[Artifact]
     version_sets: list[SetVersions] = Field(default_factory=list)

@@ -10,19 +10,25 @@ import argparse
 import base64
 import binascii
 import csv
+import errno
 import fcntl
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TextIO
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     Point = tuple[int, int, int, int]
 
 EXTRAS = "reservoir,site"
@@ -30,8 +36,22 @@ OLDEST_PYTHON = (3, 11)
 # in what was installed, which bundle it came from, and the digest of the lists of its files
 INSTALLED = "bundle.sha256"
 MAKER = "get it again from its maker"
+OTHER = f"do not use this bundle; {MAKER}, or check which key is theirs"
+TRUST = "bundle.trust.json"
+HOW = {
+    "key": "given with --key",
+    "first-use": "trusted at first sight with --trust-first: compare it with its maker's",
+    "unknown": "trusted before this was noted: compare it with its maker's",
+}
 # bytes; a list of a million files is shorter
 LONGEST = 1 << 30
+# versions as PEP 440 writes them, and the order of what comes before a release
+VERSION = re.compile(
+    r"v?((?P<epoch>\d+)!)?(?P<release>\d+(\.\d+)*)"
+    r"(?P<pre>[-_.]?(alpha|a|beta|b|preview|pre|c|rc)[-_.]?\d*)?"
+    r"(?P<post>[-_.]?(post|rev|r)[-_.]?\d*|-\d+)?(?P<dev>[-_.]?dev[-_.]?\d*)?(\+(?P<local>[a-z0-9]+([-_.][a-z0-9]+)*))?"
+)
+PRE = {"a": 0, "alpha": 0, "b": 1, "beta": 1, "c": 2, "rc": 2, "pre": 2, "preview": 2}
 # what file systems and desktops put on a disc by themselves
 OF_THE_DISC = re.compile(r"lost\+found|System Volume Information|\.Trash-\d+")
 
@@ -108,17 +128,33 @@ def verify(public: bytes, message: bytes, signature: bytes) -> bool:
     return (left[0] * right[2] - right[0] * left[2]) % P == 0 and (left[1] * right[2] - right[1] * left[2]) % P == 0
 
 
+def opened(path: Path) -> BinaryIO:
+    """Open a file of the medium for reading, and refuse what is none: a link would lead to files of this machine."""
+    try:
+        file = os.fdopen(os.open(str(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):
+            raise
+        refuse(path, "is no ordinary file", MAKER)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        refuse(path, "is no ordinary file", MAKER)
+    return file
+
+
 def read(path: Path) -> bytes:
     """Return a file that is read whole, before it is known whose it is."""
-    if path.exists() and not (path.is_file() and path.stat().st_size <= LONGEST):
-        refuse(path, "is no ordinary file, or longer than any of its kind", MAKER)
-    return path.read_bytes()
+    with opened(path) as file:
+        content = file.read(LONGEST + 1) if os.fstat(file.fileno()).st_size <= LONGEST else b""
+        if max(os.fstat(file.fileno()).st_size, len(content)) > LONGEST:
+            refuse(path, "is longer than any of its kind", MAKER)
+    return content
 
 
-def public_key(path: Path) -> tuple[bytes, bytes]:
-    """Return the 32 bytes of the Ed25519 key in a PEM file, and the file's content."""
+def public_key(path: Path, content: Callable[[Path], bytes] = Path.read_bytes) -> tuple[bytes, bytes]:
+    """Return the 32 bytes of the Ed25519 key in a PEM file, and the file's content, as the function reads it."""
     try:
-        pem = read(path)
+        pem = content(path)
         body = re.search(r"-----BEGIN PUBLIC KEY-----(.*)-----END PUBLIC KEY-----", pem.decode(), re.DOTALL)
         der = base64.b64decode("".join(body[1].split()), validate=True) if body else b""
     except (OSError, ValueError) as error:
@@ -130,11 +166,9 @@ def public_key(path: Path) -> tuple[bytes, bytes]:
     return der[len(prefix) :], pem
 
 
-def leads(bundle: Path, known: bytes, signer: bytes) -> bool:
-    """Say whether who trusts the key `known` may trust `signer`: each key in the chain is signed by the one before."""
+def chain(bundle: Path) -> list[bytes]:
+    """Return the keys of the bundle's maker, the newest last, where there were others: each signed the next one."""
     path = bundle / "keys.json"
-    if not path.exists():
-        return known == signer
     keys: list[bytes] = []
     try:
         for number, rotation in enumerate(json.loads(read(path))["rotations"], 1):
@@ -147,9 +181,11 @@ def leads(bundle: Path, known: bytes, signer: bytes) -> bool:
             if not verify(old, "\n".join(map(str, words)).encode(), signature):
                 refuse(path, "the chain of keys is forged", "do not use this bundle; ask its maker which key is theirs")
             keys += [new] if keys else [old, new]
+    except FileNotFoundError:
+        return []
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         refuse(path, f"not a chain of keys: {error}", "do not use this bundle; ask its maker which key is theirs")
-    return keys[-1:] in ([], [signer]) and (known == signer or known in keys)
+    return keys
 
 
 def signed(bundle: Path, name: str, key: bytes) -> tuple[bytes, dict[str, Any]]:
@@ -160,9 +196,8 @@ def signed(bundle: Path, name: str, key: bytes) -> tuple[bytes, dict[str, Any]]:
         signature = base64.b64decode(read(bundle / f"{name}.sig").strip(), validate=True)
     except (OSError, binascii.Error) as error:
         refuse(bundle, f"the bundle is not whole: {error}", MAKER)
-    hint = "do not use this bundle; get it again from its maker, or check which key is theirs"
     if not verify(key, content, signature):
-        refuse(bundle / f"{name}.sig", "the signature does not belong to the key", hint)
+        refuse(bundle / f"{name}.sig", "the signature does not belong to the key", OTHER)
     found: dict[str, Any] = json.loads(content)
     if found.get("schema") != 1:
         refuse(
@@ -174,16 +209,17 @@ def signed(bundle: Path, name: str, key: bytes) -> tuple[bytes, dict[str, Any]]:
 class Bundle:
     """A bundle, a delta or a medium whose signatures hold; `carried` names the files that its folder must have."""
 
-    def __init__(self, folder: Path, known: bytes | None) -> None:
-        """Read and check; `known` is a key that is trusted: without one the key that travels along is taken."""
+    def __init__(self, folder: Path) -> None:
+        """Read and check by the key that travels along; `follows` says whether it is one to trust."""
         self.folder = folder
+        for path in (folder / "blobs", folder / "blobs" / "sha256"):
+            if path.is_symlink():
+                refuse(path, "is a link", MAKER)
         # a medium may show something else when it is read again: what is pinned is what was checked
-        self.key, self.pem = public_key(folder / "penstock.pub")
-        if not leads(folder, known or self.key, self.key):
-            hint = "do not use this bundle; get it again from its maker, or check which key is theirs"
-            refuse(
-                folder / "penstock.pub", "the signature does not belong to the key, nor to one that replaced it", hint
-            )
+        self.key, self.pem = public_key(folder / "penstock.pub", read)
+        self.keys = chain(folder)
+        if self.keys and self.keys[-1] != self.key:
+            refuse(folder / "penstock.pub", "the signature does not belong to the newest of the maker's keys", OTHER)
         content, self.listed = signed(folder, "bundle.json", self.key)
         self.identity = hashlib.sha256(content).hexdigest()
         self.sizes = {artifact["sha256"]: artifact["size"] for artifact in self.listed["artifacts"]}
@@ -195,6 +231,10 @@ class Bundle:
             self.carried = set(medium["files"][medium["number"] - 1])
             self.sizes.update((piece["sha256"], piece["size"]) for cut in medium["cut"].values() for piece in cut)
             self.medium = f"medium {medium['number']} of {len(medium['files'])} of "
+
+    def follows(self, known: bytes) -> bool:
+        """Say whether who trusts the key `known` may trust the bundle's: it is the same, or what replaced it."""
+        return known == self.key or known in self.keys
 
     def check(self) -> int:
         """Read everything; return how many bytes were good. Nothing may be missing, changed or extra."""
@@ -219,10 +259,8 @@ class Bundle:
 def copied(path: Path, copy: Path | None, sha256: str) -> None:
     """Read a file in pieces, and write it to `copy` where one is wanted; refuse where its hash is another."""
     digest = hashlib.sha256()
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        refuse(path, "is no ordinary file", MAKER)
     try:
-        with path.open("rb") as source, (copy or Path(os.devnull)).open("wb") as target:
+        with opened(path) as source, (copy or Path(os.devnull)).open("wb") as target:
             for piece in iter(lambda: source.read(1 << 20), b""):
                 digest.update(piece)
                 target.write(piece)
@@ -232,6 +270,99 @@ def copied(path: Path, copy: Path | None, sha256: str) -> None:
         refuse(path, str(error.strerror), "free some space, or mend the medium")
     if digest.hexdigest() != sha256:
         refuse(path, "was changed", f"do not use this bundle; {MAKER}")
+
+
+def fingerprint(key: bytes) -> str:
+    """Return the name by which people compare keys."""
+    return hashlib.sha256(key).hexdigest()
+
+
+def trusted(bundle: Bundle, options: argparse.Namespace) -> dict[str, Any]:
+    """Return how the bundle's key came to be trusted, as a site notes it; nothing where a check alone is wanted.
+
+    Who was trusted before is trusted still: the site's own pin, then the one of an earlier installation. A bundle by
+    another key is refused, unless its maker's key is given and the other one given up.
+    """
+    name, where = fingerprint(bundle.key), bundle.folder / "penstock.pub"
+    pins = [options.root / "keys" / "bundle.pub", options.prefix / "bundle.pub"]
+    path = next((pin for pin in pins if pin.exists()), None)
+    pinned = public_key(path)[0] if path else None
+    given = public_key(options.key)[0] if options.key else None
+    if given and not bundle.follows(given):
+        refuse(where, f"the signature does not belong to the key {fingerprint(given)}", OTHER)
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    spoken = {"schema": 1, "fingerprint": name, "how": "key" if given else "first-use", "since": today}
+    if path is None or pinned is None:
+        if not (given or options.trust_first or options.verify_only):
+            hint = "give the maker's key with --key; or compare this fingerprint with its maker's and say --trust-first"
+            refuse(where, f"the bundle is signed by {name}, a key that this machine does not know", hint)
+        return spoken if given or options.trust_first else {}
+    if not bundle.follows(pinned):
+        if not (given and options.replace_key):
+            reason = f"this site trusts the key {fingerprint(pinned)}, and {name}, which signed the bundle"
+            hint = f"{OTHER}; to trust another key instead give it with --key and say --replace-key"
+            refuse(where, f"{reason}, did not replace it: the signature does not belong to the key", hint)
+        return {**spoken, "instead_of": fingerprint(pinned)}
+    noted = trust_of(path.with_name(TRUST), fingerprint(pinned))
+    if given and noted["how"] != "key":
+        noted = {**noted, "how": "key", "since": today}
+    return {**noted, "fingerprint": name, **({} if pinned == bundle.key else {"follows": fingerprint(pinned)})}
+
+
+def trust_of(path: Path, name: str) -> dict[str, Any]:
+    """Return what is noted of the key with this fingerprint."""
+    try:
+        noted: dict[str, Any] = json.loads(path.read_text())
+        if noted["fingerprint"] == name and noted["how"] in HOW:
+            return noted
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return {"schema": 1, "fingerprint": name, "how": "unknown"}
+
+
+def pin(folder: Path, bundle: Bundle, trust: dict[str, Any]) -> None:
+    """Keep the key: the import of this bundle and of later ones expects the same maker."""
+    (folder / TRUST).write_text(json.dumps(trust) + "\n")
+    (folder / "bundle.pub").write_bytes(bundle.pem)
+
+
+def order(version: str) -> tuple[Any, ...]:
+    """Return what orders versions as Python packages are ordered (PEP 440); what is none comes first."""
+    found = VERSION.fullmatch(version.lower())
+    if found is None:
+        return ()
+
+    def number(name: str) -> int:
+        digits = re.findall(r"\d+", found[name] or "")
+        return int(digits[-1]) if digits else 0
+
+    release = [int(part) for part in found["release"].split(".")]
+    while release and not release[-1]:
+        release.pop()
+    letter = re.search("[a-z]+", found["pre"] or "")
+    pre = PRE[letter[0]] if letter else -1 if found["dev"] and not found["post"] else 3
+    local = [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in re.split("[-_.]", found["local"] or "")]
+    ends = (number("post") if found["post"] else -1, number("dev") if found["dev"] else math.inf)
+    return (number("epoch"), release, pre, number("pre"), *ends, local if found["local"] else [])
+
+
+def refuse_older(bundle: Bundle, options: argparse.Namespace) -> None:
+    """Stop where what is installed, or what the site ever took by the bundle's name, is newer than the bundle."""
+    made, hint = (bundle.listed["version"], bundle.listed["created"]), "say --allow-rollback to go back"
+    try:
+        marks = json.loads((options.root / "newest.json").read_text())["newest"]
+        mark = marks.get(bundle.listed["name"], {"version": "", "created": ""})
+    except (FileNotFoundError, NotADirectoryError):
+        mark = {"version": "", "created": ""}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        refuse(options.root / "newest.json", f"damaged: {error}", hint)
+    if (order(mark["version"]), mark["created"]) > (order(made[0]), made[1]):
+        refuse(bundle.folder, f"of {' '.join(made)}; this site took {mark['version']} {mark['created']} before", hint)
+    mine = [a["version"] for a in bundle.listed["artifacts"] if (a["kind"], a["name"]) == ("python", "penstock")]
+    for path in options.prefix.glob("lib/python3*/site-packages/penstock-*.dist-info"):
+        version = path.name[len("penstock-") : -len(".dist-info")]
+        if mine and order(version) > order(mine[0]):
+            refuse(bundle.folder, f"brings penstock {mine[0]}, {version} is installed", hint)
 
 
 def checked_wheels(bundle: Bundle, site: Path, folder: Path) -> tuple[dict[str, Path], list[str]]:
@@ -349,25 +480,26 @@ def take(lock: TextIO) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Check the bundle, then install from it where that is wanted."""
-    # who was trusted before is trusted still: the site's own pin, then the one of an earlier installation
-    pins = [options.root / "keys" / "bundle.pub", options.prefix / "bundle.pub"]
-    known = options.key or next((pin for pin in pins if pin.exists()), None)
-    bundle = Bundle(Path(__file__).resolve().parent, public_key(known)[0] if known else None)
-    name = hashlib.sha256(bundle.key).hexdigest()
-    how = f"known by {known}" if known else "known from the bundle itself: compare it with its maker's"
-    print(f"{bundle.medium}{bundle.listed['name']} {bundle.listed['version']}, signed by {name} ({how})")
+    bundle = Bundle(options.bundle)
+    trust = trusted(bundle, options)
+    words = HOW[trust["how"]] if trust else "a key that this machine does not know: compare it with its maker's"
+    name = fingerprint(bundle.key)
+    print(f"{bundle.medium}{bundle.listed['name']} {bundle.listed['version']}, signed by {name}, {words}")
+    end = (bundle.listed.get("expires") or "")[:10]
+    if end and end < time.strftime("%Y-%m-%d", time.gmtime()):
+        print(f"warning: its time is over since {end}; ask its maker for a newer one", file=sys.stderr)
     if options.verify_only:
         print(f"whole: {len(bundle.carried)} files, {bundle.check()} bytes")
         return
+    if not options.allow_rollback:
+        refuse_older(bundle, options)
     options.prefix.parent.mkdir(parents=True, exist_ok=True)
     options.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (options.state / "lock").open("a+") as lock:
         take(lock)
         present = options.prefix.resolve()
         if stands(present, bundle):
-            if known:
-                # a first installation had nothing yet to know its maker by
-                (present / "bundle.pub").write_bytes(bundle.pem)
+            pin(present, bundle, trust)
             link(options.command, options.prefix / "bin" / "penstock")
             print(f"installed already: {options.command}")
             return
@@ -377,9 +509,7 @@ def run(options: argparse.Namespace) -> None:
         folder = Path(tempfile.mkdtemp(prefix=f".{options.prefix.name}-", dir=options.prefix.parent))
         try:
             count = install(bundle, options.root, folder)
-            if known:
-                # the import of this bundle and of later ones expects the same maker
-                (folder / "bundle.pub").write_bytes(bundle.pem)
+            pin(folder, bundle, trust)
             folder.chmod(0o755)
             switch(options.prefix, folder)
         except BaseException:
@@ -393,6 +523,11 @@ def main() -> int:
     """Do what the command line says; return the exit code."""
     parser = argparse.ArgumentParser(description="Install penstock from this bundle.")
     parser.add_argument("--key", type=Path, help="public key that the bundle must be signed with, or that it replaced")
+    parser.add_argument("--trust-first", action="store_true", help="trust the bundle's key, where none is trusted yet")
+    parser.add_argument("--replace-key", action="store_true", help="trust --key instead of the one that is trusted")
+    here = Path(__file__).resolve().parent
+    parser.add_argument("--bundle", type=Path, default=here, help="the bundle; default: the one around this file")
+    parser.add_argument("--allow-rollback", action="store_true", help="install an older bundle than what is there")
     parser.add_argument("--verify-only", action="store_true", help="check everything in the bundle and install nothing")
     parser.add_argument("--root", type=Path, default=Path("/var/lib/penstock/reservoir"), help="what the site holds")
     parser.add_argument("--state", type=Path, default=Path("/var/lib/penstock/site"), help="where deploys keep theirs")
@@ -409,7 +544,9 @@ def main() -> int:
     try:
         run(options)
     except RefusedError as refusal:
-        print(f"error: {refusal}", file=sys.stderr)
+        # a name on the medium may have any characters, and terminals act upon some
+        said = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(refusal))
+        print(f"error: {said}", file=sys.stderr)
         return 3
     except BusyError as busy:
         print(f"error: {busy}. Hint: wait until it has ended.", file=sys.stderr)

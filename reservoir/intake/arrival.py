@@ -6,7 +6,8 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from common import files
@@ -200,7 +201,7 @@ class Arrival:
                 continue
             beside = self.folder / f"{blob}.partial"
             said = hashlib.sha256()
-            with beside.open("wb") as file:
+            with _gone_when_it_fails(beside), beside.open("wb") as file:
                 for part in parts:
                     for content in carried_pieces(part):
                         said.update(content)
@@ -209,7 +210,7 @@ class Arrival:
                 os.fsync(file.fileno())
             if said.hexdigest() != blob:
                 # a piece was damaged while it waited: all of them must come again
-                for part in {*parts}:
+                for part in {*parts, beside}:
                     part.unlink()
                 continue
             beside.chmod(0o444)
@@ -247,6 +248,16 @@ def _is_file(path: str, size: int) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_size == size
 
 
+@contextmanager
+def _gone_when_it_fails(beside: Path) -> Iterator[None]:
+    """Delete a file that cannot be written whole: a full disk needs the space for what is good."""
+    try:
+        yield
+    except (IntegrityError, OSError):
+        beside.unlink(missing_ok=True)
+        raise
+
+
 def copy(source: Path, destination: Path, sha256: str) -> str:
     """Copy a file from a medium, wait until it is on the disk, then name it; return the hash of what was read.
 
@@ -254,17 +265,12 @@ def copy(source: Path, destination: Path, sha256: str) -> str:
     """
     beside = destination.with_name(f"{destination.name}.partial")
     found = hashlib.sha256()
-    try:
-        with beside.open("wb") as file:
-            for piece in carried_pieces(source):
-                found.update(piece)
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-    except (IntegrityError, OSError):
-        # a full disk needs the space for what is good
-        beside.unlink(missing_ok=True)
-        raise
+    with _gone_when_it_fails(beside), beside.open("wb") as file:
+        for piece in carried_pieces(source):
+            found.update(piece)
+            file.write(piece)
+        file.flush()
+        os.fsync(file.fileno())
     if found.hexdigest() == sha256:
         beside.chmod(0o444)
         beside.replace(destination)

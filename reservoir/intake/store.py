@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from packaging.version import Version
 
@@ -31,6 +32,7 @@ class Store:
         self.publications = root / "publications"
         self.current = root / "current"
         self.rollback = root / "rollback.json"
+        self.marks = root / "newest.json"
         self.keys = root / "keys"
         self.pinned_key = self.keys / "bundle.pub"
         self.keychain = self.keys / "bundle.keys.json"
@@ -157,6 +159,16 @@ class Store:
         return path.read_bytes()
 
 
-def age(bundle: Bundle) -> tuple[Version, str]:
+class Aged(Protocol):
+    """What has a version and the moment of a build."""
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def created(self) -> str: ...
+
+
+def age(bundle: Aged) -> tuple[Version, str]:
     """Return what orders bundles of one name: the version, then the time of the build."""
     return Version(bundle.version), bundle.created

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from common import files
 from common.disk_limit import DiskLimit
 from common.errors import ConflictError, IntegrityError, PenstockError, UnavailableError
 from common.progress import Progress, silent
 from reservoir import settings
 from reservoir.artifacts import kinds
-from reservoir.bundle import bundles, verification
+from reservoir.bundle import bundles, expiry, verification
 from reservoir.bundle.verification import Verified
 from reservoir.contents.bundle import Bundle
-from reservoir.download.cache import flush, reads_as, space_on
+from reservoir.download.cache import reads_as, space_on
+from reservoir.intake import newest, trust
 from reservoir.intake.arrival import Arrival
 from reservoir.intake.store import Store, age
-from reservoir.signing import ed25519, keychain
+from reservoir.intake.trust import Spoken, Trust
+from reservoir.signing import keychain
 
 SHOWN = 16
 
@@ -30,7 +32,8 @@ class Imported:
     """A bundle that the site holds now, whole or as an arrival; `changed` is false where it held it before.
 
     `media` counts those of the set. While `complete` is false the bundle does not count yet: the media `missing`
-    never came, something of those `damaged` is still lacking.
+    never came, something of those `damaged` is still lacking. `trust` says how its key came to be trusted; a bundle
+    that the site made itself has none. `warning` is what to tell people beside.
     """
 
     identity: str
@@ -39,6 +42,8 @@ class Imported:
     media: int = 1
     missing: list[int] = field(default_factory=list)
     damaged: list[int] = field(default_factory=list)
+    trust: Trust | None = field(default=None, compare=False)
+    warning: str = field(default="", compare=False)
 
 
 def take(
@@ -46,51 +51,65 @@ def take(
     root: Path,
     *,
     key: Ed25519PublicKey | None = None,
+    trust_first: bool = False,
+    replace_key: bool = False,
     allow_rollback: bool = False,
-    pin: bool = True,
     progress: Progress = silent,
 ) -> Imported:
     """Import the bundle in `folder`, or on the medium, into the store at `root`.
 
     `allow_rollback` takes an older bundle than the site holds; it is published then, until a newer one is imported.
     What fails leaves the store as it was; of a set of media what is good is kept until the others come.
-    The first import pins the bundle's key, or the one that the installer was given, or `key` where it is given; later
-    bundles must be signed by the same one, or by one that replaced it, which is then pinned. Without `pin` the
-    site's key stays what it is: for bundles that the site makes itself.
-    Raises IntegrityError for a bundle that is not whole or could not be published, ConflictError for one older than
+    Where the site knows no key yet, by an import or from the installer, `key` must be given, or `trust_first` takes
+    the one that travels along. It is pinned: later bundles must be signed by the same one, or by one that replaced it,
+    which is then pinned; `replace_key` trusts `key` instead.
+    Raises IntegrityError for a bundle that is not whole, could not be published, or is signed by a key that nobody
+    vouches for, ConflictError for one older than
     what the site holds or a delta that builds on something else, UnavailableError where there is no space.
     """
     store = Store(root)
+    spoken = Spoken(key, trust_first, replace_key)
     with store.changing():
-        return take_held(store, folder, key=key, allow_rollback=allow_rollback, pin=pin, progress=progress)
+        return take_held(store, folder, spoken, allow_rollback=allow_rollback, progress=progress)
 
 
 def take_held(
     store: Store,
     folder: Path,
+    spoken: Spoken,
     *,
-    key: Ed25519PublicKey | None = None,
+    own: bool = False,
     allow_rollback: bool = False,
-    pin: bool = True,
     progress: Progress = silent,
 ) -> Imported:
-    """Import as `take` does into a store that the caller holds."""
+    """Import as `take` does into a store that the caller holds.
+
+    `own` is a bundle that the site made itself, signed with the key that is given: whom it trusts stays as it is.
+    """
     with space_on(store.root):
-        _refuse_replaced(store, folder)
-        found = verification.read(folder, key or expected_key(store))
+        before = None if own else trust.known(store)
+        key = spoken.key
+        now = datetime.now(UTC)
+        replaced = keychain.read(store.keychain).replaced()
+        found = verification.read(folder, key or (before.key if before else None), replaced)
         _refuse_other_chain(store, found)
+        trusted = None if own else trust.decide(found, before, spoken)
         present = store.imported()
         if found.identity in present and _whole(store, found):
-            if pin:
-                _pin(store, found)
+            if trusted:
+                trust.pin(store, found, trusted)
             _forget_superseded(store, found.bundle)
+            if not own:
+                newest.remember(store, found.bundle)
             changed = (allow_rollback or not _superseded(store, found)) and store.choose(found.identity, found.bundle)
-            return Imported(found.identity, changed=changed, media=_media(found))
+            warning = expiry.warning(found.bundle, now)
+            return Imported(found.identity, changed=changed, media=_media(found), trust=trusted, warning=warning)
         # what its list says already, before anything is copied
         if problems := kinds.check([found.bundle], lambda _: None):
             raise IntegrityError.of(problems)
         if not allow_rollback:
             _refuse_older(found.bundle, present, folder)
+            _refuse_removed(store, found.bundle, folder)
         DiskLimit([store.root], settings.disk_stop_percent()).refuse_where_full("an import")
         arrival = Arrival(store, found)
         if key is None:
@@ -108,21 +127,19 @@ def take_held(
                 _forget_empty(store.incoming)
             raise
         if missing or damaged:
-            return Imported(found.identity, True, False, _media(found), missing, damaged)
-        if pin:
-            _pin(store, found)
+            if trusted and before is None:
+                # what was spoken for one medium counts for the others
+                trust.pin(store, found, trusted)
+            return Imported(found.identity, True, False, _media(found), missing, damaged, trusted)
+        if trusted:
+            trust.pin(store, found, trusted)
         arrival.commit()
+        if not own:
+            newest.remember(store, found.bundle)
         store.choose(found.identity, found.bundle)
         _forget_superseded(store, found.bundle)
-        return Imported(found.identity, changed=True, media=_media(found))
-
-
-def expected_key(store: Store) -> Ed25519PublicKey | None:
-    """Return the key that this site's bundles are signed with, once it is known: by an import, or by the installer."""
-    for path in (store.pinned_key, settings.installer_key()):
-        if path.exists():
-            return ed25519.read_public(path.read_bytes(), str(path))
-    return None
+        warning = expiry.warning(found.bundle, now)
+        return Imported(found.identity, changed=True, media=_media(found), trust=trusted, warning=warning)
 
 
 def _collect(arrival: Arrival, progress: Progress) -> tuple[list[int], list[int]]:
@@ -149,20 +166,6 @@ def _media(found: Verified) -> int:
     return found.medium.count if found.medium else 1
 
 
-def _pin(store: Store, found: Verified) -> None:
-    """Remember the bundle's key as the one of this site, and what it replaced."""
-    if found.chain.rotations:
-        # before the key: when this is interrupted the old key is refused already
-        _keep(store.keychain, keychain.encode(found.chain))
-    _keep(store.pinned_key, ed25519.encode_public(found.key))
-    flush([store.keys])
-
-
-def _keep(path: Path, content: bytes) -> None:
-    if not path.exists() or path.read_bytes() != content:
-        files.write(path, content)
-
-
 def _whole(store: Store, found: Verified) -> bool:
     """Say whether every blob of a bundle is in the store in full length, and what a delta brings is sound there.
 
@@ -177,24 +180,6 @@ def _whole(store: Store, found: Verified) -> bool:
 def _has(store: Store, sha256: str, size: int) -> bool:
     path = store.blobs / sha256
     return path.is_file() and path.stat().st_size == size
-
-
-def _refuse_replaced(store: Store, folder: Path) -> None:
-    """Raise IntegrityError where a bundle is signed with a key that the site knows to be replaced."""
-    path = folder / bundles.PUBLIC_KEY
-    if not path.is_file():
-        return
-    replaced = keychain.read(store.keychain).replaced()
-    try:
-        signer = keychain.raw(ed25519.read_public(ed25519.carried(path), str(path)))
-    except PenstockError:
-        return
-    if signer in replaced:
-        raise IntegrityError(
-            f"the bundle is signed with a key that was replaced on {replaced[signer]}",
-            where=str(path),
-            hint="ask its maker to build it again with the present key",
-        )
 
 
 def _refuse_other_chain(store: Store, found: Verified) -> None:
@@ -221,9 +206,21 @@ def _newer(bundle: Bundle, present: dict[str, Bundle]) -> list[Bundle]:
 def _refuse_older(bundle: Bundle, present: dict[str, Bundle], folder: Path) -> None:
     """Raise ConflictError where the site holds a newer bundle of that name: by version, then by time of build."""
     if newer := _newer(bundle, present):
-        newest = max(newer, key=age)
+        last = max(newer, key=age)
         raise ConflictError(
-            f"the site holds {bundle.name} {newest.version} of {newest.created}, which is newer than "
+            f"the site holds {bundle.name} {last.version} of {last.created}, which is newer than "
+            f"{bundle.version} of {bundle.created}",
+            where=str(folder),
+            hint="import a newer bundle, or say --allow-rollback",
+        )
+
+
+def _refuse_removed(store: Store, bundle: Bundle, folder: Path) -> None:
+    """Raise ConflictError where the site took a newer bundle of that name before, and removed it."""
+    mark = newest.read(store).get(bundle.name)
+    if mark and age(mark) > age(bundle):
+        raise ConflictError(
+            f"this site took {bundle.name} {mark.version} of {mark.created}, which is newer than "
             f"{bundle.version} of {bundle.created}",
             where=str(folder),
             hint="import a newer bundle, or say --allow-rollback",

@@ -301,6 +301,8 @@ class Manifest(StrictModel):
     external_images: list[ExternalImage] = Field(default_factory=list)
     files: list[File] = Field(default_factory=list)
     security: Security | None = None
+    # for how long its maker answers for a bundle, from its build on
+    valid_days: Annotated[int, Field(ge=1, le=36_500)] | None = None
 
     def target(self, name: str) -> Target:
         """Return the target of that name."""
@@ -332,12 +334,13 @@ class Manifest(StrictModel):
         return [*(source.url for source in self.sources), *(file.url for file in self.files)]
 
     def digest(self) -> str:
-        """Return a hash of what the manifest means; comments, order of keys, layout and passwords do not count."""
+        """Return a hash of what the manifest means; what no closure hangs on does not count."""
         public = {
             "sources": [source.model_copy(update={"url": credentials.public(source.url)}) for source in self.sources],
             "files": [file.model_copy(update={"url": credentials.public(file.url)}) for file in self.files],
         }
-        return hashlib.sha256(self.model_copy(update=public).model_dump_json(by_alias=True).encode()).hexdigest()
+        meant = self.model_copy(update=public).model_dump_json(by_alias=True, exclude={"valid_days"})
+        return hashlib.sha256(meant.encode()).hexdigest()
 
 
 Group = TypeVar("Group", PythonGroup, DebianGroup, RpmGroup)

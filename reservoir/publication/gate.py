@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -48,9 +49,15 @@ def require(store: Store, identities: Iterable[str], now: datetime) -> None:
     Raises ForbiddenError where the site has a policy, and a bundle was not scanned, or the policy as it is now does
     not pass its report: findings, exceptions that have expired meanwhile, advisories that have grown too old.
     """
+    if problems := refused(store, identities, now):
+        raise ForbiddenError.of(problems)
+
+
+def refused(store: Store, identities: Iterable[str], now: datetime) -> list[Problem]:
+    """Return why the policy of a site, where it has one, does not let bundles through."""
     path = policy_path(store)
     if path is None:
-        return
+        return []
     rules = read_policy(path)
     problems = []
     for identity in identities:
@@ -60,8 +67,23 @@ def require(store: Store, identities: Iterable[str], now: datetime) -> None:
             problems.append(Problem(identity, "was not scanned, but this site has a policy", f"run `{scan}`"))
             continue
         problems += judge(_read(path, scan), rules, now).blocking
-    if problems:
-        raise ForbiddenError.of(problems)
+    return problems
+
+
+def opened(store: Store, back: Iterable[str], gone: Iterable[str]) -> list[str]:
+    """Return the known faults that come back with bundles in place of others, as far as their reports know."""
+    present = {finding.id for report in _reports(store, gone) for finding in report.findings}
+    found = [finding for report in _reports(store, back) for finding in report.findings if finding.id not in present]
+    return [f"{each.id} ({each.severity}) in {each.advised} {each.version} is there again" for each in found]
+
+
+def _reports(store: Store, identities: Iterable[str]) -> list[Report]:
+    """Return the reports of those bundles that were scanned; one that is damaged says nothing."""
+    found = []
+    for identity in identities:
+        with suppress(OSError, ValidationError):
+            found.append(Report.model_validate_json((folder(store) / f"{identity}.json").read_bytes()))
+    return found
 
 
 def _read(path: Path, scan: str) -> Report:

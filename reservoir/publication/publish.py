@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from common.errors import ConflictError, IntegrityError, NotFoundError, Problem
+from common.errors import ConflictError, ForbiddenError, IntegrityError, NotFoundError, Problem
 from common.progress import Progress, silent
 from reservoir.artifacts import kinds
 from reservoir.contents.bundle import Bundle
@@ -27,7 +27,7 @@ class Published:
     """The publication that the site serves now; `changed` is false where it served the same before.
 
     `rolled_back` is true while the site serves what an administrator went back to, `left_out` says which bundles could
-    not be published with the others, and why.
+    not be published with the others, and why, `opens` what a rollback brought back.
     """
 
     number: int
@@ -36,6 +36,7 @@ class Published:
     changed: bool
     rolled_back: bool = False
     left_out: list[Problem] = field(default_factory=list)
+    opens: list[str] = field(default_factory=list)
 
 
 def publish(root: Path, progress: Progress = silent, *, unattended: bool = False) -> Published:
@@ -91,11 +92,12 @@ def _publish(store: Store, chosen: dict[str, Bundle], progress: Progress) -> Pub
     return _served(store, changed=True)
 
 
-def rollback(root: Path, number: int | None = None) -> Published:
+def rollback(root: Path, number: int | None = None, *, despite_policy: bool = False) -> Published:
     """Serve an earlier publication again: the one with `number`, or the last one before the present one.
 
     It stays until the next publication that is not unattended. Raises NotFoundError where there is no such publication,
-    ConflictError where nodes could not read its trees any more.
+    ConflictError where nodes could not read its trees any more, ForbiddenError where the site's policy as it is now
+    does not let its bundles through, unless it is to be served `despite_policy`.
     """
     store = Store(root)
     with store.changing():
@@ -117,11 +119,24 @@ def rollback(root: Path, number: int | None = None) -> Published:
                 where=str(store.publications / str(number)),
                 hint="choose a later publication, or publish anew",
             )
+        opens = [] if number == serving else _opens(store, number, despite_policy=despite_policy)
         # before the switch: a rollback counts only while the site serves what it says
         store.mark_rollback(number)
         if number != serving:
             _switch(store, number)
-        return _served(store, changed=number != serving)
+        return replace(_served(store, changed=number != serving), opens=opens)
+
+
+def _opens(store: Store, number: int, *, despite_policy: bool) -> list[str]:
+    """Return what comes back with a publication; raises ForbiddenError where the policy refuses that."""
+    wanted = record_of(store.publications / str(number))["bundles"]
+    if not despite_policy and (problems := gate.refused(store, wanted, datetime.now(UTC))):
+        hint = "; or say --despite-policy"
+        raise ForbiddenError.of([replace(problem, hint=problem.hint + hint) for problem in problems])
+    served = _now_served(store)
+    back, gone = [name for name in wanted if name not in served], [name for name in served if name not in wanted]
+    lines = [f"{', '.join(back) or 'nothing'} is served again, {', '.join(gone) or 'nothing'} no longer"]
+    return lines + gate.opened(store, back, gone)
 
 
 def record_of(folder: Path) -> dict[str, Any]:

@@ -11,8 +11,11 @@ from pathlib import Path
 
 from common import files
 from common.errors import NotFoundError
+from reservoir.bundle import expiry
 from reservoir.contents.bundle import Bundle
+from reservoir.intake import trust
 from reservoir.intake.store import Store
+from reservoir.intake.trust import Trust
 from reservoir.publication.prune import unneeded
 from reservoir.publication.publish import RECORD, record_of
 
@@ -37,7 +40,10 @@ class PublicationStatus:
 
 @dataclass(frozen=True)
 class BundleStatus:
-    """One bundle that the site holds, or, while it is not `complete`, its arrival; `size` counts bytes."""
+    """One bundle that the site holds, or, while it is not `complete`, its arrival; `size` counts bytes.
+
+    `expires` is when its maker no longer answers for it, `warning` what to tell people of that.
+    """
 
     identity: str
     name: str
@@ -47,13 +53,19 @@ class BundleStatus:
     artifacts: dict[str, int]
     size: int
     complete: bool
+    expires: str | None
+    warning: str
 
 
 @dataclass(frozen=True)
 class Status:
-    """The state of a site's reservoir; `used`, `free` and `prunable` count bytes."""
+    """The state of a site's reservoir; `used`, `free` and `prunable` count bytes.
+
+    `trust` is whose bundles it takes, where it knows any.
+    """
 
     serving: int | None
+    trust: Trust | None
     rolled_back: bool
     publications: list[PublicationStatus]
     bundles: list[BundleStatus]
@@ -74,6 +86,7 @@ def status(root: Path, now: datetime | None = None) -> Status:
     space = files.space([root])
     return Status(
         serving=store.serving(),
+        trust=before.trust if (before := trust.known(store)) else None,
         rolled_back=store.rolled_back(),
         publications=[_publication(store, number, imported, now) for number in store.numbers()],
         bundles=sorted(held, key=lambda one: (one.name, one.built)),
@@ -111,4 +124,6 @@ def _bundle(identity: str, bundle: Bundle, now: datetime, *, complete: bool) -> 
         artifacts=dict(sorted(Counter(artifact.kind for artifact in bundle.artifacts).items())),
         size=sum(bundle.sizes().values()),
         complete=complete,
+        expires=bundle.expires,
+        warning=expiry.warning(bundle, now),
     )

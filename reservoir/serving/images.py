@@ -28,6 +28,7 @@ from reservoir.download.cache import WORK, Cache, link_or_copy
 from reservoir.download.indexes import Indexes
 from reservoir.intake.store import Store
 from reservoir.intake.take import Imported, take_held
+from reservoir.intake.trust import Spoken
 from reservoir.manifest.model import Image, Manifest, Source, Target
 from reservoir.publication.publish import record_of
 from reservoir.signing import ed25519
@@ -75,7 +76,7 @@ def build(path: Path, root: Path, cache: Cache, timestamp: int, progress: Progre
             key = ed25519.read_key(store.site_key) if store.site_key.exists() else ed25519.new_key(store.site_key)
             blobs = [cache.path(blob) for blob in bundle.sizes()]
             folder = bundles.assemble(bundle, blobs, key, Path(work), {})
-            return take_held(store, folder, key=key.public_key(), pin=False, progress=progress)
+            return take_held(store, folder, Spoken(key.public_key()), own=True, progress=progress)
 
 
 def _read(path: Path) -> Recipe:

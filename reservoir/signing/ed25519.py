@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import binascii
+import errno
 import hashlib
 import os
+import stat
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
     Encoding,
     NoEncryption,
     PrivateFormat,
@@ -21,17 +24,24 @@ from cryptography.hazmat.primitives.serialization import (
 
 from common import files
 from common.errors import ConflictError, InputError, IntegrityError, NotFoundError
+from reservoir import settings
 
 HINT = "do not use this bundle; get it again from its maker, or check which key is theirs"
 
+# what the first line of a key with a password says
+ENCRYPTED = b"ENCRYPTED PRIVATE KEY"
 # bytes; a list of a million files is shorter
 LONGEST = 1 << 30
 
 
-def new_key(path: Path) -> Ed25519PrivateKey:
-    """Make a key and write it where only its owner may read it; raises ConflictError where one lies already."""
+def new_key(path: Path, password: bytes | None = None) -> Ed25519PrivateKey:
+    """Make a key and write it where only its owner may read it; raises ConflictError where one lies already.
+
+    With a password the file alone is of no use to anybody.
+    """
     key = Ed25519PrivateKey.generate()
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    kept = BestAvailableEncryption(password) if password else NoEncryption()
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, kept)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     beside = path.with_name(f".{path.name}{files.BESIDE}{fingerprint(key.public_key())[:16]}")
     files.write(beside, pem, 0o600)
@@ -48,18 +58,44 @@ def new_key(path: Path) -> Ed25519PrivateKey:
 
 
 def read_key(path: Path) -> Ed25519PrivateKey:
-    """Return the private key at `path`."""
+    """Return the private key at `path`; the password of one that is encrypted is asked for."""
+    return open_key(path)[0]
+
+
+def open_key(path: Path) -> tuple[Ed25519PrivateKey, bytes | None]:
+    """Return the private key at `path`, and its password where it is encrypted."""
     try:
-        key = load_pem_private_key(path.read_bytes(), password=None)
+        pem = path.read_bytes()
     except FileNotFoundError as error:
         raise NotFoundError(
             "there is no signing key", where=str(path), hint="make one with `penstock reservoir key new`"
         ) from error
+    password = required_password(path) if ENCRYPTED in pem else None
+    try:
+        key = load_pem_private_key(pem, password)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise InputError("not a private key without a password", where=str(path), hint="give an Ed25519 key") from error
+        reason = "the password does not open the key" if password else "not a private key"
+        raise InputError(reason, where=str(path), hint="give an Ed25519 key, and its own password") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise InputError("not an Ed25519 key", where=str(path), hint="give an Ed25519 key")
-    return key
+    return key, password
+
+
+def required_password(path: Path) -> bytes:
+    """Return the password of the key at `path`; raises InputError where nobody gives one."""
+    try:
+        password = settings.signing_password(path)
+    except OSError as error:
+        raise InputError(
+            f"the password cannot be read: {error.strerror}", where=str(error.filename), hint="name a file that has it"
+        ) from error
+    if password is None:
+        raise InputError(
+            "the signing key is encrypted, and there is no password",
+            where=str(path),
+            hint="run this on a terminal, or name a file with the password in PENSTOCK_SIGNING_PASSWORD_FILE",
+        )
+    return password
 
 
 def public_pem(key: Ed25519PrivateKey) -> bytes:
@@ -86,16 +122,27 @@ def read_public(pem: bytes, where: str) -> Ed25519PublicKey:
 def carried(path: Path) -> bytes:
     """Return a file on a carried medium that is read whole, before it is known whose it is.
 
-    Raises FileNotFoundError where there is none, IntegrityError where it is no file or would fill the memory.
+    Raises FileNotFoundError where there is none, IntegrityError where it is no file or would fill the memory. What is
+    looked at is what is read: a medium that shows something else meanwhile, or a link, changes nothing.
     """
-    reason = ""
-    if not path.is_file() and path.exists():
-        reason = "is no ordinary file"
-    elif path.is_file() and path.stat().st_size > LONGEST:
-        reason = "is longer than any file of its kind"
-    if reason:
-        raise IntegrityError(reason, where=str(path), hint="do not use this bundle; get it again from its maker")
-    return path.read_bytes()
+    hint = "do not use this bundle; get it again from its maker"
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        reason = (
+            "is no ordinary file" if error.errno in (errno.ELOOP, errno.ENXIO) else f"cannot be read: {error.strerror}"
+        )
+        raise IntegrityError(reason, where=str(path), hint=hint) from error
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise IntegrityError("is no ordinary file", where=str(path), hint=hint)
+        content = file.read(LONGEST + 1) if found.st_size <= LONGEST else b""
+    if max(found.st_size, len(content)) > LONGEST:
+        raise IntegrityError("is longer than any file of its kind", where=str(path), hint=hint)
+    return content
 
 
 def fingerprint(key: Ed25519PublicKey) -> str:

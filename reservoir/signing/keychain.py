@@ -88,7 +88,12 @@ def decode(content: bytes, where: str) -> Keychain:
 
 
 def read(path: Path) -> Keychain:
-    """Return the chain in a file, or an empty one where there is no file."""
+    """Return the chain in a file of this machine, or an empty one where there is no file."""
+    return decode(path.read_bytes(), str(path)) if path.exists() else Keychain(rotations=[])
+
+
+def carried(path: Path) -> Keychain:
+    """Return the chain in a file on a carried medium, or an empty one where there is no file."""
     try:
         return decode(ed25519.carried(path), str(path))
     except FileNotFoundError:
@@ -118,10 +123,10 @@ def rotate(signing_key: Path, timestamp: int) -> Rotation:
     An interrupted rotation goes on with the key that it made. `timestamp` counts seconds since 1970.
     """
     with _alone(signing_key):
-        old = ed25519.read_key(signing_key)
+        old, password = ed25519.open_key(signing_key)
         chain = read(beside(signing_key))
         waiting = signing_key.with_name(f".{signing_key.name}.next")
-        new = ed25519.read_key(waiting) if waiting.exists() else ed25519.new_key(waiting)
+        new = ed25519.read_key(waiting) if waiting.exists() else ed25519.new_key(waiting, password)
         if not chain.rotations or chain.rotations[-1].new != raw(new.public_key()):
             rotation = statement(old, new.public_key(), len(chain.rotations) + 1, timestamp)
             # with its fingerprint: after a start from scratch the numbers begin anew

@@ -160,15 +160,15 @@ def integrator(bench: Bench, packed: list[Artifact], paths: list[Path]) -> str:
     media = bench.verb("split", "split", bundle, "--size", f"{(size + 4096 * bench.count) // 2}", "-o",
                        bench.folder / "media", "--json")["media"]  # fmt: skip
     bench.verb("verify media", "verify", *media, "--json")
-    bench.verb("import media", "import", *media, "--root", bench.folder / "other", "--json")
+    bench.verb("import media", "import", "--trust-first", *media, "--root", bench.folder / "other", "--json")
     return str(bundle)
 
 
 def administrator(bench: Bench, bundle: str, packed: list[Artifact], paths: list[Path]) -> None:
     """Run what an administrator runs at a site, with a second version of the bundle that comes as a delta."""
     root = ("--root", bench.folder / "site")
-    first = bench.verb("import", "import", bundle, *root, "--json")["bundle"]
-    bench.verb("import again", "import", bundle, *root, "--json")
+    first = bench.verb("import", "import", "--trust-first", bundle, *root, "--json")["bundle"]
+    bench.verb("import again", "import", "--trust-first", bundle, *root, "--json")
     bench.verb("publish", "publish", *root, "--json")
     receipt = bench.folder / "receipt.json"
     bench.verb("receipt", "receipt", *root, "-o", receipt)
@@ -176,7 +176,7 @@ def administrator(bench: Bench, bundle: str, packed: list[Artifact], paths: list
     paths[0].write_bytes(b"changed")
     lock(bench, "2.0", paths, packed)
     delta = bench.build("delta", "2.0", "--since", receipt, "--trust-site", fingerprint)["bundle"]
-    bench.verb("import delta", "import", delta, *root, "--json")
+    bench.verb("import delta", "import", "--trust-first", delta, *root, "--json")
     bench.verb("publish again", "publish", *root, "--json")
     bench.verb("status", "status", *root, "--json")
     bench.verb("rollback", "rollback", *root, "--json")

@@ -59,13 +59,13 @@ def measure(scratch: Path) -> dict[str, Any]:
     manifest = project / "manifest.yml"
     penstock(scratch, "lock", "--if-changed", manifest, "--json")
     held = penstock(scratch, "build", manifest, "-o", scratch / "held", "--json")
-    penstock(scratch, "import", held["bundle"], "--root", site, "--json")
+    penstock(scratch, "import", "--trust-first", held["bundle"], "--root", site, "--json")
     penstock(scratch, "receipt", "--root", site, "--output", receipt)
     fingerprint = sha256(bytes.fromhex(json.loads(receipt.read_bytes())["receipt"]["site"])).hexdigest()
     change_version(project)
     known: list[str | Path] = ["--since", receipt, "--trust-site", fingerprint]
     made = penstock(scratch, "build", manifest, *known, "-o", scratch / "next", "--json")
-    penstock(scratch, "import", made["bundle"], "--root", site, "--json")
+    penstock(scratch, "import", "--trust-first", made["bundle"], "--root", site, "--json")
     folder = Path(made["bundle"])
     (wheel,) = (folder / "blobs/sha256").iterdir()
     shipped = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

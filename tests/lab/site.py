@@ -55,7 +55,7 @@ class LabSite(Journey):
 
     def install(self) -> None:
         """Install what deploys on the reservoir node, and nothing else."""
-        done = self.in_node(self.reservoir, "sh", "/media/penstock/install.sh")
+        done = self.in_node(self.reservoir, "sh", "/media/penstock/install.sh", "--trust-first")
         assert done.returncode == 0, done.stdout + done.stderr
 
     def put(self, path: str, text: str) -> None:

@@ -131,7 +131,7 @@ def verify_command(bundles: BundlePaths, key: Key = None, as_json: AsJson = Fals
     found = media[0]
     files = {name: size for medium in media for name, size in medium.files().items()}
     missing = missing_media(media)
-    how = "" if found.pinned else " (the key travels with the bundle: compare it with its maker's)"
+    how = " (the given key)" if found.pinned else " (the key travels with the bundle: compare it with its maker's)"
     what = f"medium {_numbers(media)} of {found.medium.count} of " if found.of_set and found.medium else ""
     lacking = f"; not given: medium {', '.join(map(str, missing))}" if missing else ""
     show(

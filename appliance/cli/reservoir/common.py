@@ -28,6 +28,12 @@ Root = Annotated[Path, typer.Option("--root", help="Where the site keeps what wa
 Key = Annotated[
     Path | None, typer.Option("--key", help="The maker's public key, obtained by another way than the bundle.")
 ]
+TrustFirst = Annotated[
+    bool, typer.Option("--trust-first", help="Where no key is trusted yet: trust the one that travels with the bundle.")
+]
+ReplaceKey = Annotated[
+    bool, typer.Option("--replace-key", help="Trust the key given with --key instead of the one that is trusted now.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
+import typer
+
+from common.errors import InputError
 from reservoir.settings import load
 
 
-def key_new() -> None:
-    """Make the key that signs bundles; one that is there already stays."""
+def key_new(
+    encrypt: Annotated[
+        bool, typer.Option("--encrypt", help="Keep it under a password, which each use of the key asks for.")
+    ] = False,
+) -> None:
+    """Make the key that signs bundles; one that is there already stays.
+
+    The password comes from the terminal, or from the file that PENSTOCK_SIGNING_PASSWORD_FILE names.
+    """
     from reservoir.signing import ed25519
 
     path = load().signing_key
-    key = ed25519.new_key(path)
+    password = ed25519.required_password(path) if encrypt else None
+    if encrypt and ed25519.required_password(path) != password:
+        raise InputError("the two passwords differ", where=str(path), hint="type the same one twice")
+    key = ed25519.new_key(path, password)
     print(f"{path}: {ed25519.fingerprint(key.public_key())}")
 
 

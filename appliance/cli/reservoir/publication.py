@@ -23,17 +23,20 @@ def rollback_command(
     to: Annotated[
         int | None, typer.Option("--to", metavar="NUMBER", help="The publication; default: the one before.")
     ] = None,
+    despite_policy: Annotated[
+        bool, typer.Option("--despite-policy", help="Serve it though the site's policy refuses it now.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Serve an earlier publication again, until `publish` is run."""
+    """Serve an earlier publication again, until `publish` is run; says what that brings back."""
     from reservoir.publication.publish import rollback
 
-    done = rollback(root, to)
+    done = rollback(root, to, despite_policy=despite_policy)
     show(
-        {"publication": done.number, "bundles": done.bundles, "changed": done.changed},
+        {"publication": done.number, "bundles": done.bundles, "opens": done.opens, "changed": done.changed},
         as_json,
         f"publication {done.number} is served {'again' if done.changed else 'already'}; "
-        "it stays until you run `penstock reservoir publish`",
+        + "\n".join(["it stays until you run `penstock reservoir publish`", *done.opens]),
     )
 
 
@@ -105,7 +108,8 @@ def status_command(root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:
     found = status.status(root)
     hidden = uploads.hidden(root)
     if as_json:
-        show(asdict(found) | {"hidden_uploads": hidden}, as_json, "")
+        trusted = found.trust.told() if found.trust else None
+        show(asdict(found) | {"trust": trusted, "hidden_uploads": hidden}, as_json, "")
     else:
         _tables(found, uploads.told(hidden))
 
@@ -150,6 +154,11 @@ def _tables(found: Status, note: str) -> None:
     console.print()
     if note:
         console.print(note)
+    for bundle in found.bundles:
+        if bundle.warning:
+            console.print(f"warning: {bundle.warning}")
+    if found.trust:
+        console.print(f"trusts bundles signed by\n{found.trust.fingerprint},\n{found.trust.words}")
     if found.rolled_back:
         console.print("The site went back to this publication; it stays until `penstock reservoir publish`.")
     console.print(

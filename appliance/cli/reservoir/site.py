@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from appliance.cli.reservoir import uploads
-from appliance.cli.reservoir.common import AsJson, BundlePaths, Key, Root, progress_bars, public_key, show
+from appliance.cli.reservoir.common import (
+    AsJson,
+    BundlePaths,
+    Key,
+    ReplaceKey,
+    Root,
+    TrustFirst,
+    progress_bars,
+    public_key,
+    show,
+)
 from common.errors import PartialError, Problem
 from reservoir.settings import DEFAULT_ROOT
 
@@ -22,13 +32,19 @@ if TYPE_CHECKING:
 def import_command(
     bundles: BundlePaths,
     root: Root = DEFAULT_ROOT,
+    *,
     key: Key = None,
+    trust_first: TrustFirst = False,
+    replace_key: ReplaceKey = False,
     allow_rollback: Annotated[
         bool, typer.Option("--allow-rollback", help="Take a bundle older than what the site holds.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take a bundle into the site, all of it or nothing; media in any order, together or one after another."""
+    """Take a bundle into the site, all of it or nothing; media in any order, together or one after another.
+
+    A site that trusts no key yet needs `--key` or `--trust-first`.
+    """
     from common.errors import IntegrityError
     from reservoir.intake.take import take
 
@@ -37,13 +53,24 @@ def import_command(
     with progress_bars() as progress:
         for folder in bundles:
             try:
-                taken = take(folder, root, key=public_key(key), allow_rollback=allow_rollback, progress=progress)
+                taken = take(
+                    folder,
+                    root,
+                    key=public_key(key),
+                    trust_first=trust_first,
+                    replace_key=replace_key,
+                    allow_rollback=allow_rollback,
+                    progress=progress,
+                )
             except IntegrityError as error:
                 # what is good of a medium counts, and so do the others
                 problems += error.problems
                 continue
             changed = taken.changed or (taken.identity in answers and answers[taken.identity].changed)
             answers[taken.identity] = replace(taken, changed=changed)
+    for taken in answers.values():
+        if taken.warning:
+            print(f"warning: {taken.warning}", file=sys.stderr)
     if problems:
         raise IntegrityError.of(problems)
     if as_json:
@@ -63,17 +90,19 @@ def _described(taken: Imported) -> dict[str, object]:
         "media": taken.media,
         "missing": taken.missing,
         "damaged": taken.damaged,
+        "trust": taken.trust.told() if taken.trust else None,
     }
 
 
 def _told(taken: Imported) -> str:
     """Return what became of an import, for people."""
+    signed = f"\nsigned by {taken.trust.fingerprint}, {taken.trust.words}" if taken.trust else ""
     if taken.complete:
-        return f"{taken.identity} {'imported' if taken.changed else 'was imported already'}"
+        return f"{taken.identity} {'imported' if taken.changed else 'was imported already'}{signed}"
     here = taken.media - len(taken.missing) - len(taken.damaged)
     lacking = [f"still missing {', '.join(map(str, taken.missing))}"] if taken.missing else []
     lacking += [f"damaged {', '.join(map(str, taken.damaged))}"] if taken.damaged else []
-    return f"{taken.identity}: {here} of {taken.media} media, {', '.join(lacking)}; it is not imported yet"
+    return f"{taken.identity}: {here} of {taken.media} media, {', '.join(lacking)}; it is not imported yet{signed}"
 
 
 def publish_command(

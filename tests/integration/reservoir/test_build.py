@@ -129,7 +129,7 @@ def test_a_build_is_whole_repeatable_and_done_once(locked: Workshop, tmp_path: P
     assert {name: a["sha256"] for name, a in again.items()} == {name: a["sha256"] for name, a in found.items()}
 
     site = tmp_path / "site"
-    assert json.loads(locked.run("import", bundle, "--root", site, "--json").stdout)["changed"]
+    assert json.loads(locked.run("import", "--trust-first", bundle, "--root", site, "--json").stdout)["changed"]
     assert json.loads(locked.run("publish", "--root", site, "--json").stdout)["publication"] == 1
     assert (site / "current/files/licence.txt").read_text() == "do what you like\n"
 

@@ -40,7 +40,7 @@ def site(release: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A site that published just now."""
     folder = tmp_path_factory.mktemp("site")
     folder.chmod(0o755)
-    penstock("import", bundle(folder / "first", release, "1.0"), "--root", folder / "site")
+    penstock("import", "--trust-first", bundle(folder / "first", release, "1.0"), "--root", folder / "site")
     penstock("publish", "--root", folder / "site")
     return folder / "site"
 
@@ -79,7 +79,7 @@ def test_a_wrong_clock_does_not_keep_a_node_from_its_packages(node: Machine, off
 def test_a_rollback_reaches_the_nodes(site: Path, release: str, node_images: dict[str, str], tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     own = copied(site, tmp_path / "site")
-    penstock("import", bundle(site.parent / "second", release, "1.1"), "--root", own)
+    penstock("import", "--trust-first", bundle(site.parent / "second", release, "1.1"), "--root", own)
     seen = []
     with reading(own, release, node_images[release]) as node:
         for words in (["publish"], ["rollback"], ["publish"]):

@@ -63,7 +63,7 @@ class Shop:
         self.lock(name, debian, **more)
         words = ["--lock", str(self.folder / f"{name}.lock"), "--output", str(self.folder / "out"), "--json"]
         built = penstock("build", self.folder / f"{name}.yml", *words, environment=self.environment)
-        penstock("import", json.loads(built.stdout)["bundle"], "--root", site)
+        penstock("import", "--trust-first", json.loads(built.stdout)["bundle"], "--root", site)
 
 
 @pytest.fixture(scope="module")

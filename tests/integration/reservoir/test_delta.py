@@ -68,7 +68,7 @@ def integrator(tmp_path: Path) -> Integrator:
 def site(integrator: Integrator, tmp_path: Path) -> Path:
     root = tmp_path / "site"
     built = integrator.build("1.0", FIRST)
-    integrator.penstock("import", built["bundle"], "--root", root)
+    integrator.penstock("import", "--trust-first", built["bundle"], "--root", root)
     return root
 
 
@@ -82,9 +82,9 @@ def test_a_delta_ships_what_changed_and_nothing_else(integrator: Integrator, sit
     delta = integrator.penstock("verify", made["bundle"], "--json")
     assert delta["bundle"] == full["bundle"]
     assert delta["since"]["site"] == fingerprint
-    done = integrator.penstock("import", made["bundle"], "--root", site, "--json")
+    done = integrator.penstock("import", "--trust-first", made["bundle"], "--root", site, "--json")
     assert (done["bundle"], done["complete"]) == (full["bundle"], True)
-    assert not integrator.penstock("import", made["full"], "--root", site, "--json")["changed"]
+    assert not integrator.penstock("import", "--trust-first", made["full"], "--root", site, "--json")["changed"]
     assert integrator.penstock("publish", "--root", site, "--json")["bundles"] == [full["bundle"]]
     assert (site / "current/files/two.txt").read_text() == "two, changed"
 
@@ -103,7 +103,7 @@ def test_an_older_and_a_forged_receipt_are_refused(integrator: Integrator, site:
 def test_another_site_takes_nothing_of_a_delta(integrator: Integrator, site: Path, tmp_path: Path) -> None:
     receipt, fingerprint = integrator.receipt(site)
     made = integrator.build("2.0", NEXT, "--since", receipt, "--trust-site", fingerprint)
-    said = integrator.penstock("import", made["bundle"], "--root", tmp_path / "other", code=7)
+    said = integrator.penstock("import", "--trust-first", made["bundle"], "--root", tmp_path / "other", code=7)
     assert "this site does not hold one.txt, three.txt" in said
     assert not list((tmp_path / "other/blobs/sha256").iterdir())
 
@@ -114,21 +114,23 @@ def test_a_site_follows_a_rotated_key_and_refuses_the_old_one(integrator: Integr
     integrator.penstock("key", "rotate")
     receipt, fingerprint = integrator.receipt(site)
     made = integrator.build("2.0", NEXT, "--since", receipt, "--trust-site", fingerprint)
-    assert integrator.penstock("import", made["bundle"], "--root", site, "--json")["changed"]
+    assert integrator.penstock("import", "--trust-first", made["bundle"], "--root", site, "--json")["changed"]
     integrator.environment["PENSTOCK_SIGNING_KEY"] = str(old)
     late = integrator.build("3.0", NEXT)
     for option in ("--allow-rollback", "--json"):
-        said = integrator.penstock("import", late["bundle"], "--root", site, option, code=3)
+        said = integrator.penstock("import", "--trust-first", late["bundle"], "--root", site, option, code=3)
         assert "signed with a key that was replaced" in said
 
 
 def test_an_older_bundle_needs_a_word(integrator: Integrator, site: Path) -> None:
     first = integrator.folder / "out/small-1.0"
-    integrator.penstock("import", integrator.build("2.0", NEXT)["bundle"], "--root", site)
+    integrator.penstock("import", "--trust-first", integrator.build("2.0", NEXT)["bundle"], "--root", site)
     for path in (site / "bundles").glob("small-1.0-*"):
         path.rename(site / "forgotten")
-    assert "--allow-rollback" in integrator.penstock("import", first, "--root", site, code=7)
-    assert integrator.penstock("import", first, "--root", site, "--allow-rollback", "--json")["changed"]
+    assert "--allow-rollback" in integrator.penstock("import", "--trust-first", first, "--root", site, code=7)
+    assert integrator.penstock("import", "--trust-first", first, "--root", site, "--allow-rollback", "--json")[
+        "changed"
+    ]
 
 
 def test_a_rotation_that_is_cut_anywhere_is_finished_by_the_next_one(tmp_path: Path) -> None:

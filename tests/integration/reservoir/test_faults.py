@@ -30,10 +30,10 @@ def test_a_disk_that_fills_up_anywhere_in_an_import_or_a_publication(disk: Disk,
     key = ed25519.new_key(tmp_path / "maker.key")
     first, second = (make_bundle(tmp_path / f"v{n}", key, version=f"1.{n}", body=f"# {n}\n") for n in (0, 1))
     site = disk.folder / "site"
-    penstock("import", first, "--root", site)
+    penstock("import", "--trust-first", first, "--root", site)
     penstock("publish", "--root", site)
     before, kept, start = served(site), held(site), disk.used()
-    penstock("import", second, "--root", site)
+    penstock("import", "--trust-first", second, "--root", site)
     penstock("publish", "--root", site)
     after, needed = served(site), disk.used() - start
     shutil.copytree(site, tmp_path / "done", symlinks=True)
@@ -41,11 +41,11 @@ def test_a_disk_that_fills_up_anywhere_in_an_import_or_a_publication(disk: Disk,
     for step in range(8):
         shutil.rmtree(site)
         disk.resize(100_000_000)
-        penstock("import", first, "--root", site)
+        penstock("import", "--trust-first", first, "--root", site)
         shutil.copyfile(tmp_path / "done/keys/apt.key", site / "keys/apt.key")
         penstock("publish", "--root", site)
         disk.resize(disk.used() + needed * step // 8)
-        for words in (["import", second], ["publish"]):
+        for words in (["import", "--trust-first", second], ["publish"]):
             done = loaded.run(*words, "--root", site, environment=to_the_end)
             assert done.code in (0, 5), done.stderr
             if done.code:
@@ -55,7 +55,7 @@ def test_a_disk_that_fills_up_anywhere_in_an_import_or_a_publication(disk: Disk,
         assert served(site) in (before, after)
         assert kept.items() <= held(site).items()
         disk.resize(100_000_000)
-        penstock("import", second, "--root", site)
+        penstock("import", "--trust-first", second, "--root", site)
         penstock("publish", "--root", site)
         assert served(site) == after
         assert not leftovers(site)
@@ -297,7 +297,7 @@ def test_two_imports_at_once(tmp_path: Path) -> None:
         assert process.returncode in (0, 7), said
         if process.returncode == 7:
             assert "Hint: wait until it ends" in said
-        penstock("import", bundle, "--root", site)
+        penstock("import", "--trust-first", bundle, "--root", site)
     penstock("publish", "--root", site)
     assert len(list((site / "bundles").iterdir())) == 2
     assert not leftovers(site)

@@ -262,7 +262,7 @@ def test_the_sites_registry_gets_what_it_lacks_and_nothing_else(
     workshop.lock()
     workshop.build()
     root = workshop.folder / "site"
-    workshop.run("import", workshop.bundle, "--root", root)
+    workshop.run("import", "--trust-first", workshop.bundle, "--root", root)
     publish = ("publish", "--root", root, "--registry", own.address, "--ca", own.ca, "--json")
     assert json.loads(penstock(*publish).stdout)["pushed"] == ["ext/alone:1", "ext/docker:1", "ext/site:1"]
     assert own.digest("ext/site", "1") == digest

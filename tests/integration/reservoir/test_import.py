@@ -22,7 +22,7 @@ def site(tmp_path: Path) -> Path:
     """A site that serves a small bundle already, signed by a key that it trusts."""
     key = Ed25519PrivateKey.generate()
     root = tmp_path / "site"
-    penstock("import", make_bundle(tmp_path / "made", key, name="held"), "--root", root)
+    penstock("import", "--trust-first", make_bundle(tmp_path / "made", key, name="held"), "--root", root)
     penstock("publish", "--root", root)
     return root
 
@@ -42,6 +42,7 @@ def test_a_killed_import_keeps_what_the_site_had_and_goes_on(site: Path, product
         site,
         "--key",
         product_bundle / "penstock.pub",
+        "--replace-key",
     ]
     process = subprocess.Popen([PENSTOCK, "reservoir", *words], stderr=subprocess.DEVNULL)
     while len(list((site / "incoming").glob("*/[0-9a-f]*"))) < 3 and process.poll() is None:
@@ -61,8 +62,9 @@ def test_a_killed_import_keeps_what_the_site_had_and_goes_on(site: Path, product
 def test_a_disk_that_fills_up_is_told_and_nothing_stays(site: Path, product_bundle: Path) -> None:
     before = served(site)
     limit = 4_000_000
+    other_key: list[str | Path] = ["--key", product_bundle / "penstock.pub", "--replace-key"]
     done = subprocess.run(
-        [PENSTOCK, "reservoir", "import", product_bundle, "--root", site, "--key", product_bundle / "penstock.pub"],
+        [PENSTOCK, "reservoir", "import", product_bundle, "--root", site, *other_key],
         capture_output=True,
         text=True,
         check=False,
@@ -76,6 +78,6 @@ def test_a_disk_that_fills_up_is_told_and_nothing_stays(site: Path, product_bund
 
 def test_a_disk_that_is_too_small_is_told_before_anything_is_copied(tmp_path: Path, product_bundle: Path) -> None:
     with mounted(tmp_path, "20m"):
-        said = penstock("import", product_bundle, "--root", tmp_path / "site", code=5).stderr
+        said = penstock("import", "--trust-first", product_bundle, "--root", tmp_path / "site", code=5).stderr
         assert "MB are free" in said
         assert not list((tmp_path / "site/blobs/sha256").iterdir())

@@ -51,20 +51,20 @@ def test_a_damaged_medium_is_named_and_the_others_count(
     flip_bit(max((damaged / "blobs/sha256").iterdir(), key=lambda path: path.stat().st_size))
     others[1] = damaged
     site = tmp_path / "site"
-    said = penstock("import", *others, "--root", site, code=3).stderr
+    said = penstock("import", "--trust-first", *others, "--root", site, code=3).stderr
     assert f"medium {int(number)} of {len(media)}: " in said
     assert "Hint: get medium" in said
-    done = json.loads(penstock("import", last, "--root", site, "--json").stdout)
+    done = json.loads(penstock("import", "--trust-first", last, "--root", site, "--json").stdout)
     assert (done["complete"], done["missing"], done["damaged"]) == (False, [], [int(number)])
     good = next(medium for medium in media if medium.name == damaged.name)
-    assert json.loads(penstock("import", good, "--root", site, "--json").stdout)["complete"]
-    again = penstock("import", product_bundle, "--root", site, "--json")
+    assert json.loads(penstock("import", "--trust-first", good, "--root", site, "--json").stdout)["complete"]
+    again = penstock("import", "--trust-first", product_bundle, "--root", site, "--json")
     assert not json.loads(again.stdout)["changed"]
 
 
 def test_a_killed_import_of_a_medium_goes_on(media: list[Path], tmp_path: Path) -> None:
     site = tmp_path / "site"
-    command: list[str | Path] = ["import", *media, "--root", site]
+    command: list[str | Path] = ["import", "--trust-first", *media, "--root", site]
     process = subprocess.Popen([PENSTOCK, "reservoir", *command], stderr=subprocess.DEVNULL)
     while len(list((site / "incoming").glob("*/media/*.json"))) < 2 and process.poll() is None:
         time.sleep(0.001)
@@ -92,4 +92,6 @@ def medium(tmp_path: Path) -> Iterator[Path]:
 def test_a_bundle_at_the_root_of_a_disk_is_taken_as_it_is(medium: Path, tmp_path: Path) -> None:
     assert (medium / "lost+found").is_dir()
     penstock("verify", medium)
-    assert json.loads(penstock("import", medium, "--root", tmp_path / "site", "--json").stdout)["complete"]
+    assert json.loads(penstock("import", "--trust-first", medium, "--root", tmp_path / "site", "--json").stdout)[
+        "complete"
+    ]

@@ -70,7 +70,7 @@ def site(tmp_path: Path, power: PowerCut) -> Path:
     key = ed25519.new_key(tmp_path / "maker.key")
     root = tmp_path / "site"
     first = make_bundle(tmp_path / "first", key)
-    assert power.run("import", first, "--root", root).code == 0
+    assert power.run("import", "--trust-first", first, "--root", root).code == 0
     assert power.run("publish", "--root", root).code == 0
     return root
 
@@ -110,16 +110,16 @@ def cut_everywhere(power: PowerCut, site: Path, *words: str | Path) -> int:
 
 
 def test_import(power: PowerCut, site: Path, second: Path) -> None:
-    assert cut_everywhere(power, site, "import", second, "--root", site) > 15
+    assert cut_everywhere(power, site, "import", "--trust-first", second, "--root", site) > 15
 
 
 def test_publish(power: PowerCut, site: Path, second: Path) -> None:
-    assert power.run("import", second, "--root", site).code == 0
+    assert power.run("import", "--trust-first", second, "--root", site).code == 0
     assert cut_everywhere(power, site, "publish", "--root", site) > 15
 
 
 def test_rollback(power: PowerCut, site: Path, second: Path) -> None:
-    assert power.run("import", second, "--root", site).code == 0
+    assert power.run("import", "--trust-first", second, "--root", site).code == 0
     assert power.run("publish", "--root", site).code == 0
     # not each command is the same twice: a second rollback would go one further back
     assert cut_everywhere(power, site, "rollback", "--to", "1", "--root", site) >= 3
@@ -129,20 +129,20 @@ def test_prune(power: PowerCut, site: Path, second: Path, tmp_path: Path) -> Non
     key = ed25519.read_key(tmp_path / "maker.key")
     for number in range(2, 5):
         bundle = make_bundle(tmp_path / "more", key, version=f"1.{number}", body=f"# {number}\n")
-        assert power.run("import", bundle, "--root", site).code == 0
+        assert power.run("import", "--trust-first", bundle, "--root", site).code == 0
         assert power.run("publish", "--root", site).code == 0
     assert cut_everywhere(power, site, "prune", "--keep", "1", "--root", site) > 5
 
 
 def test_remove(power: PowerCut, site: Path, tmp_path: Path) -> None:
     other = make_bundle(tmp_path / "other", ed25519.read_key(tmp_path / "maker.key"), name="other", body="# other\n")
-    assert power.run("import", other, "--root", site).code == 0
+    assert power.run("import", "--trust-first", other, "--root", site).code == 0
     assert cut_everywhere(power, site, "remove", "other", "--root", site) > 8
 
 
 def test_withdraw(power: PowerCut, site: Path, tmp_path: Path) -> None:
     other = make_bundle(tmp_path / "other", ed25519.read_key(tmp_path / "maker.key"), name="other", body="# other\n")
-    assert power.run("import", other, "--root", site).code == 0
+    assert power.run("import", "--trust-first", other, "--root", site).code == 0
     assert cut_everywhere(power, site, "remove", "small", "--withdraw", "--root", site) >= 3
 
 
@@ -154,15 +154,15 @@ def test_media(power: PowerCut, site: Path, second: Path, tmp_path: Path) -> Non
     *others, last = sorted(path.parent for path in (tmp_path / "media").rglob("bundle.json"))
     assert others
     for medium in others:
-        assert power.run("import", medium, "--root", site).code == 0
-    assert cut_everywhere(power, site, "import", last, "--root", site) > 10
+        assert power.run("import", "--trust-first", medium, "--root", site).code == 0
+    assert cut_everywhere(power, site, "import", "--trust-first", last, "--root", site) > 10
 
 
 def test_the_first_import_and_publication(power: PowerCut, tmp_path: Path) -> None:
     """Before there is anything: no key may be made twice, no empty publication be served."""
     bundle = make_bundle(tmp_path / "first", Ed25519PrivateKey.generate())
     root = tmp_path / "site"
-    for words in (["import", bundle], ["publish"]):
+    for words in (["import", "--trust-first", bundle], ["publish"]):
         whole = power.run(*words, "--root", root)
         assert whole.code == 0
     after = served(root)
@@ -171,11 +171,11 @@ def test_the_first_import_and_publication(power: PowerCut, tmp_path: Path) -> No
         for moment in range(0, count, 5):
             fresh = tmp_path / f"{name}-{moment}"
             if name == "publish":
-                assert power.run("import", bundle, "--root", fresh).code == 0
+                assert power.run("import", "--trust-first", bundle, "--root", fresh).code == 0
             words = [name, bundle] if name == "import" else [name]
             assert power.run(*words, "--root", fresh, before=moment).code == -9
             assert not (fresh / "current").exists() or served(fresh).keys() == after.keys()
-            for again in (["import", bundle], ["publish"]):
+            for again in (["import", "--trust-first", bundle], ["publish"]):
                 assert power.run(*again, "--root", fresh).code == 0, (name, moment)
             assert served(fresh).keys() == after.keys()
             assert not leftovers(fresh)
@@ -184,7 +184,7 @@ def test_the_first_import_and_publication(power: PowerCut, tmp_path: Path) -> No
 
 def power_changes(power: PowerCut, bundle: Path, root: Path, name: str) -> int:
     """How many changes a command makes at a site that has nothing yet."""
-    imported = power.run("import", bundle, "--root", root)
+    imported = power.run("import", "--trust-first", bundle, "--root", root)
     done = imported if name == "import" else power.run("publish", "--root", root)
     assert done.code == 0
     return len(done.changes)

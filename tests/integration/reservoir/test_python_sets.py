@@ -42,7 +42,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     penstock("lock", folder / "manifest.yml", environment=environment)
     words: list[str | Path] = ["build", folder / "manifest.yml", "--output", folder / "out", "--json"]
     built = json.loads(penstock(*words, environment=environment).stdout)
-    penstock("import", built["bundle"], "--root", folder / "site")
+    penstock("import", "--trust-first", built["bundle"], "--root", folder / "site")
     penstock("publish", "--root", folder / "site")
     folder.chmod(0o755)
     return folder / "site"

@@ -209,7 +209,7 @@ def site(upstream: Upstream, extra: Upstream, tmp_path_factory: pytest.TempPathF
     shop.save()
     penstock("lock", shop.manifest, environment=shop.environment)
     penstock("build", shop.manifest, "--output", folder / "out", environment=shop.environment)
-    penstock("import", folder / "out/small-1.0", "--root", folder / "store")
+    penstock("import", "--trust-first", folder / "out/small-1.0", "--root", folder / "store")
     penstock("publish", "--root", folder / "store")
     return folder
 
@@ -299,7 +299,7 @@ def test_one_bundle_serves_debian_and_rpm_nodes_of_both_architectures(site: Path
 
 
 def test_another_site_publishes_the_same_metadata(site: Path, tmp_path: Path) -> None:
-    penstock("import", site / "out/small-1.0", "--root", tmp_path / "store")
+    penstock("import", "--trust-first", site / "out/small-1.0", "--root", tmp_path / "store")
     penstock("publish", "--root", tmp_path / "store")
     indexes = [(root / "store/current/rpm/10/x86_64/repodata/repomd.xml").read_text() for root in (site, tmp_path)]
     assert indexes[0] == indexes[1]

@@ -100,7 +100,7 @@ def test_a_site_scans_again_with_its_own_policy_and_newer_advisories(
     workshop: Workshop, bundle: Path, tmp_path: Path
 ) -> None:
     root, policy = tmp_path / "site", tmp_path / "policy.yml"
-    penstock("import", bundle, "--root", root)
+    penstock("import", "--trust-first", bundle, "--root", root)
     policy.write_text(POLICY)
     advisories: list[str | Path] = ["--advisories", workshop.folder / "advisories"]
     said = penstock("scan", "--root", root, *advisories, "--policy", policy, code=8)

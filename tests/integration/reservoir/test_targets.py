@@ -63,7 +63,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     penstock("lock", folder / "manifest.yml", environment=environment)
     words: list[str | Path] = ["build", folder / "manifest.yml", "--output", folder / "out", "--json"]
     bundle = json.loads(penstock(*words, environment=environment).stdout)["bundle"]
-    penstock("import", bundle, "--root", folder / "site")
+    penstock("import", "--trust-first", bundle, "--root", folder / "site")
     penstock("publish", "--root", folder / "site")
     return folder / "site"
 

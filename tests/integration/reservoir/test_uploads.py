@@ -66,6 +66,7 @@ class Site:
         take(
             make_bundle(parts, self.key, name=name, made=[(artifact(path, PythonArtifact, name, version), path)]),
             self.root,
+            trust_first=True,
         )
         publish(self.root)
 

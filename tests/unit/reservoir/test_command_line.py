@@ -29,8 +29,8 @@ def test_the_way_from_a_bundle_to_a_publication(
     answers = []
     for words in (
         ("verify", bundle, "--key", bundle / "penstock.pub"),
-        ("import", bundle, "--root", site),
-        ("import", bundle, "--root", site),
+        ("import", "--trust-first", bundle, "--root", site),
+        ("import", "--trust-first", bundle, "--root", site),
         ("publish", "--root", site),
         ("publish", "--root", site),
     ):
@@ -50,7 +50,7 @@ def test_a_bundle_that_is_left_out_is_named_and_the_rest_is_served(
 ) -> None:
     site = tmp_path / "site"
     other = make_bundle(tmp_path / "other", key, name="other", body="other contents", created="2026-02-02T03:04:05Z")
-    assert call(monkeypatch, "import", bundle, other, "--root", site, "--json") == 0
+    assert call(monkeypatch, "import", "--trust-first", bundle, other, "--root", site, "--json") == 0
     at_fault = json.loads(capsys.readouterr().out)[1]["bundle"]
     assert call(monkeypatch, "publish", "--root", site, "--json") == PartialError.exit_code
     said = capsys.readouterr()
@@ -62,6 +62,26 @@ def test_a_bundle_that_is_left_out_is_named_and_the_rest_is_served(
     assert not json.loads(said.out)["changed"]
 
 
+def test_every_answer_says_whose_bundle_it_is_and_how_that_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    bundle: Path,
+    key: Ed25519PrivateKey,
+    tmp_path: Path,
+) -> None:
+    site, name = tmp_path / "site", ed25519.fingerprint(key.public_key())
+    assert call(monkeypatch, "import", bundle, "--root", site) == 3
+    assert name in capsys.readouterr().err
+    assert call(monkeypatch, "import", bundle, "--root", site, "--key", bundle / "penstock.pub") == 0
+    assert f"signed by {name}, given with --key" in capsys.readouterr().out
+    assert call(monkeypatch, "import", bundle, "--root", site, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["trust"]["how"] == "key"
+    assert call(monkeypatch, "status", "--root", site, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["trust"]["fingerprint"] == name
+    assert call(monkeypatch, "status", "--root", site) == 0
+    assert name in capsys.readouterr().out
+
+
 def test_two_bundles_at_once_are_one_answer(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -70,7 +90,7 @@ def test_two_bundles_at_once_are_one_answer(
     tmp_path: Path,
 ) -> None:
     other = make_bundle(tmp_path / "other", key, name="other")
-    assert call(monkeypatch, "import", bundle, other, "--root", tmp_path / "site", "--json") == 0
+    assert call(monkeypatch, "import", "--trust-first", bundle, other, "--root", tmp_path / "site", "--json") == 0
     answers = json.loads(capsys.readouterr().out)
     assert [answer["bundle"].partition("-")[0] for answer in answers] == ["small", "other"]
 
@@ -128,10 +148,10 @@ def test_media_are_split_verified_and_imported(
     assert json.loads(capsys.readouterr().out)["missing"] == list(range(2, len(others) + 2))
     assert call(monkeypatch, "verify", first, *others, "--json") == 0
     assert json.loads(capsys.readouterr().out)["complete"]
-    assert call(monkeypatch, "import", first, "--root", site) == 0
+    assert call(monkeypatch, "import", "--trust-first", first, "--root", site) == 0
     assert f"1 of {len(others) + 1} media, still missing 2, " in capsys.readouterr().out
     flip_bit(next((Path(others[0]) / "blobs/sha256").iterdir()))
-    assert call(monkeypatch, "import", *others, "--root", site) == 3
+    assert call(monkeypatch, "import", "--trust-first", *others, "--root", site) == 3
     said = capsys.readouterr()
     assert f"medium 2 of {len(others) + 1}: " in said.err
     assert call(monkeypatch, "publish", "--root", site) == 6
@@ -140,7 +160,7 @@ def test_media_are_split_verified_and_imported(
 def test_a_receipt_goes_to_standard_output_or_into_a_file(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], bundle: Path, tmp_path: Path
 ) -> None:
-    assert call(monkeypatch, "import", bundle, "--root", tmp_path / "site") == 0
+    assert call(monkeypatch, "import", "--trust-first", bundle, "--root", tmp_path / "site") == 0
     capsys.readouterr()
     assert call(monkeypatch, "receipt", "--root", tmp_path / "site") == 0
     assert json.loads(capsys.readouterr().out)["receipt"]["serial"] == 1
@@ -161,7 +181,7 @@ def test_a_path_that_cannot_be_is_an_error_without_a_trace(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], bundle: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    assert call(monkeypatch, "import", bundle, "--root", tmp_path / "file") == 5
+    assert call(monkeypatch, "import", "--trust-first", bundle, "--root", tmp_path / "file") == 5
     assert capsys.readouterr().err.splitlines()[-1].startswith(f"error: {tmp_path}/file: File exists. Hint: ")
 
 
@@ -181,7 +201,7 @@ def test_back_to_an_earlier_publication_and_what_may_go(
     site = tmp_path / "site"
     for version in ("1.0", "2.0"):
         bundle = make_bundle(tmp_path / "made", key, version=version, body=version)
-        call(monkeypatch, "import", bundle, "--root", site)
+        call(monkeypatch, "import", "--trust-first", bundle, "--root", site)
         call(monkeypatch, "publish", "--root", site)
     capsys.readouterr()
     answers = []
@@ -212,9 +232,16 @@ def test_a_bundle_goes_by_name_unless_a_publication_needs_it(
     site = tmp_path / "site"
     for version in ("1.0", "2.0"):
         bundle = make_bundle(tmp_path / "made", key, version=version, body=version)
-        call(monkeypatch, "import", bundle, "--root", site)
+        call(monkeypatch, "import", "--trust-first", bundle, "--root", site)
         call(monkeypatch, "publish", "--root", site)
-    call(monkeypatch, "import", make_bundle(tmp_path / "made", key, name="third", body="third"), "--root", site)
+    call(
+        monkeypatch,
+        "import",
+        "--trust-first",
+        make_bundle(tmp_path / "made", key, name="third", body="third"),
+        "--root",
+        site,
+    )
     capsys.readouterr()
     assert call(monkeypatch, "remove", "small", "--root", site) == 7
     assert "is needed by publication" in capsys.readouterr().err
@@ -234,7 +261,7 @@ def test_the_status_fits_80_columns(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], bundle: Path, tmp_path: Path
 ) -> None:
     site = tmp_path / "site"
-    call(monkeypatch, "import", bundle, "--root", site)
+    call(monkeypatch, "import", "--trust-first", bundle, "--root", site)
     call(monkeypatch, "publish", "--root", site)
     capsys.readouterr()
     assert call(monkeypatch, "status", "--root", site) == 0
@@ -260,7 +287,7 @@ def test_uploads_that_a_publication_hides_are_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], bundle: Path, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(uploads, "hidden", lambda _: ["demo"])
-    call(monkeypatch, "import", bundle, "--root", tmp_path)
+    call(monkeypatch, "import", "--trust-first", bundle, "--root", tmp_path)
     for command in ("publish", "status"):
         assert call(monkeypatch, command, "--root", tmp_path) == 0
         assert "hidden, as the publication has them too: demo" in " ".join(capsys.readouterr().out.split())

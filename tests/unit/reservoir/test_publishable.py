@@ -28,8 +28,7 @@ from reservoir.contents.bundle import Bundle
 from reservoir.contents.target import TargetRecord
 from reservoir.download.cache import Cache
 from reservoir.intake.store import Store
-from reservoir.intake.take import take
-from tests.unit.reservoir.parts import STANZA, TARGET, artifact, make_bundle, parts, wheel
+from tests.unit.reservoir.parts import STANZA, TARGET, artifact, make_bundle, parts, take, wheel
 
 Made = list[tuple[Artifact, Path]]
 ROCKY = TargetRecord(name="rocky9", os="rpm", release="9", arch="amd64")

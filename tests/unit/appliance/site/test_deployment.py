@@ -39,6 +39,7 @@ class World:
         self.changed = True
         self.findings: list[dict[str, Any]] = []
         self.failure: PenstockError | None = None
+        self.identity = "penstock-1.2.3-44136fa355b3"
         self.missing: list[int] = []
         self.left_out: list[Problem] = []
         self.artifacts = [SimpleNamespace(name="penstock", version="1.2.3", sha256="0")]
@@ -64,7 +65,7 @@ class World:
         if self.failure:
             raise self.failure
         lacking = {"complete": not self.missing, "media": 3, "missing": self.missing, "damaged": []}
-        return SimpleNamespace(changed=self.changed, identity="penstock-1.2.3-abc", **lacking)
+        return SimpleNamespace(changed=self.changed, identity=self.identity, trust=None, warning="", **lacking)
 
     def publish(self, *_: Any, unattended: bool, **__: Any) -> Any:
         self.did.append("publish")
@@ -249,8 +250,8 @@ def test_a_bad_bundle_stops_before_anything_else(site: Site, world: World) -> No
 def test_another_bundle_that_cannot_be_published_stops_no_deploy(site: Site, world: World) -> None:
     world.left_out = [Problem("team-1-def: notes.txt", "two different files have one name", "rename one in its bundle")]
     run(site, world)
-    world.left_out = [Problem("penstock-1.2.3-abc: notes.txt", "is missing", "carry its bundle here again")]
-    with pytest.raises(ConflictError, match=r"penstock-1.2.3-abc: notes.txt: is missing"):
+    world.left_out = [Problem("penstock-1.2.3-44136fa355b3: notes.txt", "is missing", "carry its bundle here again")]
+    with pytest.raises(ConflictError, match=r"penstock-1.2.3-44136fa355b3: notes.txt: is missing"):
         run(site, world)
 
 

@@ -21,9 +21,8 @@ from common.checks import Check, CheckState
 from common.yaml_document import parse
 from reservoir.contents.artifact import Artifact, DebianArtifact, PythonArtifact
 from reservoir.intake.store import Store
-from reservoir.intake.take import take
 from reservoir.publication.publish import publish
-from tests.unit.reservoir.parts import STANZA, artifact, make_bundle, wheel
+from tests.unit.reservoir.parts import STANZA, artifact, make_bundle, take, wheel
 
 EXAMPLE = Path(__file__).parents[4] / "inventory/example/site.yml"
 STARTED = {"since": 1_767_225_600, "newer": [], "replaced": False}

@@ -206,3 +206,21 @@ def test_nothing_endless_is_read_before_the_signature_holds(bundle: Path, name: 
 def test_a_list_that_would_fill_the_memory_is_refused(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ed25519, "LONGEST", 100)
     assert "bundle.json: is longer than any file of its kind" in refusal(bundle)
+
+
+@pytest.mark.parametrize(
+    "name", [*bundles.INSTALLER, "bundle.json", "bundle.json.sig", "penstock.pub", "blobs", "blobs/sha256"]
+)
+def test_what_lies_elsewhere_is_no_part_of_a_bundle(bundle: Path, name: str) -> None:
+    """A link of a medium would have this machine read what it never meant to give."""
+    elsewhere = bundle.parent / "elsewhere"
+    (bundle / name).rename(elsewhere)
+    (bundle / name).symlink_to(elsewhere)
+    assert name.rsplit("/", maxsplit=1)[-1] in refusal(bundle)
+
+
+def test_control_characters_from_a_medium_are_shown_and_not_done(bundle: Path) -> None:
+    (bundle / "\x1b[2Jerror\n\x9b1m\u202egpj").touch()
+    said = refusal(bundle)
+    assert r"\x1b[2Jerror\n\x9b1m\u202egpj: is not in the bundle's list" in said
+    assert said.isprintable()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -10,19 +11,20 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from packaging.version import Version
 
 from appliance.site.alone import alone
 from common.errors import ConflictError
 from reservoir import settings
 from reservoir.bundle import bundles
 from reservoir.contents.artifact import Artifact, FileArtifact, PythonArtifact
+from reservoir.intake import trust
 from reservoir.intake.receipt import write as write_receipt
 from reservoir.intake.store import Store
-from reservoir.intake.take import take
 from reservoir.media import delta, needed, receipt, split
 from reservoir.signing import ed25519, keychain
 from reservoir.signing.keychain import Keychain
-from tests.unit.reservoir.parts import artifact, flip_bit, make_bundle, wheel
+from tests.unit.reservoir.parts import artifact, flip_bit, make_bundle, take, wheel
 from tests.unit.reservoir.signing.test_ed25519 import BOOTSTRAP
 
 Run = Callable[..., int]
@@ -63,8 +65,10 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
 def install(tmp_path: Path, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the installer of a bundle; return its exit code."""
 
-    def run(folder: Path, *words: str | Path) -> int:
-        places = [
+    def run(folder: Path, *words: str | Path, first: str = "--trust-first") -> int:
+        # tests of other things need no key
+        places: list[str | Path] = [
+            *([first] if first else []),
             "--prefix",
             tmp_path / "opt/site",
             "--command",
@@ -131,7 +135,8 @@ def test_the_key_that_was_checked_is_pinned_whatever_the_medium_shows_later(
         return int(installed(*arguments))
 
     monkeypatch.setattr(BOOTSTRAP, "install", then_changed)
-    assert install(folder, "--key", pem(tmp_path, key)) == 0
+    (tmp_path / "linked.pub").symlink_to(pem(tmp_path, key))
+    assert install(folder, "--key", tmp_path / "linked.pub") == 0
     assert pinned(prefix) == ed25519.public_pem(key)
 
 
@@ -190,8 +195,6 @@ def test_the_key_that_was_given_is_kept_over_upgrades(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     prefix = tmp_path / "opt/site"
-    assert install(product(tmp_path, key)) == 0
-    assert not (prefix / "bundle.pub").exists()
     assert install(product(tmp_path, key), "--key", pem(tmp_path, key)) == 0
     monkeypatch.setattr(sys, "prefix", str(prefix.resolve()))
     assert settings.installer_key().read_bytes() == ed25519.public_pem(key)
@@ -200,8 +203,31 @@ def test_the_key_that_was_given_is_kept_over_upgrades(
     stranger = Ed25519PrivateKey.generate()
     assert install(product(tmp_path, stranger, "3.0")) == 3
     assert "does not belong to the key" in capsys.readouterr().err
-    assert install(product(tmp_path, stranger, "3.0"), "--key", pem(tmp_path, stranger)) == 0
+    assert install(product(tmp_path, stranger, "3.0"), "--key", pem(tmp_path, stranger)) == 3
+    assert "--replace-key" in capsys.readouterr().err
+    assert pinned(prefix) == ed25519.public_pem(key)
+    assert install(product(tmp_path, stranger, "3.0"), "--key", pem(tmp_path, stranger), "--replace-key") == 0
     assert pinned(prefix) == ed25519.public_pem(stranger)
+
+
+def test_a_key_that_nobody_vouches_for_installs_nothing(
+    tmp_path: Path, key: Ed25519PrivateKey, install: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, prefix = product(tmp_path, key), tmp_path / "opt/site"
+    name = ed25519.fingerprint(key.public_key())
+    assert install(folder, first="") == 3
+    assert f"signed by {name}, a key that this machine does not know" in (said := capsys.readouterr().err)
+    assert "--trust-first" in said
+    assert not prefix.exists()
+    assert install(folder, "--verify-only", first="") == 0
+    assert install(folder) == 0
+    assert f"signed by {name}, trusted at first sight with --trust-first" in capsys.readouterr().out
+    assert install(folder, first="") == 0, "it is known from then on"
+    assert install(product(tmp_path, key, "2.0"), "--key", pem(tmp_path, key), first="") == 0
+    assert "given with --key" in capsys.readouterr().out
+    noted = trust.known(Store(tmp_path / "site"), prefix)
+    assert noted
+    assert (noted.trust.fingerprint, noted.trust.how) == (name, "key")
 
 
 def test_the_key_that_the_site_expects_counts_for_the_installer_too(
@@ -328,8 +354,29 @@ def _endless_list(bundle: Path) -> None:
     (bundle / bundles.LIST).symlink_to("/dev/zero")
 
 
+def _linked(bundle: Path, name: str) -> None:
+    (bundle / name).rename(bundle.parent / "elsewhere")
+    (bundle / name).symlink_to(bundle.parent / "elsewhere")
+
+
+def _linked_list(bundle: Path) -> None:
+    _linked(bundle, bundles.LIST)
+
+
+def _linked_blobs(bundle: Path) -> None:
+    _linked(bundle, str(bundles.BLOBS))
+
+
+def _linked_folder(bundle: Path) -> None:
+    _linked(bundle, str(bundles.BLOBS.parent))
+
+
 @pytest.mark.parametrize(
-    "damage", [_flipped, _missing, _extra, _extra_blob, _attachment, _list, _endless, _endless_list]
+    "damage",
+    [
+        *(_flipped, _missing, _extra, _extra_blob, _attachment, _list, _endless, _endless_list),
+        *(_linked_list, _linked_blobs, _linked_folder),
+    ],
 )
 def test_the_check_with_python_alone_finds_damage(
     bundle: Path, install: Run, damage: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
@@ -354,6 +401,10 @@ def test_an_old_python_can_read_the_installer() -> None:
     source = bundles.installer("bootstrap.py").decode()
     tree = ast.parse(source, feature_version=(3, 7))
     assert any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body)
+    # what `datetime` has by this name since 3.11 alone
+    assert not any(
+        alias.name == "UTC" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names
+    )
 
 
 def test_a_machine_that_cannot_be_written_is_told(
@@ -378,3 +429,58 @@ def test_a_bundle_for_another_python_is_told(
 
 def test_media_bring_what_the_installer_asks_for() -> None:
     assert (f"penstock[{BOOTSTRAP.EXTRAS}]", "pip") == needed.ROOTS
+
+
+VERSIONS = ["1.0", "1", "1.0.1", "1.0a1", "1.0.dev3", "1.0a1.dev2", "1.0rc1", "1.0.post1", "1.0-1", "1.0.post1.dev4"]
+VERSIONS += [
+    "2!0.1",
+    "1.10",
+    "1.9",
+    "1.0+local.2",
+    "1.0+local.10",
+    "1.0+abc",
+    "0",
+    "0.0.1",
+    "1.0b2.post3",
+    "v1.0-preview_4",
+]
+
+
+def test_versions_are_ordered_as_everywhere() -> None:
+    for one, other in itertools.product(VERSIONS, repeat=2):
+        said = BOOTSTRAP.order(one) < BOOTSTRAP.order(other), BOOTSTRAP.order(one) == BOOTSTRAP.order(other)
+        assert said == (Version(one) < Version(other), Version(one) == Version(other)), (one, other)
+
+
+def test_an_older_version_needs_a_word(
+    tmp_path: Path, key: Ed25519PrivateKey, install: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = product(tmp_path, key)
+    assert install(product(tmp_path, key, "2.0")) == 0
+    (tmp_path / "opt/site/lib/python3.11/site-packages/penstock-2.0.dist-info").mkdir(parents=True)
+    assert install(older) == 3
+    assert "brings penstock 1.0, 2.0 is installed. Hint: say --allow-rollback" in capsys.readouterr().err
+    assert install(older, "--allow-rollback") == 0
+    take(product(tmp_path, key, "3.0"), tmp_path / "site")
+    assert install(product(tmp_path, key, "2.0")) == 3
+    assert "this site took 3.0 " in capsys.readouterr().err
+    assert install(product(tmp_path, key, "3.0")) == 0
+
+
+def test_the_installer_of_what_is_installed_checks_another_bundle(
+    tmp_path: Path, key: Ed25519PrivateKey, install: Run
+) -> None:
+    first, stranger = product(tmp_path, key), product(tmp_path, Ed25519PrivateKey.generate(), "2.0")
+    assert install(first) == 0
+    assert install(first, "--bundle", stranger) == 3
+    assert install(first, "--bundle", product(tmp_path, key, "3.0")) == 0
+
+
+def test_the_installer_shows_control_characters_and_does_not_do_them(
+    bundle: Path, install: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (bundle / "\x1b[2J\n\u202egpj").touch()
+    assert install(bundle, "--verify-only") == 3
+    said = capsys.readouterr().err
+    assert said.endswith(".\n")
+    assert said.rstrip("\n").isprintable()

@@ -4,10 +4,10 @@ import errno
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import ConflictError, IntegrityError, Problem, UnavailableError
 from reservoir.bundle import bundles, verification
@@ -17,10 +17,10 @@ from reservoir.download.cache import flush
 from reservoir.intake import arrival, receipt
 from reservoir.intake import store as stores
 from reservoir.intake.store import Store
-from reservoir.intake.take import Imported, take
+from reservoir.intake.take import Imported
 from reservoir.media import split
 from reservoir.signing import ed25519, keychain
-from tests.unit.reservoir.parts import flip_bit, make_bundle
+from tests.unit.reservoir.parts import flip_bit, make_bundle, take
 
 
 def contents(root: Path) -> dict[str, bytes]:
@@ -191,7 +191,10 @@ def test_bundles_of_another_key_are_refused_until_the_key_is_given(site: Path, t
     with pytest.raises(IntegrityError, match="does not belong to the key"):
         take(foreign, site)
     assert contents(site) == before
-    assert take(foreign, site, key=other.public_key()).changed
+    with pytest.raises(IntegrityError, match=r"this site trusts the key .*--replace-key"):
+        take(foreign, site, key=other.public_key())
+    assert contents(site) == before
+    assert take(foreign, site, key=other.public_key(), replace_key=True).changed
 
 
 def test_an_older_bundle_is_refused_unless_it_is_wanted(
@@ -253,7 +256,7 @@ def test_the_key_given_to_the_installer_counts_until_the_site_has_one(
     with pytest.raises(IntegrityError, match="does not belong to the key"):
         take(bundle, root)
     assert not Store(root).pinned_key.exists()
-    assert take(bundle, root, key=key.public_key()).changed
+    assert take(bundle, root, key=key.public_key(), replace_key=True).changed
     assert not take(bundle, root).changed
 
 
@@ -268,8 +271,8 @@ def test_a_medium_that_shows_something_else_at_a_second_read_is_not_asked_twice(
     signature = (rotated / bundles.SIGNATURE).read_bytes()
     read_signed = bundles.read_signed
 
-    def then_changed(folder: Path, known: Ed25519PublicKey | None) -> bundles.Signed:
-        found = read_signed(folder, known)
+    def then_changed(folder: Path, *known: Any) -> bundles.Signed:
+        found = read_signed(folder, *known)
         (folder / bundles.SIGNATURE).write_bytes(b"something else")
         (folder / bundles.KEYS).unlink()
         return found

@@ -16,13 +16,12 @@ from reservoir.download import cache
 from reservoir.download.cache import digest
 from reservoir.intake.receipt import write as write_receipt
 from reservoir.intake.store import Store
-from reservoir.intake.take import take
 from reservoir.media import delta, receipt, split
 from reservoir.publication import prune
 from reservoir.publication.publish import publish
 from reservoir.signing import ed25519
 from tests.unit.reservoir.intake.test_take import contents
-from tests.unit.reservoir.parts import artifact, flip_bit, make_bundle, parts, wheel
+from tests.unit.reservoir.parts import artifact, flip_bit, make_bundle, parts, take, wheel
 
 NOW = 1_767_323_045
 

@@ -12,11 +12,10 @@ from reservoir.download import cache
 from reservoir.download.cache import digest
 from reservoir.intake.receipt import write
 from reservoir.intake.store import Store
-from reservoir.intake.take import take
 from reservoir.media import receipt
 from reservoir.media.known_sites import KnownSites
 from reservoir.signing import ed25519
-from tests.unit.reservoir.parts import flip_bit
+from tests.unit.reservoir.parts import flip_bit, take
 
 NOW = 1_767_323_045
 

@@ -15,13 +15,13 @@ from common.errors import ConflictError, InputError, IntegrityError, Unavailable
 from reservoir.bundle import bundles, verification
 from reservoir.bundle.verification import missing_media
 from reservoir.contents.artifact import FileArtifact, PythonArtifact
+from reservoir.intake import arrival
 from reservoir.intake.store import Store
-from reservoir.intake.take import take
 from reservoir.media import split
 from reservoir.signing import ed25519
 from tests.counting import calls
 from tests.unit.reservoir.intake.test_take import contents
-from tests.unit.reservoir.parts import artifact, flip_bit, make_bundle, parts, wheel
+from tests.unit.reservoir.parts import artifact, flip_bit, make_bundle, parts, take, wheel
 
 INSTALLER = Path(split.__file__).parents[1] / "installer"
 SIZE = 1_475_424 + sum(split.cost((INSTALLER / name).stat().st_size) for name in ("install.sh", "bootstrap.py"))
@@ -216,6 +216,27 @@ def test_a_disk_that_fills_up_keeps_what_is_good_and_nothing_half(
     assert take(media[1], site).missing == [3, 4, 5, 6]
 
 
+def test_a_disk_that_fills_up_while_pieces_are_joined_keeps_the_pieces_alone(
+    tmp_path: Path, media: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, whole = tmp_path / "site", verification.carried_pieces
+    for folder in media[:-1]:
+        take(folder, site)
+
+    def full(path: Path) -> Iterator[bytes]:
+        if path.is_relative_to(site):
+            yield b"half"
+            raise OSError(errno.ENOSPC, "No space left on device")
+        yield from whole(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(arrival, "carried_pieces", full)
+        with pytest.raises(UnavailableError, match="no space left on the disk"):
+            take(media[-1], site)
+    assert not list(site.rglob("*.partial"))
+    assert take(media[-1], site).complete
+
+
 def test_media_of_one_set_have_one_maker(tmp_path: Path, bundle: Path, media: list[Path]) -> None:
     site, stranger = tmp_path / "site", Ed25519PrivateKey.generate()
     take(media[0], site)
@@ -223,7 +244,7 @@ def test_media_of_one_set_have_one_maker(tmp_path: Path, bundle: Path, media: li
     (forged / bundles.PUBLIC_KEY).write_bytes(ed25519.public_pem(stranger))
     for name in (bundles.LIST, "volume.json"):
         (forged / f"{name}.sig").write_bytes(ed25519.sign(stranger, (forged / name).read_bytes()))
-    with pytest.raises(IntegrityError, match="came earlier are signed with another key"):
+    with pytest.raises(IntegrityError, match="does not belong to the key"):
         take(forged, site)
     assert take(media[2], site).missing == [2, 4, 5, 6]
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from common.errors import ForbiddenError, InputError, IntegrityError, NotFoundError
 from reservoir.contents.artifact import PythonArtifact
 from reservoir.intake.store import Store
-from reservoir.intake.take import take
 from reservoir.publication import scanning
-from reservoir.publication.publish import publish
+from reservoir.publication.publish import publish, rollback
 from reservoir.publication.scanning import Asked, require_passed
-from tests.unit.reservoir.parts import artifact, make_bundle, wheel
+from tests.unit.reservoir.parts import artifact, make_bundle, take, wheel
 from tests.unit.reservoir.scan.advisories import URLLIB3, write
 
 POLICY = "schema: 1\nblock: {severity: high}\n"
@@ -140,3 +140,28 @@ def test_a_changed_bill_of_materials_is_refused(tmp_path: Path, key: Ed25519Priv
     (folder / "sbom.cdx.json").unlink()
     with pytest.raises(IntegrityError, match=r"sbom.cdx.json: is missing"):
         scanning.folder(folder, Asked([advisories]))
+
+
+def test_a_rollback_asks_the_policy_and_names_what_it_opens(
+    site: Path, advisories: Path, policy: Path, tmp_path: Path, key: Ed25519PrivateKey
+) -> None:
+    """What was let through once may be what the policy refuses now."""
+    scanning.site(site, Asked([advisories]))
+    publish(site)
+    take(bundle_with(tmp_path / "made", key, "1.26.5", number="2.0"), site)
+    scanning.site(site, Asked([advisories], policy))
+    assert publish(site).number == 2
+    with pytest.raises(ForbiddenError, match=r"CVE-2021-33503 \(high\)"):
+        rollback(site)
+    assert Store(site).serving() == 2
+    assert not Store(site).rolled_back()
+    done = rollback(site, despite_policy=True)
+    assert (done.number, done.changed) == (1, True)
+    served, *faults = done.opens
+    assert re.fullmatch(r"small-1\.0-\w+ is served again, small-2\.0-\w+ no longer", served)
+    assert "CVE-2021-33503 (high) in urllib3 1.24.3 is there again" in faults
+    rollback(site, 2)
+    for report in (site / "security").glob("*.json"):
+        report.write_text("{")
+    assert len(rollback(site, despite_policy=True).opens) == 1, "a damaged report is no reason to stay"
+    assert rollback(site, 1).opens == [], "it is served already"

@@ -13,10 +13,9 @@ from common.errors import InputError, IntegrityError, NotFoundError
 from reservoir.bundle import bundles
 from reservoir.bundle.bundles import decode
 from reservoir.intake.store import Store
-from reservoir.intake.take import take
 from reservoir.publication import prune
 from reservoir.publication.publish import publish, rollback
-from tests.unit.reservoir.parts import copied, make_bundle, publish_versions
+from tests.unit.reservoir.parts import copied, make_bundle, publish_versions, take
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,8 @@ from reservoir.artifacts.python import publish as pypi_tree
 from reservoir.bundle.bundles import decode
 from reservoir.contents.artifact import FileArtifact
 from reservoir.intake.store import Store
-from reservoir.intake.take import take
 from reservoir.publication.publish import publish
-from tests.unit.reservoir.parts import artifact, image_blobs, image_parts, make_bundle
+from tests.unit.reservoir.parts import artifact, image_blobs, image_parts, make_bundle, take
 
 
 @pytest.fixture

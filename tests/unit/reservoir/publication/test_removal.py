@@ -12,10 +12,9 @@ from common import files
 from common.errors import ConflictError, NotFoundError
 from reservoir.bundle import bundles
 from reservoir.intake.store import Store
-from reservoir.intake.take import take
 from reservoir.publication import prune, removal
 from reservoir.publication.publish import publish
-from tests.unit.reservoir.parts import make_bundle
+from tests.unit.reservoir.parts import make_bundle, take
 
 
 @pytest.fixture

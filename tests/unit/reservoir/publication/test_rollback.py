@@ -10,9 +10,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import ConflictError, IntegrityError, NotFoundError
 from reservoir.intake.store import Store
-from reservoir.intake.take import take
 from reservoir.publication.publish import publish, rollback
-from tests.unit.reservoir.parts import copied, make_bundle, publish_versions
+from tests.unit.reservoir.parts import copied, make_bundle, publish_versions, take
 
 
 @pytest.fixture(scope="module")

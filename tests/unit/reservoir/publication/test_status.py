@@ -10,11 +10,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import NotFoundError
 from reservoir.intake.store import Store
-from reservoir.intake.take import take
 from reservoir.publication import prune
 from reservoir.publication.publish import publish, rollback
 from reservoir.publication.status import status
-from tests.unit.reservoir.parts import make_bundle
+from tests.unit.reservoir.parts import make_bundle, take
 
 
 @pytest.fixture

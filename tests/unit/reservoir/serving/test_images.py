@@ -13,11 +13,10 @@ from reservoir.artifacts.python import kind as python
 from reservoir.contents.lock import LockedImage
 from reservoir.download.cache import Cache
 from reservoir.intake.store import Store
-from reservoir.intake.take import take
 from reservoir.publication.prune import prune
 from reservoir.publication.publish import publish
 from reservoir.serving import images as site
-from tests.unit.reservoir.parts import image_blobs, image_parts, make_bundle
+from tests.unit.reservoir.parts import image_blobs, image_parts, make_bundle, take
 
 RECIPE = "schema: 1\nname: {name}\ntag: '{tag}'\ntarget: debian12\npackages: [bash]\n"
 

@@ -6,13 +6,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import ConflictError, IntegrityError, NotFoundError
+from reservoir.bundle import bundles
 from reservoir.bundle.verification import verify
 from reservoir.intake.store import Store
-from reservoir.intake.take import take
 from reservoir.signing import ed25519, keychain
 from reservoir.signing.keychain import Keychain, Rotation, raw
 from tests.unit.reservoir.intake.test_take import contents
-from tests.unit.reservoir.parts import make_bundle
+from tests.unit.reservoir.parts import make_bundle, take
 
 DAY = 1_767_323_045
 
@@ -112,6 +112,28 @@ def test_a_site_follows_the_chain_and_refuses_the_old_key_from_then_on(
     assert take(make_bundle(tmp_path, new, version="4.0"), site).changed
 
 
+def test_a_medium_that_first_shows_another_key_brings_no_replaced_one_back(
+    tmp_path: Path,
+    chain: Keychain,
+    old: Ed25519PrivateKey,
+    new: Ed25519PrivateKey,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site, carried = tmp_path / "site", ed25519.carried
+    take(make_bundle(tmp_path, old), site)
+    take(make_bundle(tmp_path, new, version="2.0", chain=chain), site)
+    swapped = make_bundle(tmp_path, old, version="3.0")
+    shown = [ed25519.public_pem(Ed25519PrivateKey.generate())]
+
+    def changing(path: Path) -> bytes:
+        return shown.pop() if shown and path.name == bundles.PUBLIC_KEY else carried(path)
+
+    monkeypatch.setattr(ed25519, "carried", changing)
+    with pytest.raises(IntegrityError):
+        take(swapped, site, key=old.public_key())
+    assert len(Store(site).imported()) == 2
+
+
 def test_two_rotations_are_followed_at_once(tmp_path: Path, path: Path, old: Ed25519PrivateKey) -> None:
     site = tmp_path / "site"
     take(make_bundle(tmp_path, old), site)
@@ -126,7 +148,9 @@ def test_a_key_given_by_hand_counts_without_a_chain(
     site = tmp_path / "site"
     take(make_bundle(tmp_path, old), site)
     stranger = Ed25519PrivateKey.generate()
-    assert take(make_bundle(tmp_path, stranger, version="2.0"), site, key=stranger.public_key()).changed
+    assert take(
+        make_bundle(tmp_path, stranger, version="2.0"), site, key=stranger.public_key(), replace_key=True
+    ).changed
     with pytest.raises(IntegrityError, match="does not belong to the key"):
         take(make_bundle(tmp_path, new, version="3.0", chain=chain), site)
 

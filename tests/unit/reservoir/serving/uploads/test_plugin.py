@@ -11,6 +11,7 @@ from pyramid.request import Request
 from pyramid.response import Response
 
 from reservoir.serving.uploads import plugin
+from tests.unit.reservoir.parts import take
 
 PUSH = {"name": "demo", "version": "1.0", "targetindex": "site/dev"}
 

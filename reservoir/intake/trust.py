@@ -1,0 +1,157 @@
+"""Trust: which key a site's bundles must be signed with, how that came about, and what it takes to trust another one.
+
+The installer writes the same record beside the key that it keeps, so that the first import knows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from pydantic import ConfigDict, Field, ValidationError
+
+from common import files
+from common.errors import IntegrityError
+from common.strict import StrictModel
+from reservoir import settings
+from reservoir.bundle import bundles
+from reservoir.bundle.verification import Verified
+from reservoir.download.cache import flush
+from reservoir.intake.store import Store
+from reservoir.manifest.model import Sha256
+from reservoir.signing import ed25519, keychain
+from reservoir.signing.ed25519 import fingerprint
+
+PINNED = "bundle.pub"
+RECORD = "bundle.trust.json"
+HOW = {
+    "key": "given with --key",
+    "first-use": "trusted at first sight with --trust-first: compare it with its maker's",
+    "unknown": "trusted before this was noted: compare it with its maker's",
+}
+
+
+class Trust(StrictModel):
+    """A key that is trusted, by its fingerprint, and how it came to be.
+
+    `since` is the day on which the administrator spoke, empty where that is not known. `follows` is the key that it
+    replaced by its maker's own chain, `instead_of` one that the administrator gave up for it.
+    """
+
+    schema_: Annotated[Literal[1], Field(alias="schema")] = 1
+    fingerprint: Sha256
+    how: Literal["key", "first-use", "unknown"]
+    since: str = ""
+    follows: Sha256 | None = None
+    instead_of: Sha256 | None = None
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    def told(self) -> dict[str, str | None]:
+        """Return it for programs."""
+        return self.model_dump(exclude={"schema_"})
+
+    @property
+    def words(self) -> str:
+        """Return how the key came to be trusted, for people."""
+        said = HOW[self.how] if not self.since else f"{HOW[self.how]} (on {self.since})"
+        said += f"; it replaced {self.follows[:16]} by a signed statement" if self.follows else ""
+        return said + (f"; in place of {self.instead_of[:16]}, which was given up" if self.instead_of else "")
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """What an administrator says with an import: the maker's `key`, or that the first key may count.
+
+    `replace` trusts `key` instead of another one that the site trusts.
+    """
+
+    key: Ed25519PublicKey | None = None
+    first: bool = False
+    replace: bool = False
+
+
+@dataclass(frozen=True)
+class Known:
+    """A key that counts at a site already."""
+
+    key: Ed25519PublicKey
+    trust: Trust
+
+
+def known(store: Store, installed: Path | None = None) -> Known | None:
+    """Return the key that this site's bundles are signed with: the site's own pin, else what the installer keeps.
+
+    `installed` is the folder that the installer made, else the one that this program runs from.
+    """
+    for path in (store.pinned_key, installed / PINNED if installed else settings.installer_key()):
+        if path.exists():
+            key = ed25519.read_public(path.read_bytes(), str(path))
+            return Known(key, _noted(path.with_name(RECORD), fingerprint(key)))
+    return None
+
+
+def expected_key(store: Store) -> Ed25519PublicKey | None:
+    """Return the key that this site's bundles are signed with, once it is known: by an import, or by the installer."""
+    found = known(store)
+    return found.key if found else None
+
+
+def decide(found: Verified, before: Known | None, spoken: Spoken) -> Trust:
+    """Return how the key of a bundle, whose signature holds, is trusted after what is known and was spoken.
+
+    Raises IntegrityError where nobody vouches for it, or where another one is trusted and not given up.
+    """
+    name, where = fingerprint(found.key), str(found.folder / bundles.PUBLIC_KEY)
+    today = f"{datetime.now(UTC):%F}"
+    if before is None:
+        if spoken.key is None and not spoken.first:
+            raise IntegrityError(
+                f"the bundle is signed by {name}, a key that this site does not know",
+                where=where,
+                hint="give the maker's key with --key; or compare this fingerprint with its maker's and say "
+                "--trust-first",
+            )
+        return Trust(fingerprint=name, how="key" if spoken.key else "first-use", since=today)
+    trusted, follows = before.trust, fingerprint(before.key)
+    if found.chain.leads(before.key, found.key):
+        steps = trusted.model_copy(
+            update={"fingerprint": name, "follows": follows if follows != name else trusted.follows}
+        )
+        # whoever gives the key now has got it by another way, whatever was said before
+        return steps.model_copy(update={"how": "key", "since": today}) if spoken.key and trusted.how != "key" else steps
+    if not spoken.replace:
+        raise IntegrityError(
+            f"this site trusts the key {follows}, and {name}, which signed the bundle, did not replace it",
+            where=where,
+            hint="compare both with their maker's; to trust the given key instead say --replace-key as well",
+        )
+    return Trust(fingerprint=name, how="key", since=today, instead_of=follows)
+
+
+def pin(store: Store, found: Verified, trust: Trust) -> None:
+    """Remember the bundle's key as the one of this site, how it came to be trusted, and what it replaced."""
+    if found.chain.rotations:
+        # before the key: when this is interrupted the old key is refused already
+        _keep(store.keychain, keychain.encode(found.chain))
+    # a record that is not of the key counts for nothing, so an interruption between the two says less, nothing wrong
+    _keep(store.keys / RECORD, trust.model_dump_json(by_alias=True).encode() + b"\n")
+    _keep(store.pinned_key, ed25519.encode_public(found.key))
+    flush([store.keys])
+
+
+def _keep(path: Path, content: bytes) -> None:
+    if not path.exists() or path.read_bytes() != content:
+        files.write(path, content)
+
+
+def _noted(path: Path, name: str) -> Trust:
+    """Return what is noted of the key with this fingerprint; one of another key, or a damaged one, says nothing."""
+    try:
+        noted = Trust.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return Trust(fingerprint=name, how="unknown")
+    return noted if noted.fingerprint == name else Trust(fingerprint=name, how="unknown")

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from reservoir.intake.take import take
 from reservoir.publication.publish import publish
-from tests.unit.reservoir.parts import make_bundle
+from tests.unit.reservoir.parts import make_bundle, take
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ import pytest
 from common.errors import InputError, IntegrityError, NotFoundError, UnavailableError
 from reservoir.publication import past_names
 from reservoir.serving.uploads.names import Names
-from tests.unit.reservoir.parts import take
 
 
 @pytest.fixture

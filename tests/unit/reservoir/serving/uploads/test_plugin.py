@@ -11,7 +11,6 @@ from pyramid.request import Request
 from pyramid.response import Response
 
 from reservoir.serving.uploads import plugin
-from tests.unit.reservoir.parts import take
 
 PUSH = {"name": "demo", "version": "1.0", "targetindex": "site/dev"}
 

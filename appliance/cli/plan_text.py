@@ -38,7 +38,7 @@ def _node(name: str, node: NodePlan) -> list[str]:
         if not task.handler:
             found += [f"  {task.phase}: {task.task}", *_difference(task)]
     if node.secrets:
-        found.append(f"  secrets: {node.secrets} tasks, of which nothing is shown")
+        found.append(f"  tasks with secrets, of which nothing is shown: {node.secrets}")
     found += [f"  then: {task.phase}: {task.task}" for task in node.tasks if task.handler]
     return found + [f"  {unit} runs what was there before, and would be restarted" for unit in node.restarted]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 COMMAND = "ansible.builtin.command"
@@ -61,11 +62,16 @@ def _differences(result: Mapping[str, Any]) -> Iterator[str]:
         if prepared := each.get("prepared"):
             yield from (f"{line}\n" for line in str(prepared).splitlines())
         elif isinstance(each.get("before"), str) and isinstance(each.get("after"), str):
-            yield from _unified(each)
+            yield from _unified(_path(result, each), each)
 
 
-def _unified(told: Mapping[str, Any]) -> Iterator[str]:
+def _path(result: Mapping[str, Any], told: Mapping[str, Any]) -> str:
+    """Return the file that differs; of a new one that a template makes only its name is known."""
+    path = told.get("before_header") or result.get("dest") or result.get("path")
+    return str(path or Path(str(told.get("after_header") or "")).name.removesuffix(".j2"))
+
+
+def _unified(path: str, told: Mapping[str, Any]) -> Iterator[str]:
     before, after = (str(told[name]).splitlines() for name in ("before", "after"))
-    one, other = (str(told.get(f"{name}_header") or name) for name in ("before", "after"))
-    for line in difflib.unified_diff(before, after, one, other, lineterm=""):
+    for line in difflib.unified_diff(before, after, path, path, lineterm=""):
         yield f"{line}\n"

@@ -102,7 +102,7 @@ class _Rehearsal:
         """Do all that a deploy does before it changes anything."""
         order = waves.plan(site, limit)
         deployment.require_controller(site)
-        run = partial(playbook.run, state=state, listen=listener.event)
+        run = partial(playbook.run, state=state, listen=listener.event, check=True)
         left = departure.close(site, state, run, check=True)
         listener.phase("bundle")
         found = verify(bundle, expected_key(Store(root)), listener.progress)

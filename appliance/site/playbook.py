@@ -176,7 +176,7 @@ def run(
     """
     root = settings.ansible_root()
     folder = _run_folder(state, playbook)
-    # what a dry run asks of nodes that may never be so is kept with its log alone
+    # that of the last deploy stays: what a dry run asks may never come to be
     hosts = _write_private((folder if check else state) / "hosts.json", json.dumps(inventory, indent=1))
     inventories = [root / "inventory" / "groups.yml", hosts]
     if limit is not None:
@@ -214,6 +214,8 @@ def run(
     runner.run()
     if held:
         held.tell()
+    if check:
+        hosts.unlink()
     # ansible-runner notes the caller's whole environment there, which may hold secrets.
     (artifacts / "command").unlink(missing_ok=True)
     if runner.status == "canceled":

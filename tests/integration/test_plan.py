@@ -28,6 +28,9 @@ TRY = """\
       ansible.builtin.copy: {content: "{{ item }}\\n", dest: "{folder}/{{ item }}", mode: "0644"}
       loop: [a, b]
       notify: Tell
+    - name: Write by a template
+      ansible.builtin.template: {src: "{folder}/source.j2", dest: "{folder}/{{ item }}", mode: "0644"}
+      loop: [small, fresh]
     - name: Never
       ansible.builtin.copy: {content: "", dest: "{folder}/never", mode: "0644"}
       when: false
@@ -58,6 +61,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "inventory" / "groups.yml").write_text("all: {children: {things: }}\n")
     (root / "ansible.cfg").write_text((ROOT / "ansible.cfg").read_text())
     monkeypatch.setattr(settings, "ansible_root", lambda: root)
+    (tmp_path / "source.j2").write_text("three\n")
     for name, text in {"small": "one\n", "same": "same\n", "private": "before\n", "key": "before\n"}.items():
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o600 if name in ("private", "key") else 0o644)
@@ -67,12 +71,14 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_plan_tells_differences_and_restarts_and_no_secret(tree: Path) -> None:
     (tree / "state").mkdir()
     (tree / "state" / "hosts.json").write_text("of the last deploy")
-    inventory = {"all": {"children": {"things": {"hosts": {"here": {"ansible_connection": "local"}}}}}}
+    inventory = {
+        "all": {"vars": {"token": SECRET}, "children": {"things": {"hosts": {"here": {"ansible_connection": "local"}}}}}
+    }
     result = playbook.run("try", inventory, state=tree / "state", listen=lambda _: None, check=True, diff=True)
     result.require_success()
     told = {each.task: each for each in result.foreseen["here"]}
     assert list(told) == [
-        *("Write small files", "Write what few may read", "Write by a loop"),
+        *("Write small files", "Write what few may read", "Write by a loop", "Write by a template"),
         *("Restart", "Tell"),
     ]
     assert {name for name, each in told.items() if each.handler} == {"Restart", "Tell"}
@@ -80,6 +86,8 @@ def test_a_plan_tells_differences_and_restarts_and_no_secret(tree: Path) -> None
     assert told["Write small files"].difference.startswith(f"--- {small}\n+++ {small}\n@@ -1 +1 @@\n-one\n+two\n")
     assert told["Write small files"].difference.endswith("+fresh\n")
     assert [line for line in told["Write by a loop"].difference.splitlines() if line in ("+a", "+b")] == ["+a", "+b"]
+    headers = [line for line in told["Write by a template"].difference.splitlines() if line[:3] in ("---", "+++")]
+    assert headers == [f"--- {small}", f"+++ {small}", "--- source", "+++ source"]
     assert result.hidden("here") == 1
     assert told["Write what few may read"].difference == ""
     logs = [path.read_text(errors="replace") for path in (tree / "state").rglob("*") if path.is_file()]

@@ -340,7 +340,9 @@ def _run_folder(state: Path, playbook: str) -> Path:
     runs = state / "runs"
     folder = runs / f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}-{playbook.replace('/', '-')}"
     try:
-        folder.mkdir(mode=0o700, parents=True)
+        # `parents` alone would open those above to all
+        for each in (state, runs, folder):
+            each.mkdir(mode=0o700, parents=True, exist_ok=each != folder)
     except OSError as error:
         raise UnavailableError(
             f"the log of the run cannot be written: {error.strerror}",

@@ -10,9 +10,10 @@ import typer
 
 from appliance.cli.files import read_site, read_text
 from appliance.cli.options import group
-from appliance.cli.output import Format, FormatOption, print_json, print_table
+from appliance.cli.output import Format, FormatOption, print_json, print_table, show
 from appliance.cli.reservoir.common import Key, ReplaceKey, Root, TrustFirst, public_key
 from appliance.site.model import Site
+from common.errors import InputError
 from reservoir.settings import DEFAULT_ROOT
 
 if TYPE_CHECKING:
@@ -64,12 +65,13 @@ def upgrade(
 def deploy(
     file: SiteFile,
     bundle: Annotated[Path, typer.Option(help="Folder of the bundle.")],
+    *,
     rehearse: Annotated[bool, typer.Option("--check", help="Check bundle and nodes; change nothing.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Tell what would change on which node; change nothing.")] = False,
     limit: Annotated[
         str | None,
         typer.Option(metavar="NODES", help="Only these workers, with commas; reservoir, master and storage always."),
     ] = None,
-    *,
     key: Key = None,
     trust_first: TrustFirst = False,
     replace_key: ReplaceKey = False,
@@ -78,20 +80,32 @@ def deploy(
     """Install the site from a bundle. Runs on the reservoir node; a second run changes nothing.
 
     A worker that is down, unfit or fails is left out and named, with exit code 11; the next deploy catches it up.
+    A plan ends with 12 where something would change, with 0 where nothing would.
     """
+    from appliance.cli import plan_text
     from appliance.cli.progress import screen
-    from appliance.site import deployment
+    from appliance.site import deployment, planning
     from appliance.site.rollout import require_all
     from reservoir.intake.trust import Spoken
 
     site = read_site(file)
     chosen = None if limit is None else limit.split(",")
+    if rehearse and plan:
+        raise InputError(
+            "--check and --plan are two questions", where="--plan", hint="a plan checks bundle and nodes, too"
+        )
     if rehearse:
         with screen() as listener:
-            unfit = deployment.rehearse(site, bundle, listener, limit=chosen)
+            unfit = planning.rehearse(site, bundle, listener, limit=chosen)
         print(f"{site.name}: bundle and nodes are fit{_without(unfit)}; nothing was changed")
         require_all(unfit)
         return
+    if plan:
+        with screen() as listener:
+            told = planning.plan(site, bundle, listener, limit=chosen)
+        show(told.json(), output, lambda _: plan_text.show(told))
+        require_all(told.left_out)
+        raise typer.Exit(planning.CHANGES if told.changes else 0)
     with screen() as listener:
         spoken = Spoken(public_key(key), trust_first, replace_key)
         done = deployment.deploy(site, bundle, listener, file=read_text(file), limit=chosen, spoken=spoken)

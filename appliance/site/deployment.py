@@ -31,12 +31,11 @@ from common.errors import ConflictError, InputError, IntegrityError, NotFoundErr
 from common.progress import Progress
 from common.yaml_document import parse
 from reservoir.bundle import bundles
-from reservoir.bundle.verification import verify
 from reservoir.contents.artifact import PythonArtifact
 from reservoir.contents.bundle import Bundle
 from reservoir.intake.store import Store
 from reservoir.intake.take import take
-from reservoir.intake.trust import Spoken, expected_key
+from reservoir.intake.trust import Spoken
 from reservoir.publication.publish import publish
 
 STATE = Path(inventory.STATE)
@@ -45,6 +44,7 @@ PASSWORD_FILE = "admin-password"  # noqa: S105 - the name of a file
 INDEX_PASSWORD_FILE = "index-password"  # noqa: S105 - the name of a file
 AUDIT_KEY_FILE = "audit-key"
 WAL_KEY_FILE = "wal-key"
+SECRET_FILES = (PASSWORD_FILE, INDEX_PASSWORD_FILE, AUDIT_KEY_FILE, WAL_KEY_FILE)
 READABLE = "abcdefghjkmnpqrstuvwxyz23456789"
 """Letters and digits that cannot be taken for each other."""
 
@@ -151,17 +151,17 @@ def deploy(
     with alone(state) as held:
         run = partial(playbook.run, state=state, listen=listener.event, held=held)
         try:
-            _require_releases(site, listed)
+            require_releases(site, listed)
             # before anything changes, and before their certificates are revoked
             done.left = departure.close(site, state, run)
             with clock("bundle"):
                 _publish(bundle, root, spoken, listener.progress, done)
                 driver_bundles.require(site, Store(root).newest().values())
             with clock("identity"):
-                _identify(site, state, done)
+                identify(site, state, done)
                 files.write(state / inventory.SITE_FILE, file, 0o600)
-            done.schema = newest_step(Store(root).blobs / _own(listed).sha256)
-            hosts = inventory.build(site, version=_own(listed).version, state=str(state), root=str(root))
+            done.schema = newest_step(Store(root).blobs / own(listed).sha256)
+            hosts = inventory.build(site, version=own(listed).version, state=str(state), root=str(root))
             rollout = Rollout(plan, hosts, run, done.add, done.left_out, done.reached)
             with clock("preflight"):
                 asked = preflight.with_questions(hosts, site, listed, settings.ansible_root() / "roles")
@@ -172,35 +172,6 @@ def deploy(
         finally:
             _record(done, state)
     return done
-
-
-def rehearse(
-    site: Site,
-    bundle: Path,
-    listener: DeployListener,
-    *,
-    limit: Sequence[str] | None = None,
-    state: Path = STATE,
-    root: Path = ROOT,
-) -> Problems:
-    """Do all that a deploy does before it changes anything: check controller, bundle and nodes.
-
-    Returns which workers a deploy would leave out now, and why.
-    """
-    plan = waves.plan(site, limit)
-    require_controller(site)
-    run = partial(playbook.run, state=state, listen=listener.event)
-    departure.close(site, state, run, check=True)
-    listener.phase("bundle")
-    listed = verify(bundle, expected_key(Store(root)), listener.progress).bundle
-    _require_releases(site, listed)
-    driver_bundles.require(site, [listed, *Store(root).newest().values()])
-    listener.phase("preflight")
-    hosts = inventory.build(site, version=_own(listed).version, state=str(state), root=str(root))
-    rollout = Rollout(plan, hosts, run)
-    asked = preflight.with_questions(hosts, site, listed, settings.ansible_root() / "roles")
-    rollout.preflight(asked, partial(preflight.unfit, site, listed))
-    return rollout.left_out
 
 
 def revoke(site: Site, node: str, *, state: Path = STATE) -> None:
@@ -291,7 +262,7 @@ def _publish(bundle: Path, root: Path, spoken: Spoken, progress: Progress, done:
         done.changed.append("publication made")
 
 
-def _identify(site: Site, state: Path, done: Deployment) -> None:
+def identify(site: Site, state: Path, done: Deployment) -> None:
     """Make what the site is known by: its CA, the certificates of its nodes, the passwords of its administrators."""
     if pki.issue(site, state / "pki"):
         done.changed.append("certificates issued")
@@ -345,7 +316,7 @@ def _back_up(backups: Backups, done: Deployment, held: Alone, clock: _Clock) -> 
             done.backup = backups.take(held).name
 
 
-def _own(bundle: Bundle) -> PythonArtifact:
+def own(bundle: Bundle) -> PythonArtifact:
     """Return the Penstock that the nodes install."""
     for artifact in bundle.of_kind(PythonArtifact):
         if artifact.name == "penstock":
@@ -355,7 +326,7 @@ def _own(bundle: Bundle) -> PythonArtifact:
     )
 
 
-def _require_releases(site: Site, bundle: Bundle) -> None:
+def require_releases(site: Site, bundle: Bundle) -> None:
     """Raise InputError that lists every node whose release the bundle does not serve."""
     served = sorted({target.release for target in bundle.targets if target.os == "debian"})
     problems = [

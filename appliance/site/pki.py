@@ -26,7 +26,7 @@ from common.repair_protocol import CONTROLLER
 
 CA_DAYS = 3650
 NODE_DAYS = 825
-RENEW_DAYS = 30
+RENEW_DAYS = 60
 LOOPBACK = IPv4Address("127.0.0.1")
 CLOCK_SLACK = timedelta(days=1)
 LIST = "ca.crl"

@@ -25,6 +25,7 @@ from ansible_runner import interface
 
 from appliance.site import refused_access, settings
 from appliance.site.alone import Alone
+from appliance.site.foreseen import Foreseen, Foresight
 from common.errors import Problem, ProcessError, UnavailableError
 
 RUNS_KEPT = 20
@@ -97,7 +98,8 @@ class Result:
 
     `nodes` counts tasks by node, `changes` names those that changed it, `phases` are seconds by the name of the play,
     `failures` are the events that broke it, `published` holds the values that tasks handed out under the names asked
-    for, by node, `log` is the file with Ansible's own words, `said` its end.
+    for, by node, `log` is the file with Ansible's own words, `said` its end. `foreseen` is what a dry run that was
+    asked for differences said of each task that would change its node.
     """
 
     playbook: str
@@ -109,6 +111,7 @@ class Result:
     failures: list[Event] = field(default_factory=list)
     published: dict[str, dict[str, Any]] = field(default_factory=dict)
     said: str = ""
+    foreseen: dict[str, list[Foreseen]] = field(default_factory=dict)
 
     def require_success(self) -> None:
         """Raise ProcessError that names node, task, reason and next step of everything that failed."""
@@ -121,6 +124,10 @@ class Result:
             where=self.playbook,
             hint=f"its whole output is in {self.log}",
         )
+
+    def hidden(self, node: str) -> int:
+        """Return how many tasks changed a node without a name: of those that handle a secret Ansible counts no more."""
+        return self.nodes.get(node, Counts()).changed - len(self.changes.get(node, ()))
 
     def failed(self) -> dict[str, list[Problem]]:
         """Return what went wrong on each node that failed; raises ProcessError where the run itself did."""
@@ -156,6 +163,7 @@ def run(
     listen: Listener,
     publish: Collection[str] = (),
     check: bool = False,
+    diff: bool = False,
     limit: Collection[str] | None = None,
     together: bool = True,
     held: Alone | None = None,
@@ -163,12 +171,13 @@ def run(
     """Run `playbooks/<playbook>.yml` on the nodes of `inventory` and return what came of it, failed or not.
 
     `state` is the folder for inventory and logs, `publish` names the values that tasks hand out, `check` only says
-    what would change. Of the nodes, only those in `limit` are changed. Where one fails, all others stop with it if
-    they go `together`; else that one alone is left out of what follows.
+    what would change, and `diff` how. Of the nodes, only those in `limit` are changed. Where one fails, all others
+    stop with it if they go `together`; else that one alone is left out of what follows.
     """
     root = settings.ansible_root()
-    hosts = _write_private(state / "hosts.json", json.dumps(inventory, indent=1))
     folder = _run_folder(state, playbook)
+    # that of the last deploy stays: what a dry run asks may never come to be
+    hosts = _write_private((folder if check else state) / "hosts.json", json.dumps(inventory, indent=1))
     inventories = [root / "inventory" / "groups.yml", hosts]
     if limit is not None:
         inventories.append(_write_private(folder / "limit.json", json.dumps(_group(limit))))
@@ -176,6 +185,7 @@ def run(
     log = artifacts / "stdout"
     explain = partial(_explained, hosts=inventory["all"].get("hosts", {}), known_hosts=state / "known_hosts")
     collector = _Collector(Result(playbook, log=log), listen, frozenset(publish), explain)
+    words = [word for word, wanted in (("--check", check), ("--diff", diff)) if wanted]
     runner = interface.init_runner(
         private_data_dir=str(folder),
         project_dir=str(root),
@@ -184,7 +194,7 @@ def run(
         playbook=str(Path("playbooks") / f"{playbook}.yml"),
         inventory=[str(path) for path in inventories],
         limit=None if limit is None else LIMIT,
-        cmdline="--check" if check else None,
+        cmdline=" ".join(words) or None,
         envvars={
             "ANSIBLE_CONFIG": str(root / "ansible.cfg"),
             "ANSIBLE_ANY_ERRORS_FATAL": str(together),
@@ -204,6 +214,8 @@ def run(
     runner.run()
     if held:
         held.tell()
+    if check:
+        hosts.unlink()
     # ansible-runner notes the caller's whole environment there, which may hold secrets.
     (artifacts / "command").unlink(missing_ok=True)
     if runner.status == "canceled":
@@ -223,6 +235,7 @@ class _Collector:
         self._publish = publish
         self._phase = ""
         self._since = time.monotonic()
+        self._foresight = Foresight(result.foreseen)
 
     def take(self, raw: dict[str, Any]) -> bool:
         """Take one event; returns False so that ansible-runner does not store it as a file of its own."""
@@ -231,7 +244,10 @@ class _Collector:
             self._begin_phase(data.get("name") or data.get("play") or "")
         elif kind == "playbook_on_stats":
             self._count(data)
+        elif kind == "playbook_on_task_start":
+            self._foresight.handler(data)
         elif outcome := _outcome(kind, data):
+            self._foresight.take(self._phase, kind, data)
             self._note(outcome, data)
         return False
 
@@ -324,7 +340,9 @@ def _run_folder(state: Path, playbook: str) -> Path:
     runs = state / "runs"
     folder = runs / f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}-{playbook.replace('/', '-')}"
     try:
-        folder.mkdir(mode=0o700, parents=True)
+        # `parents` alone would open those above to all
+        for each in (state, runs, folder):
+            each.mkdir(mode=0o700, parents=True, exist_ok=each != folder)
     except OSError as error:
         raise UnavailableError(
             f"the log of the run cannot be written: {error.strerror}",

@@ -21,6 +21,9 @@ AGAIN = "deploy again when the cause is mended"
 Problems = dict[str, list[Problem]]
 """What is wrong, by the name of the node."""
 
+Said = Mapping[str, Mapping[str, Any]]
+"""What nodes published, by their names and by those of the values."""
+
 
 @dataclass
 class Rollout:
@@ -36,10 +39,11 @@ class Rollout:
     left_out: Problems = field(default_factory=dict)
     reached: list[str] = field(default_factory=list)
 
-    def preflight(self, asked: Mapping[str, Any], unfit: Callable[[Mapping[str, Mapping[str, Any]]], Problems]) -> None:
+    def preflight(self, asked: Mapping[str, Any], unfit: Callable[[Said], Problems]) -> Said:
         """Leave out the workers that are not fit; raises ProcessError or InputError where the others must not go on.
 
-        `asked` is the inventory with what nodes are asked, and `unfit` judges what they say. Nothing is changed on any.
+        `asked` is the inventory with what nodes are asked, and `unfit` judges what they say, which is returned. Nothing
+        is changed on any.
         """
         result = self.run("preflight", asked, publish=preflight.PUBLISHED, limit=self.plan.nodes)
         silent = result.failed()
@@ -49,6 +53,7 @@ class Rollout:
             kind = ProcessError if silent.keys() & set(self.plan.first) else InputError
             raise kind.of([*needed, *self._reasons()])
         self._require_workers(InputError)
+        return result.published
 
     def install(self) -> None:
         """Install the nodes; raises ProcessError where one that all need fails, or too many workers do."""

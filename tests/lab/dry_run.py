@@ -41,7 +41,7 @@ def main() -> None:
 def _controller(site: Site) -> tuple[Path, Path]:
     """Make what a deploy makes on its controller before it runs a playbook."""
     state, root = SCRATCH / "site", SCRATCH / "reservoir"
-    take(BUNDLE, root)
+    take(BUNDLE, root, trust_first=True)
     publish(root)
     pki.issue(site, state / "pki")
     for name in (deployment.PASSWORD_FILE, deployment.INDEX_PASSWORD_FILE, deployment.AUDIT_KEY_FILE):

@@ -136,7 +136,7 @@ def broken(root: Path) -> str:
 
 
 def simulation(packages: list[str], index: str) -> dict[str, Any]:
-    """Return what apt would remove to install packages from an index alone, and what it says where it cannot.
+    """Return what apt would remove and install to have packages of an index alone, and what it says where it cannot.
 
     apt has lists and a cache of its own for this; what is installed, held and pinned is the node's.
     """
@@ -159,8 +159,14 @@ def simulation(packages: list[str], index: str) -> dict[str, Any]:
         code, said = run("apt-get", "--simulate", "--yes", *words, "install", *packages)
     held = re.findall(r"^(\S+)\s+hold$", run("dpkg", "--get-selections")[1], re.MULTILINE)
     removed = sorted(set(re.findall(r"^Remv (\S+)", said, re.MULTILINE)))
+    installed = re.findall(r"^Inst (\S+) (?:\[(\S+)\] )?\((\S+)", said, re.MULTILINE)
     errors = "; ".join(line.strip() for line in said.splitlines() if re.match(r"E: | \S+ : ", line))
-    return {"removed": removed, "held": held, "error": (errors or said[-500:]) if code else ""}
+    return {
+        "removed": removed,
+        "installed": [f"{name} {before or '-'} -> {after}" for name, before, after in installed],
+        "held": held,
+        "error": (errors or said[-500:]) if code else "",
+    }
 
 
 def engines() -> dict[str, str]:

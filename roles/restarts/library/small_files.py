@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import stat
 from pathlib import Path
@@ -36,12 +37,33 @@ def main() -> None:
     # what an empty template comes to is nothing
     files = {Path(path): (text or "").encode() for path, text in module.params["files"].items()}
     wanting = [path for path, content in files.items() if not stands(path, content, mode)]
+    # what not everybody may read is nobody's to see in a log either
+    asked = module._diff and mode & stat.S_IROTH
+    shown = [path for path in wanting if asked and is_open(path)]
+    diff = [{"prepared": difference(path, files[path])} for path in shown]
     for path in () if module.check_mode else wanting:
         try:
             write(path, files[path], mode)
         except OSError as error:
             module.fail_json(msg=f"{path} cannot be written: {error.strerror}")
-    module.exit_json(changed=bool(wanting), penstock_written=[str(path) for path in wanting])
+    told = {"diff": diff} if diff else {}
+    module.exit_json(changed=bool(wanting), penstock_written=[str(path) for path in wanting], **told)
+
+
+def is_open(path: Path) -> bool:
+    """Return whether everybody may read a file, or there is none."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return True
+    return stat.S_ISREG(found.st_mode) and bool(found.st_mode & stat.S_IROTH)
+
+
+def difference(path: Path, content: bytes) -> str:
+    """Return how a file differs from what it is to be, as lines of a unified difference."""
+    present = path.read_bytes() if path.is_file() else b""
+    before, after = (text.decode(errors="replace").splitlines() for text in (present, content))
+    return "\n".join(difflib.unified_diff(before, after, str(path), str(path), lineterm=""))
 
 
 def stands(path: Path, content: bytes, mode: int) -> bool:

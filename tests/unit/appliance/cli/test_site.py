@@ -12,7 +12,8 @@ from typer.testing import CliRunner, Result
 
 from appliance.cli.lab import app as lab_app
 from appliance.cli.site import app as site_app
-from appliance.site import deployment, lab, report, verification
+from appliance.site import deployment, lab, planning, report, verification
+from appliance.site.foreseen import Foreseen
 from appliance.site.playbook import Counts
 from appliance.site.verdict import NodeVerdict, Verdict
 from common.checks import Check, CheckState
@@ -100,7 +101,7 @@ def test_revoke_says_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_rehearsed_deploy_deploys_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
-    monkeypatch.setattr(deployment, "rehearse", lambda *_, **__: done.append("rehearse"))
+    monkeypatch.setattr(planning, "rehearse", lambda *_, **__: done.append("rehearse"))
     monkeypatch.setattr(deployment, "deploy", lambda *_: done.append("deploy"))
     result = run(site_app, "deploy", "-f", EXAMPLE, "--bundle", "bundle", "--check")
     assert "nothing was changed" in result.stdout
@@ -123,7 +124,7 @@ def test_who_was_left_out_is_named_with_an_exit_code_of_its_own(monkeypatch: pyt
         asked.append(limit)
         return left_out
 
-    monkeypatch.setattr(deployment, "rehearse", rehearse)
+    monkeypatch.setattr(planning, "rehearse", rehearse)
     words = ("deploy", "-f", EXAMPLE, "--bundle", "bundle")
     for more in ((), ("--limit", "worker1,worker2"), ("-o", "json"), ("--check", "--limit", "worker2")):
         result = run(site_app, *words, *more)
@@ -254,3 +255,38 @@ def test_kubernetes_prints_what_an_administrator_applies(tmp_path: Path) -> None
     assert {item["metadata"].get("namespace", "gpu") for item in printed} == {"gpu"}
     assert printed[-1]["kind"] == "NetworkPolicy"
     assert isinstance(run(site_app, "kubernetes", "m1", "-f", site).exception, InputError)
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_a_plan_tells_what_would_change_and_ends_with_its_code(monkeypatch: pytest.MonkeyPatch, output: str) -> None:
+    nodes = {"worker1": planning.NodePlan(), "worker2": planning.NodePlan()}
+    told = planning.Plan("lab", "1.2.3", "penstock-1.2.3-abc", nodes=nodes)
+    monkeypatch.setattr(planning, "plan", lambda *_, **__: told)
+    monkeypatch.setattr(deployment, "deploy", lambda *_, **__: pytest.fail("it deployed"))
+    words = ("deploy", "-f", EXAMPLE, "--bundle", "bundle", "--plan", "-o", output)
+    assert run(site_app, *words).exit_code == 0
+    difference = "\n".join(["-one", "+two\x1b[2J", *("+more" for _ in range(30))])
+    nodes["worker1"].tasks = [
+        Foreseen("Node agent", "Configure the agent", difference),
+        Foreseen("Node agent", "Restart the agent", handler=True),
+    ]
+    result = run(site_app, *words)
+    assert result.exit_code == 12
+    if output == "json":
+        plain = json.loads(result.stdout)
+        assert plain["changes"] == 2
+        assert plain["nodes"]["worker1"]["tasks"][0]["difference"] == difference
+        return
+    assert "worker1:\n  Node agent: Configure the agent\n      -one\n      +two\\x1b[2J\n" in result.stdout
+    assert "... and 8 more lines, with -o json" in result.stdout
+    assert "  then: Node agent: Restart the agent" in result.stdout
+    assert "nothing would change on worker2" in result.stdout
+
+
+def test_a_plan_without_a_worker_names_it_with_the_code_of_what_is_not_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    left_out = {"worker2": [Problem("worker2: Time: Install", "it does not answer", "start it")]}
+    told = planning.Plan("lab", "1.2.3", "penstock-1.2.3-abc", controller=["bundle imported"], left_out=left_out)
+    monkeypatch.setattr(planning, "plan", lambda *_, **__: told)
+    result = run(site_app, "deploy", "-f", EXAMPLE, "--bundle", "bundle", "--plan")
+    assert isinstance(result.exception, PartialError)
+    assert "without worker2" in result.stdout

@@ -399,30 +399,6 @@ def test_the_lock_goes_to_every_playbook_of_a_deploy(site: Site, world: World) -
     assert world.without_lock == []
 
 
-def test_a_rehearsal_changes_nothing(site: Site, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deployment, "verify", lambda *_, **__: SimpleNamespace(bundle=world.bundle()))
-    world.down = ["worker2"]
-    unfit = deployment.rehearse(site, Path("bundle"), deployment.DeployListener(), state=world.state)
-    assert list(unfit) == ["worker2"]
-    assert world.did == ["preflight master1 storage1 worker1 worker2"]
-    assert not world.state.exists()
-
-
-def test_a_rehearsal_expects_the_key_that_the_site_knows(
-    site: Site, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Any] = []
-
-    def verify(_: Path, key: Any = None, *__: Any, **___: Any) -> Any:
-        asked.append(key)
-        return SimpleNamespace(bundle=world.bundle())
-
-    monkeypatch.setattr(deployment, "verify", verify)
-    monkeypatch.setattr(deployment, "expected_key", lambda _: "the site's key")
-    deployment.rehearse(site, Path("bundle"), deployment.DeployListener(), state=world.state)
-    assert asked == ["the site's key"]
-
-
 def test_only_the_reservoir_node_is_the_controller(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, int]] = []
 

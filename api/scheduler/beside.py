@@ -51,6 +51,8 @@ class Beside:
 
     def refuses(self, workload: Workload, *, now: bool = False) -> Refusal | None:
         """Return what the project may not have of it, or with `now` not beside those that are terminating."""
+        if not self.counts:
+            return None
         for resource, bounds in self._asked(workload):
             if not workload.preemptible and self.after(resource, workload, now=now, fixed=True) > bounds.quota:
                 return Refusal(resource, bounds.quota, fixed=True)
@@ -61,6 +63,8 @@ class Beside:
 
     def can_never(self, workload: Workload) -> bool:
         """Return whether it asks for more than its project may hold, whatever else runs."""
+        if not self.counts:
+            return False
         for resource, bounds in self._asked(workload):
             most = self._projects[workload.project].cap_of(bounds) if workload.preemptible else bounds.quota
             if workload.amount(resource) > most:
@@ -88,6 +92,8 @@ class Beside:
 
     def due(self, workload: Workload) -> Mapping[Resource, int]:
         """Return how much the project must give up of its own for the workload, where it has caps."""
+        if not self.counts:
+            return {}
         found = {}
         for resource, bounds in self._asked(workload):
             most = self._projects[workload.project].cap_of(bounds)

@@ -1,4 +1,4 @@
-"""Why work waits or is stopped for CPU and memory, of which its project has a quota, in words."""
+"""Reasons of CPU and memory: why work waits or is stopped for a quota of these, in words."""
 
 from __future__ import annotations
 

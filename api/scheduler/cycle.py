@@ -189,8 +189,9 @@ class Cycle:
 
     def _is_guaranteed(self, workload: Workload) -> bool:
         """Return whether it is within its quota: without GPUs in one of CPU or memory, where any project has such."""
-        has_right = workload.total_milli or not self.ledger.beside.counts or self.ledger.beside.is_guaranteed(workload)
-        return bool(has_right) and self.ledger.in_quota(workload)
+        if workload.total_milli or not self.ledger.beside.counts:
+            return self.ledger.in_quota(workload)
+        return self.ledger.beside.is_guaranteed(workload)
 
     def _is_first(self, workload: Workload) -> bool:
         """Return whether nothing of the quota is kept yet, or of the limit where it asks for more than the quota."""

@@ -43,10 +43,10 @@ CpuLimitOption = Annotated[
     str | None, typer.Option("--cpu-limit", metavar="N|none", help="Most CPUs that it has in all, over that quota too.")
 ]
 MemoryOption = Annotated[
-    str | None, typer.Option("--memory", metavar="512Gi|none", help="Quota in memory, as --cpus is in CPUs.")
+    str | None, typer.Option("--memory", metavar="512G|none", help="Quota in memory, as --cpus is in CPUs.")
 ]
 MemoryLimitOption = Annotated[
-    str | None, typer.Option("--memory-limit", metavar="1Ti|none", help="Most memory that it has in all.")
+    str | None, typer.Option("--memory-limit", metavar="1T|none", help="Most memory that it has in all.")
 ]
 FromOption = Annotated[str | None, typer.Option("--from", metavar="DATE", help="First day or moment of its period.")]
 UntilOption = Annotated[

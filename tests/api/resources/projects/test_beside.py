@@ -13,6 +13,8 @@ from tests.api.resources.domains.test_domains import two_companies
 from tests.api.resources.domains.test_limits import add_project
 from tests.api.steps import body
 
+pytestmark = pytest.mark.anyio
+
 TEAM = f"{V1}/projects/team-a"
 QUOTAS = {"cpu_quota_milli": 8000, "cpu_limit_milli": 16_000, "memory_quota_mib": 4096, "memory_limit_mib": None}
 
@@ -50,7 +52,7 @@ async def test_what_would_wait_for_ever_is_refused(ready: Cluster) -> None:
 
 async def test_the_scheduler_knows_them_and_outside_a_period_there_is_no_guarantee(ready: Cluster) -> None:
     await ok(ready.admin.patch(TEAM, json=QUOTAS))
-    await ready.submit("waits", gpu_milli=0, cpu_milli=9000, memory_mib=0, replicas=1)
+    await ready.submit("waits", gpu_milli=0, cpu_milli=8000, memory_mib=0, replicas=1)
     await loop_of(ready).run()
     (project,) = _snapshot(ready).projects
     assert (project.cpu, project.memory) == (Bounds(8000, 16_000), Bounds(4096))

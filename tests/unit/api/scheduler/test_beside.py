@@ -148,14 +148,14 @@ def test_without_any_quota_the_older_goes_first() -> None:
     assert "old" in world.step().placements
 
 
-def test_places_that_are_kept_without_a_right_are_free_for_a_guarantee() -> None:
+def test_places_reserved_without_a_right_are_free_to_a_guarantee() -> None:
     world = world_of(bound("a", 16), project("b", 0), running=full("b"))
     world.submit(cores("large", "b", 16, NOW - 5000), cores("own", "a", 8, NOW))
     assert world.settle() == []
     assert "own" in world.running
 
 
-def test_places_that_are_kept_for_a_guarantee_are_not_free_for_another() -> None:
+def test_places_reserved_by_one_guarantee_are_not_free_to_another() -> None:
     world = world_of(bound("a", 16), bound("c", 8), project("b", 0))
     world.running["r"] = runs(cores("r", "b", 8, preemptible=False), on("n"))
     world.submit(cores("large", "a", 16, NOW - 5000), cores("small", "c", 4, NOW))

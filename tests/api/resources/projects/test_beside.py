@@ -52,13 +52,14 @@ async def test_what_would_wait_for_ever_is_refused(ready: Cluster) -> None:
 
 async def test_the_scheduler_knows_them_and_outside_a_period_there_is_no_guarantee(ready: Cluster) -> None:
     await ok(ready.admin.patch(TEAM, json=QUOTAS))
-    await ready.submit("waits", gpu_milli=0, cpu_milli=8000, memory_mib=0, replicas=1)
+    for name in ("first", "waits"):
+        await ready.submit(name, gpu_milli=0, cpu_milli=8000, memory_mib=1024, replicas=1)
     await loop_of(ready).run()
     (project,) = _snapshot(ready).projects
     assert (project.cpu, project.memory) == (Bounds(8000, 16_000), Bounds(4096))
     await ok(
         ready.admin.patch(
-            TEAM, json={"period": {"starts_at": "2026-01-01T00:00:00Z", "ends_at": "2026-01-02T00:00:00Z"}}
+            TEAM, json={"period": {"starts_at": "2000-01-01T00:00:00Z", "ends_at": "2000-01-02T00:00:00Z"}}
         )
     )
     await loop_of(ready).run()

@@ -20,7 +20,8 @@ def refusal(ledger: Ledger, workload: Workload) -> str:
             f"{name} may hold {most}{kind}, and {amount(resource, asked)} are asked for;"
             f" ask for fewer or for a larger {line}"
         )
-    held = f"{name} {_held(ledger, resource, name, fixed=refused.fixed)} of its {line} of {most}{kind}"
+    held = f"{name} {_held(ledger, resource, name, fixed=refused.fixed)} of its {line} of {most}"
+    held += " by work that cannot be reclaimed" if refused.fixed else ""
     hint = f"stop one of its sessions, or ask for a larger {line}"
     return f"{held}, and {amount(resource, asked)} more are asked for; {hint}"
 

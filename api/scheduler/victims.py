@@ -112,14 +112,14 @@ class Taken:
         """Take one."""
         self._count(workload, 1)
         insort(self._sizes[workload.project], workload.total_milli)
-        if (line := self._line_of(workload)) is not None:
+        if self._pool.lines and (line := self._pool.lines.get(workload.project)):
             insort(self._beside[workload.project], workload.amount(line.resource))
 
     def remove(self, workload: Workload) -> None:
         """Give one back."""
         self._count(workload, -1)
         self._sizes[workload.project].remove(workload.total_milli)
-        if (line := self._line_of(workload)) is not None:
+        if self._pool.lines and (line := self._pool.lines.get(workload.project)):
             self._beside[workload.project].remove(workload.amount(line.resource))
 
     def owed(self) -> int:
@@ -128,8 +128,10 @@ class Taken:
 
     def is_owed(self) -> bool:
         """Return whether the project still has to give up something of its own."""
-        due = self._pool.due_beside.items()
-        return self.owed() > 0 or any(self._own[resource] < amount for resource, amount in due)
+        if self.owed():
+            return True
+        due = self._pool.due_beside
+        return bool(due) and any(self._own[resource] < amount for resource, amount in due.items())
 
     def _is_beyond(self, line: Line | None, workload: Workload) -> bool:
         """Return whether work without GPUs goes beyond the quotas of its project, after what was taken of that."""
@@ -141,12 +143,9 @@ class Taken:
         total = sum(taken) + amount
         return total - (max([amount, *taken[-1:]]) - 1 if self._pool.last_may_pass else 0) <= line.surplus
 
-    def _line_of(self, workload: Workload) -> Line | None:
-        return self._pool.lines.get(workload.project) if self._pool.lines else None
-
     def _count(self, workload: Workload, sign: int) -> None:
         self.milli += sign * workload.total_milli
         self._of[workload.project] += sign * workload.total_milli
-        if workload.project == self._pool.own:
+        if self._pool.due_beside and workload.project == self._pool.own:
             for resource in self._pool.due_beside:
                 self._own[resource] += sign * workload.amount(resource)

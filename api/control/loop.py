@@ -35,7 +35,16 @@ from api.scheduler.decide import decide, failing
 from api.scheduler.draft import HOUR
 from api.scheduler.pending_reasons import OF_OTHERS
 from api.scheduler.planner import Planner
-from api.scheduler.snapshot import Decision, Placement, ProjectState, Running, SchedulerSettings, Snapshot, Workload
+from api.scheduler.snapshot import (
+    Bounds,
+    Decision,
+    Placement,
+    ProjectState,
+    Running,
+    SchedulerSettings,
+    Snapshot,
+    Workload,
+)
 from api.settings import Launching, Settings
 from api.tables.projects import Access, Expiry, Project
 from api.tables.sessions import State
@@ -426,6 +435,7 @@ def _told_apart(project: Project, moment: datetime) -> tuple[object, ...]:
 
 def _project(project: Project, moment: datetime) -> ProjectState:
     """Return a project as it is now: outside its period nothing is guaranteed to it."""
+    is_active = projects.is_active(project, moment)
     return ProjectState(
         name=project.name,
         quota_milli=projects.quota_at(project, moment),
@@ -433,7 +443,13 @@ def _project(project: Project, moment: datetime) -> ProjectState:
         weight=project.over_quota_weight,
         min_runtime_s=project.min_runtime_s,
         limit_milli=project.limit_milli,
+        cpu=_bounds(project.cpu_quota_milli, project.cpu_limit_milli, is_active=is_active),
+        memory=_bounds(project.memory_quota_mib, project.memory_limit_mib, is_active=is_active),
     )
+
+
+def _bounds(quota: int | None, limit: int | None, *, is_active: bool) -> Bounds | None:
+    return None if quota is None else Bounds(quota if is_active else 0, limit)
 
 
 def _told(row: Asked, project: str, reader: str) -> str:

@@ -6,7 +6,7 @@ What a project may still have, who is next and what is fair are told from them b
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -76,6 +76,7 @@ class Claims:
         self._of: dict[str, Claim] = {}
         self._soft: dict[str, Claim] = {}
         self._deferred: defaultdict[str, dict[str, Claim]] = defaultdict(dict)
+        self._about_to_start: defaultdict[str, dict[str, Workload]] = defaultdict(dict)
         self._nominated: Counter[str] = Counter()
         self._nominated_fixed: Counter[str] = Counter()
 
@@ -132,10 +133,18 @@ class Claims:
             return total
         return total - own.workload.total_milli
 
+    def about_to_start(self, project: str) -> Collection[Workload]:
+        """Return those of a project that are nominated."""
+        return self._about_to_start[project].values() if project in self._about_to_start else ()
+
     def _count(self, claim: Claim, sign: int) -> None:
         if claim.standing is not Standing.NOMINATED:
             return
         workload = claim.workload
+        if sign > 0:
+            self._about_to_start[workload.project][workload.id] = workload
+        else:
+            del self._about_to_start[workload.project][workload.id]
         self._nominated[workload.project] += sign * workload.total_milli
         if not workload.preemptible:
             self._nominated_fixed[workload.project] += sign * workload.total_milli

@@ -52,7 +52,8 @@ class Cycle:
         self.infeasible: list[Workload] = []
         for workload in sorted(queue, key=lambda item: (-item.priority, item.submitted_at, item.id)):
             never = self.feasibility.never_fits(workload)
-            (self.infeasible if never else self.queues[workload.project]).append(workload)
+            is_refused = never or self.ledger.beside.can_never(workload)
+            (self.infeasible if is_refused else self.queues[workload.project]).append(workload)
         demands = self._demands()
         self.ledger.exact = fair_shares(state.capacity, demands)
         self.ledger.fair = in_whole_workloads(self.ledger.exact, demands)
@@ -148,7 +149,11 @@ class Cycle:
     def _wants_more(self, workload: Workload) -> bool:
         """Return whether it could have more than the quota in time."""
         is_larger = workload.total_milli > self.ledger.project(workload.project).cap_milli
-        return not (is_larger or self.ledger.in_quota(workload)) and self.ledger.may_be_fixed(workload)
+        return (
+            bool(workload.total_milli)
+            and not (is_larger or self.ledger.in_quota(workload))
+            and self.ledger.may_be_fixed(workload)
+        )
 
     def _goes_beyond(self, workload: Workload) -> bool:
         return not self.ledger.in_quota(workload) and self.ledger.may_retain(workload)
@@ -169,16 +174,24 @@ class Cycle:
         behind others, which may have what it leaves.
         """
         for workload in queue:
-            if self.ledger.in_quota(workload):
+            if self._is_guaranteed(workload):
                 yield workload
                 continue
             rest.append(workload)
             if (
-                self._is_first(workload)
+                workload.total_milli
+                and not self.ledger.beside.refuses(workload)
+                and self._is_first(workload)
                 and self.draft.waited_long(workload)
                 and (claim := quota_alone(self.draft, workload))
             ):
                 self.draft.keep(claim)
+
+    def _is_guaranteed(self, workload: Workload) -> bool:
+        """Return whether it is within its quota: without GPUs in one of CPU or memory, where any project has such."""
+        if workload.total_milli or not self.ledger.beside.counts:
+            return self.ledger.in_quota(workload)
+        return self.ledger.beside.is_guaranteed(workload)
 
     def _is_first(self, workload: Workload) -> bool:
         """Return whether nothing of the quota is kept yet, or of the limit where it asks for more than the quota."""
@@ -210,7 +223,9 @@ class Cycle:
 
         Guarantees are served in the order of submission as long as there is enough for all of them.
         """
-        in_quota = self.ledger.in_quota(workload)
+        in_quota = self._is_guaranteed(workload)
+        if not (in_quota or workload.total_milli):
+            return 2, 0, workload.submitted_at, workload.id
         if in_quota and (self.guarantees_fit or self.draft.waited_long(workload)):
             return 0 if self.draft.waited_long(workload) else 1, 0, workload.submitted_at, workload.id
         fair = self.ledger.exact.get(workload.project, 0)
@@ -250,16 +265,29 @@ class Cycle:
     def _proposed(self, workload: Workload, vain: Vain, past_soft: Vain) -> Statement | None:
         """Return places that are free, being freed, or reclaimed from others.
 
-        What has GPUs guaranteed passes over soft claims before anybody is stopped for it.
+        What is guaranteed passes over soft claims before anybody is stopped for it.
         """
         found = allocate.now(self.draft, workload, vain)
-        soft = self.claims.soft()
-        if found or not soft or not (workload.total_milli and self.ledger.in_quota(workload)):
+        soft = [] if found else self._passed_over_by(workload)
+        if found or not soft:
             return found or self._later(workload, vain)
         if self._is_vain(workload, past_soft):
             return None
         with self.draft.without(soft):
             return allocate.now(self.draft, workload, past_soft) or self._later(workload, past_soft)
+
+    def _passed_over_by(self, workload: Workload) -> list[Claim]:
+        """Return the soft claims that it may pass over: without GPUs not those that have CPU or memory guaranteed."""
+        if not self.ledger.in_quota(workload):
+            return []
+        if workload.total_milli:
+            return self.claims.soft()
+        beside = self.ledger.beside
+        if not beside.is_guaranteed(workload):
+            return []
+        return [
+            each for each in self.claims.soft() if each.workload.total_milli or not beside.is_guaranteed(each.workload)
+        ]
 
     def _later(self, workload: Workload, vain: Vain) -> Statement | None:
         return (
@@ -306,9 +334,13 @@ class Cycle:
             self.draft.keep(new)
 
     def _reserve(self, workload: Workload) -> None:
-        """Keep places for a workload within its quota that found none, not even by reclaiming."""
+        """Keep places for a workload within its quota that found none, not even by reclaiming.
+
+        Without GPUs also for one beyond the quota: nobody who has a right waits for these.
+        """
         is_first = has_a_turn(self.draft) and self._for_guarantees.may_ask(workload)
-        if is_first and self.draft.waited_long(workload) and self.ledger.in_quota(workload):
+        may_ask = self.ledger.may_retain(workload) and (self.ledger.in_quota(workload) or not workload.total_milli)
+        if is_first and self.draft.waited_long(workload) and may_ask:
             found = self._for_guarantees.places(workload, self.before.get(workload.id, ()))
             if found:
                 self._keep(self.claims.of(workload), replace(found, standing=_standing(workload)))

@@ -19,7 +19,8 @@ from api.scheduler import pending_reasons
 from api.scheduler.claims import SECOND, Claim, Standing
 from api.scheduler.cluster import ClusterState
 from api.scheduler.feasibility import Feasibility
-from api.scheduler.ledger import NO_SHARE, Holdings, Ledger
+from api.scheduler.holdings import Amounts, Holdings
+from api.scheduler.ledger import NO_SHARE, Ledger
 from api.scheduler.pending_reasons import PendingWorkload
 from api.scheduler.residents import Residents
 from api.scheduler.signature import Frontier
@@ -28,6 +29,7 @@ from api.scheduler.snapshot import (
     Placement,
     ProjectState,
     Reclaim,
+    Resource,
     Running,
     SchedulerSettings,
     Workload,
@@ -59,6 +61,7 @@ class PlannerState:
     residents: Residents
     projects: Mapping[str, ProjectState]
     holdings: Mapping[str, Holdings]
+    beside: Mapping[Resource, Mapping[str, Amounts]]
     terminating: Mapping[str, Running]
     capacity: int
     feasibility: Feasibility
@@ -86,7 +89,7 @@ class Draft:
         self.cluster, self.later, self.residents = state.now, state.later, state.residents
         self.capacity = state.capacity
         self.now, self.settings = now, settings
-        self.ledger = Ledger.of(state.projects, state.holdings, now)
+        self.ledger = Ledger.of(state.projects, state.holdings, now, state.beside)
         self.claims = self.ledger.claims
         self.terminating = dict(state.terminating)
         self.until = self._started_before(settings.least_runtime_s(None))
@@ -213,7 +216,7 @@ class Draft:
     def _place(self, workload: Workload, places: Places) -> None:
         self._placed[workload.id] = places
         self._allocate(places, workload)
-        self.ledger.holdings_of(workload.project).add(taking(workload, places))
+        self.ledger.place(taking(workload, places))
         what = f"{pending_reasons.full_title(workload)} on {pending_reasons.nodes(places)}"
         self._log.append(f"placed: {what}: {pending_reasons.holds(self.ledger, workload.project)}")
 

@@ -1,4 +1,4 @@
-"""Ledger of projects: what each holds, and what it may; milli-GPU.
+"""Ledger of projects: what each holds, and what it may; milli-GPU. CPU and memory: `beside`.
 
 What a project has `held` counts until the last container is gone; what it will have `retained` counts neither those
 that are terminating nor those reclaimed. What is kept for a workload never counts against itself.
@@ -6,63 +6,44 @@ that are terminating nor those reclaimed. What is kept for a workload never coun
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from api.scheduler.beside import Beside
 from api.scheduler.claims import Claims
-from api.scheduler.snapshot import NO_CAP, ProjectState, Running, Workload
+from api.scheduler.holdings import Amounts, Holdings
+from api.scheduler.snapshot import NO_CAP, ProjectState, Resource, Running, Workload
 
 NO_SHARE = 1 << 62
-
-
-@dataclass(slots=True)
-class Holdings:
-    """What runs of a project; `fixed` is the part that cannot be reclaimed, `sizes` how many take so much."""
-
-    held: int = 0
-    retained: int = 0
-    fixed_held: int = 0
-    fixed_retained: int = 0
-    sizes: Counter[int] = field(default_factory=Counter)
-
-    def add(self, workload: Workload, sign: int = 1, *, terminating: bool = False) -> None:
-        """Count a workload, or with -1 count it no more; one that is terminating is only held."""
-        milli = sign * workload.total_milli
-        fixed = 0 if workload.preemptible else milli
-        self.held += milli
-        self.fixed_held += fixed
-        self.sizes[workload.total_milli] += sign
-        if not self.sizes[workload.total_milli]:
-            del self.sizes[workload.total_milli]
-        if not terminating:
-            self.retained += milli
-            self.fixed_retained += fixed
-
-    def terminate(self, workload: Workload) -> None:
-        """Note that a workload is being stopped."""
-        self.retained -= workload.total_milli
-        self.fixed_retained -= 0 if workload.preemptible else workload.total_milli
 
 
 @dataclass
 class Ledger:
     """The projects during one decision, with the fair share of each, and the claims of those that wait.
 
-    `fair` is what its workloads can take of the `exact` one; that says who is furthest below.
+    `fair` is what its workloads can take of the `exact` one; that says who is furthest below. `beside` is the same for
+    CPU and memory.
     """
 
     projects: Mapping[str, ProjectState]
     holdings: dict[str, Holdings]
     claims: Claims
+    beside: Beside
     exact: Mapping[str, int] = field(default_factory=dict)
     fair: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, projects: Mapping[str, ProjectState], holdings: Mapping[str, Holdings], now: int = 0) -> Ledger:
-        """Return a ledger of its own, which changes neither."""
+    def of(
+        cls,
+        projects: Mapping[str, ProjectState],
+        holdings: Mapping[str, Holdings],
+        now: int = 0,
+        beside: Mapping[Resource, Mapping[str, Amounts]] | None = None,
+    ) -> Ledger:
+        """Return a ledger of its own, which changes none of these; `beside` is what projects hold of CPU and memory."""
         own = {name: replace(each, sizes=each.sizes.copy()) for name, each in holdings.items()}
-        return cls(projects, own, Claims(now))
+        claims = Claims(now)
+        return cls(projects, own, claims, Beside.of(projects, beside or {}, claims))
 
     def project(self, name: str) -> ProjectState:
         """Return the project; one that is no more has no quota and may not go beyond."""
@@ -94,20 +75,33 @@ class Ledger:
     def may_hold(self, workload: Workload) -> bool:
         """Return whether the project may have the workload now beside all that it holds."""
         own = self.holdings_of(workload.project)
-        return self._may(workload, own.held, own.fixed_held)
+        return self._may(workload, own.held, own.fixed_held) and not self.beside.refuses(workload, now=True)
 
     def may_retain(self, workload: Workload) -> bool:
         """Return whether the project may have the workload once those that are terminating are gone."""
+        return self.may_have_gpus(workload) and not self.beside.refuses(workload)
+
+    def may_have_gpus(self, workload: Workload) -> bool:
+        """Return whether the project may have the GPUs of the workload once those that are terminating are gone."""
         own = self.holdings_of(workload.project)
         return self._may(workload, own.retained, own.fixed_retained)
 
     def may_be_fixed(self, workload: Workload) -> bool:
-        """Return whether the workload keeps the project's work that cannot be reclaimed within its quota."""
+        """Return whether the workload keeps the project's work that cannot be reclaimed within its quotas."""
+        return self.may_have_gpus_fixed(workload) and self.beside.may_be_fixed(workload)
+
+    def may_have_gpus_fixed(self, workload: Workload) -> bool:
+        """Return whether the workload keeps the GPUs of work that cannot be reclaimed within the project's quota."""
         return self._may_be_fixed(workload, self.holdings_of(workload.project).fixed_retained)
 
     def in_quota(self, workload: Workload) -> bool:
-        """Return whether the project stays within its guaranteed quota with the workload."""
-        return not workload.total_milli or self.after(workload) <= self.project(workload.project).quota_milli
+        """Return whether the project stays within its guaranteed quota with the workload.
+
+        That is the quota of GPUs for what has any, and for others those of CPU and memory, where it has such.
+        """
+        if not workload.total_milli:
+            return self.beside.in_quota(workload)
+        return self.after(workload) <= self.project(workload.project).quota_milli
 
     def within_fair_share(self, workload: Workload) -> bool:
         """Return whether the project stays within its fair share with the workload."""
@@ -131,10 +125,16 @@ class Ledger:
         """Return what the projects have beyond their fair share, without the one named."""
         return self._beyond(but, self.fair)
 
+    def place(self, workload: Workload) -> None:
+        """Note that a workload starts."""
+        self.holdings_of(workload.project).add(workload)
+        self.beside.place(workload)
+
     def reclaim(self, victims: Iterable[Running]) -> None:
         """Note that these are being stopped."""
         for running in victims:
             self.holdings_of(running.workload.project).terminate(running.workload)
+            self.beside.terminate(running.workload)
 
     def _beyond(self, but: str, lines: Mapping[str, int]) -> dict[str, int]:
         beyond = {name: own.retained - lines.get(name, 0) for name, own in self.holdings.items() if name != but}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from api.scheduler import beside_reasons
 from api.scheduler.claims import Claim, Standing
 from api.scheduler.cluster import ClusterState
 from api.scheduler.explanations import gpus, held_by, unhealthy
@@ -138,10 +139,16 @@ def refusal(ledger: Ledger, workload: Workload) -> tuple[Cause, str] | None:
     """Return why the project may not have the workload, and what would help; None where it may."""
     if ledger.may_retain(workload):
         return None
+    if ledger.may_have_gpus(workload):
+        return Cause.QUOTA, beside_reasons.refusal(ledger, workload)
+    return _refusal_of_gpus(ledger, workload)
+
+
+def _refusal_of_gpus(ledger: Ledger, workload: Workload) -> tuple[Cause, str]:
     project, asked = ledger.project(workload.project), gpus(workload.total_milli)
     if project.name not in ledger.projects:
         return Cause.QUOTA, f"the project {project.name} is not active; ask its manager or the administrator"
-    fixed = not ledger.may_be_fixed(workload)
+    fixed = not ledger.may_have_gpus_fixed(workload)
     line, most = ("quota", project.quota_milli) if fixed or not project.over_quota else ("limit", project.cap_milli)
     if workload.total_milli > most:
         kind = " by work that cannot be reclaimed" if fixed and project.over_quota else ""
@@ -165,7 +172,9 @@ def refusal(ledger: Ledger, workload: Workload) -> tuple[Cause, str] | None:
 
 def beyond(ledger: Ledger, workload: Workload) -> str:
     """Return how the project stands where the workload goes beyond its fair share; nothing where it does not."""
-    if ledger.within_fair_share(workload) or not workload.total_milli:
+    if not workload.total_milli:
+        return beside_reasons.beyond(ledger, workload)
+    if ledger.within_fair_share(workload):
         return ""
     name = workload.project
     fair, quota = gpus(ledger.fair.get(name, 0)), gpus(ledger.project(name).quota_milli)
@@ -200,7 +209,9 @@ def reclaimed(ledger: Ledger, victim: Workload, beneficiary: Workload) -> str:
     whom = title(beneficiary, victim.project)
     if victim.project == beneficiary.project:
         return f"{whom} has the higher priority ({beneficiary.priority} over {victim.priority})"
-    if not victim.total_milli:
+    if not victim.total_milli and not beneficiary.total_milli:
+        return f"{beside_reasons.reclaimed(ledger, victim)}; {whom} is within its own"
+    if not victim.total_milli and ledger.in_quota(beneficiary):
         return f"{whom} is within its quota of GPUs, and it runs beside them without one"
     if ledger.in_quota(beneficiary):
         return f"{holds(ledger, victim.project)}; {whom} is within its quota"

@@ -14,13 +14,14 @@ from api.scheduler.cluster import ClusterState
 from api.scheduler.cycle import Before, Cycle
 from api.scheduler.draft import PlannerState
 from api.scheduler.feasibility import Feasibility
-from api.scheduler.ledger import Holdings
+from api.scheduler.holdings import Amounts, Holdings
 from api.scheduler.residents import Residents
 from api.scheduler.snapshot import (
     Decision,
     NodeSnapshot,
     Placement,
     ProjectState,
+    Resource,
     Running,
     SchedulerSettings,
     Snapshot,
@@ -35,6 +36,7 @@ class Planner:
         self._running: dict[str, Running] = {}
         self._terminating: dict[str, Running] = {}
         self._holdings: dict[str, Holdings] = {}
+        self._beside: dict[Resource, dict[str, Amounts]] = {resource: {} for resource in Resource}
         self._residents = Residents()
         self._nodes: Sequence[NodeSnapshot] = ()
         self._now, self._later = ClusterState(()), ClusterState(())
@@ -93,7 +95,7 @@ class Planner:
             self.remove(running.workload.id)
         self._running[running.workload.id] = running
         self._allocate(running)
-        self._holdings_of(running).add(running.workload, terminating=running.terminating)
+        self._count(running, 1)
         if running.terminating:
             self._terminating[running.workload.id] = running
         else:
@@ -105,7 +107,7 @@ class Planner:
         self._now.release(running.placements, running.workload)
         if not running.terminating:
             self._later.release(running.placements, running.workload)
-        self._holdings_of(running).add(running.workload, -1, terminating=running.terminating)
+        self._count(running, -1)
         if running.terminating:
             del self._terminating[workload_id]
         else:
@@ -129,6 +131,7 @@ class Planner:
             self._residents,
             self._projects,
             self._holdings,
+            self._beside,
             self._terminating,
             self.capacity(),
             self._feasibility,
@@ -149,5 +152,11 @@ class Planner:
         if not running.terminating:
             self._later.allocate(running.placements, running.workload)
 
-    def _holdings_of(self, running: Running) -> Holdings:
-        return self._holdings.setdefault(running.workload.project, Holdings())
+    def _count(self, running: Running, sign: int) -> None:
+        """Count what its project holds by a workload, or with -1 count it no more."""
+        workload, terminating = running.workload, running.terminating
+        holdings = self._holdings.setdefault(workload.project, Holdings())
+        holdings.add(workload, sign, terminating=terminating)
+        for resource, of in self._beside.items():
+            amounts = of.setdefault(workload.project, Amounts())
+            amounts.count(sign * workload.amount(resource), preemptible=workload.preemptible, terminating=terminating)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from api.scheduler import pending_reasons
@@ -50,18 +50,22 @@ def pools(draft: Draft, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, 
     if not ledger.may_be_fixed(workload):
         return
     due, quota, in_quota = ledger.due(workload), ledger.project(project).quota_milli, ledger.in_quota(workload)
+    due_beside = ledger.beside.due(workload)
     guaranteed = in_quota and workload.total_milli > 0
     without_gpus = draft.residents.without_gpus() if guaranteed else {}
     guests = project if any(name != project for name in without_gpus) else None
     pool = partial(VictimPool, until=draft.until, until_of=draft.until_of, taken=draft.terminating)
-    if workload.total_milli and not due and (in_quota or ledger.within_fair_share(workload)):
+    if not workload.total_milli and not due_beside and ledger.beside.is_guaranteed(workload):
+        yield from _beyond_beside(draft, workload, vain, pool)
+    if workload.total_milli and not (due or due_beside) and (in_quota or ledger.within_fair_share(workload)):
         # all others have the same guests as a project that has none itself
         line = "fair" if not in_quota else f"quota of {project}" if project in without_gpus else "quota"
         for last_may_pass in (False, True):
             kind: Pool = (line, last_may_pass)
             beyond = ledger.over_quota if in_quota else ledger.over_fair_share
             if workload not in vain.pools[kind] and ((surplus := beyond(project)) or guests):
-                yield kind, pool(surplus, last_may_pass=last_may_pass, guests_of=guests)
+                lines = None if in_quota or not ledger.beside.counts else ledger.beside.lines()
+                yield kind, pool(surplus, last_may_pass=last_may_pass, guests_of=guests, lines=lines)
     if not draft.residents.has_below(project, workload.priority):
         return
     own = partial(pool, own=project, below=workload.priority)
@@ -69,13 +73,28 @@ def pools(draft: Draft, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, 
     spared = quota if workload.total_milli > quota else -1
     alone: Pool = ("own", project, workload.priority)
     if workload not in vain.pools[alone]:
-        yield alone, own(spared=spared, due=due)
+        yield alone, own(spared=spared, due=due, due_beside=due_beside)
     both: Pool = ("both", project, workload.priority)
     if 0 < workload.total_milli <= quota and workload not in vain.pools[both]:
         surplus = ledger.over_quota(project)
         if surplus or guests:
             due = max(0, ledger.after(workload) - quota)
-            yield both, own(surplus, last_may_pass=True, due=due, guests_of=guests)
+            yield both, own(surplus, last_may_pass=True, due=due, due_beside=due_beside, guests_of=guests)
+
+
+def _beyond_beside(
+    draft: Draft, workload: Workload, vain: Vain, pool: Callable[..., VictimPool]
+) -> Iterator[tuple[Pool, VictimPool]]:
+    """Yield for a guarantee of CPU and memory who goes beyond those: what has no GPUs, then also what has too many."""
+    project, lines = workload.project, draft.ledger.beside.lines()
+    asked: list[dict[str, int]] = [{}]
+    if over_quota := draft.ledger.over_quota(project):
+        asked.append(over_quota)
+    for surplus in asked:
+        for last_may_pass in (False, True):
+            kind: Pool = (f"CPU and memory of {project}{' and GPUs' if surplus else ''}", last_may_pass)
+            if workload not in vain.pools[kind]:
+                yield kind, pool(surplus, last_may_pass=last_may_pass, guests_of=project, lines=lines)
 
 
 def _is_for_another(draft: Draft) -> bool:

@@ -220,7 +220,7 @@ class Region:
         return max(self._count.owed(), self._nodes[0].lacking(self._workload, self._stays[0]))
 
     def _suffices(self) -> bool:
-        return self._fitting_together >= self._workload.replicas and not self._count.owed()
+        return self._fitting_together >= self._workload.replicas and not self._count.is_owed()
 
     def _would_do(self, at: int) -> bool:
         """Return whether it would suffice to take all from this one on, whoever is allowed."""

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from api.scheduler.capacity import Flags, Ints, Layout
-from api.scheduler.snapshot import Running
-from api.scheduler.victims import VictimPool
+from api.scheduler.snapshot import Resource, Running
+from api.scheduler.victims import Line, VictimPool
 
 FEWEST = 1024
 NOBODY = -1
+RESOURCES = tuple(Resource)
 NO_LIMIT = 1 << 62
 
 
@@ -22,12 +23,14 @@ class Candidates:
     """Those of a pool: `held` is, by row of the cluster, the milli-GPU of those there (of a gang all, on each node).
 
     `there` says where there are any, `on` who they are; where an amount is due, `own` are the project's own anywhere.
+    `beside` is as `held` for another resource.
     """
 
     held: Ints
     there: Flags
     own: Sequence[Running]
     on: Callable[[int], list[Running]]
+    beside: Callable[[Resource], Ints]
 
 
 class Residents:
@@ -48,7 +51,7 @@ class Residents:
         self._vacant: list[int] = []
         self._nodes: dict[str, int] = {}
         self._projects: dict[str, int] = {}
-        self._columns = np.zeros((8, FEWEST), dtype=np.int64)
+        self._columns = np.zeros((10, FEWEST), dtype=np.int64)
         self._rows: tuple[Layout, int, Ints] | None = None
 
     def add(self, running: Running) -> None:
@@ -56,6 +59,7 @@ class Residents:
         workload = running.workload
         project = self._projects.setdefault(workload.project, len(self._projects))
         entries = self._entries[workload.id] = []
+        beside = [workload.amount(resource) for resource in RESOURCES]
         self._of[workload.project][workload.id] = running
         for name in {placement.node for placement in running.placements}:
             self._on[name][workload.id] = running
@@ -63,7 +67,7 @@ class Residents:
             entry = self._vacant.pop() if self._vacant else self._append()
             self._running[entry] = running
             asks = project, workload.total_milli, workload.priority, running.since, workload.preemptible
-            self._columns[:, entry] = node, *asks, running.ends_at, workload.moves
+            self._columns[:, entry] = node, *asks, running.ends_at, workload.moves, *beside
             entries.append(entry)
         if workload.preemptible:
             self._priorities[workload.project][workload.priority] += 1
@@ -116,16 +120,20 @@ class Residents:
         nodes = len(self._nodes) + 1
         held = np.bincount(node[has], weights=milli[has], minlength=nodes).astype(np.int64)
         there = np.bincount(node[has], minlength=nodes) > 0
-        own = np.flatnonzero(has & (project == self._projects.get(pool.own, len(self._projects)))) if pool.due else ()
+        own = np.flatnonzero(has & (project == self._projects.get(pool.own, len(self._projects)))) if pool.owes else ()
         everywhere = {each.workload.id: each for at in own if (each := self._running[at])}
 
         def on(row: int) -> list[Running]:
             return [each for each in self.on(layout.nodes[row].name) if has[self._entries[each.workload.id][0]]]
 
-        return Candidates(held[rows], there[rows], tuple(everywhere.values()), on)
+        def beside(resource: Resource) -> Ints:
+            amount = self._beside_of(resource)
+            return np.bincount(node[has], weights=amount[has], minlength=nodes).astype(np.int64)[rows]
+
+        return Candidates(held[rows], there[rows], tuple(everywhere.values()), on, beside)
 
     def _in_pool(self, pool: VictimPool) -> Flags:
-        _, project, milli, priority, _, preemptible, ends_at, moves = self._columns[:, : len(self._running)]
+        _, project, milli, priority, _, preemptible, ends_at, moves = self._columns[:8, : len(self._running)]
         has: Flags = project != NOBODY
         if not pool.everyone:
             limits = np.full(len(self._projects) + 1, -1, dtype=np.int64)
@@ -133,8 +141,12 @@ class Residents:
                 if name in self._projects and surplus > 0:
                     limits[self._projects[name]] = NO_LIMIT if pool.last_may_pass else surplus
             concerned = milli <= limits[project]
+            may_go: Flags = milli == 0
+            if pool.lines is not None:
+                may_go &= self._is_beyond(pool.lines, last_may_pass=pool.last_may_pass)
+                concerned &= may_go | (milli > 0)
             if pool.guests_of is not None:
-                concerned |= (milli == 0) & (project != self._projects.get(pool.guests_of, NOBODY))
+                concerned |= may_go & (project != self._projects.get(pool.guests_of, NOBODY))
             if pool.own in self._projects:
                 own = project == self._projects[pool.own]
                 concerned = np.where(own, (priority < pool.below) & (milli > pool.spared), concerned)
@@ -148,6 +160,25 @@ class Residents:
         for id_ in pool.taken:
             has[self._entries.get(id_, [])] = False
         return has
+
+    def _is_beyond(self, lines: Mapping[str, Line], *, last_may_pass: bool) -> Flags:
+        """Return which work may be what its project has beyond its quotas of CPU and memory."""
+        known = {self._projects[name]: line for name, line in lines.items() if name in self._projects}
+        numbers, project = list(known), self._columns[1, : len(self._running)]
+        surplus = np.full(len(self._projects) + 1, NO_LIMIT, dtype=np.int64)
+        surplus[numbers] = [NO_LIMIT if line.surplus and last_may_pass else line.surplus for line in known.values()]
+        has_right, is_within = np.zeros_like(project, dtype=bool), np.zeros_like(project, dtype=bool)
+        for resource in RESOURCES:
+            amount, of = self._beside_of(resource), np.zeros(len(self._projects) + 1, dtype=bool)
+            of[numbers] = [resource in line.given for line in known.values()]
+            has_right |= of[project] & (amount > 0)
+            of[numbers] = [resource is line.resource for line in known.values()]
+            is_within |= of[project] & ((amount == 0) | (amount > surplus[project]))
+        return np.asarray(~(has_right & is_within))
+
+    def _beside_of(self, resource: Resource) -> Ints:
+        amounts: Ints = self._columns[8 + RESOURCES.index(resource), : len(self._running)]
+        return amounts
 
     def _ran_long_enough(self, pool: VictimPool) -> Flags:
         project, since = self._columns[1, : len(self._running)], self._columns[4, : len(self._running)]

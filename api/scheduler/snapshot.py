@@ -17,7 +17,22 @@ MAX_CONTAINERS_PER_NODE = 100
 UNLIMITED = 0
 """A node whose `cpu_milli` or `memory_mib` is unknown is not limited by it."""
 NO_CAP = 1 << 62
-"""What a project may hold that has no limit, in milli-GPU."""
+"""What a project may hold that has no limit."""
+
+
+class Resource(StrEnum):
+    """What a project may have a quota of beside GPUs: CPU, in thousandths of one, and memory, in MiB."""
+
+    CPU = "cpu"
+    MEMORY = "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a project has of such a resource: its quota, and no more than `limit` beyond it; None: what is spare."""
+
+    quota: int
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +86,7 @@ class ProjectState:
     """A project. Without `over_quota` its quota is a hard cap. `weight` is its part of what is spare; 0: its quota.
 
     Its work is not reclaimed before it ran `min_runtime_s`; None: as the site says. With `over_quota` it holds no more
-    than `limit_milli`; None: what is spare.
+    than `limit_milli`; None: what is spare. Without `cpu` or `memory` nothing of these is guaranteed, and none refused.
     """
 
     name: str
@@ -80,6 +95,18 @@ class ProjectState:
     weight: int = 0
     min_runtime_s: int | None = None
     limit_milli: int | None = None
+    cpu: Bounds | None = None
+    memory: Bounds | None = None
+
+    def bounds(self, resource: Resource) -> Bounds | None:
+        """What it has of a resource beside GPUs."""
+        return self.cpu if resource is Resource.CPU else self.memory
+
+    def cap_of(self, bounds: Bounds) -> int:
+        """The most that it may hold where it has these bounds."""
+        if not self.over_quota:
+            return bounds.quota
+        return NO_CAP if bounds.limit is None else bounds.limit
 
     @property
     def cap_milli(self) -> int:
@@ -141,6 +168,10 @@ class Workload:
     def total_milli(self) -> int:
         """What all its containers take together, in milli-GPU; before it has places, what they ask for."""
         return self.held_milli or self.replicas * self.gpu_milli
+
+    def amount(self, resource: Resource) -> int:
+        """What all its containers take together of a resource beside GPUs."""
+        return self.replicas * (self.cpu_milli if resource is Resource.CPU else self.memory_mib)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from api.scheduler.capacity import Flags, Ints
 from api.scheduler.cluster import ClusterState
 from api.scheduler.region import NOWHERE, Region
 from api.scheduler.residents import Candidates, Residents
-from api.scheduler.snapshot import Running, Workload
+from api.scheduler.snapshot import Resource, Running, Workload
 from api.scheduler.topology import allowed, node_sets
 from api.scheduler.victims import Rank, VictimPool, rank
 from common.gpu.share import MILLI
@@ -32,7 +32,7 @@ def cheapest(cluster: ClusterState, residents: Residents, workload: Workload, po
     """Return who has to go, or None where no set that the pool allows makes room."""
     candidates = residents.candidates(pool, cluster.layout)
     if cluster.find(workload) is not None:
-        return Region.of(cluster, workload, (), candidates.own, pool).search(fits=True) if pool.due > 0 else None
+        return Region.of(cluster, workload, (), candidates.own, pool).search(fits=True) if pool.owes else None
     narrow = workload.within in (TopologyLevel.NODE, TopologyLevel.ISLAND)
     on_one = workload.replicas == 1 or (workload.within_required and narrow)
     return (_on_one if on_one else _on_several)(cluster, candidates, workload, pool)
@@ -43,6 +43,10 @@ def _on_one(cluster: ClusterState, candidates: Candidates, workload: Workload, p
     rows = np.flatnonzero(candidates.there & cluster.layout.takes(workload) & allowed(cluster.layout, workload))
     bounds = least(cluster, workload, rows)
     may_do = (bounds < NOWHERE) & (candidates.held[rows] >= bounds)
+    if not workload.gpu_milli:
+        for resource, free in ((Resource.CPU, cluster.state.cpu), (Resource.MEMORY, cluster.state.memory)):
+            if workload.amount(resource):
+                may_do &= (free + candidates.beside(resource))[rows] >= workload.amount(resource)
     best: tuple[Rank, tuple[Running, ...]] | None = None
     looks = 0
     for bound, row in sorted(zip(bounds[may_do].tolist(), rows[may_do].tolist(), strict=True)):

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from api.scheduler.snapshot import Running, Workload
+from api.scheduler.snapshot import Resource, Running, Workload
 
 Rank = tuple[int, int, tuple[tuple[int, int, str], ...]]
 """How much a set of victims costs, the lower the better: milli-GPU, how many they are, and who they are."""
@@ -24,6 +24,22 @@ def rank(victims: Collection[Running]) -> Rank:
     return total, len(victims), tuple(sorted(map(order, victims), reverse=True))
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What a project has beyond its quotas of CPU and memory: `surplus` of the `resource` of which that is most.
+
+    `given` are those that it has quotas of. Work without GPUs that asks for none of them has no right to anything.
+    """
+
+    given: tuple[Resource, ...]
+    resource: Resource
+    surplus: int
+
+    def has_right(self, workload: Workload) -> bool:
+        """Return whether the workload asks for something of which the project has a quota."""
+        return any(workload.amount(resource) for resource in self.given)
+
+
 @dataclass(frozen=True)
 class VictimPool:
     """Those who may be reclaimed; `Residents.in_pool` tells who they are.
@@ -31,11 +47,12 @@ class VictimPool:
     `surplus` is what may be taken of each project. With `last_may_pass` the last victim of a project may take it below
     that line; without, none may. Of `own`, workloads of a priority below `below` may be taken whatever it holds, unless
     they need no more than `spared`, and `due` milli-GPU of them have to be. Where there are `guests_of` a project, work
-    without a GPU of all others may be taken as well: it is a guest beside GPUs. `until` is the latest start of one that
-    ran long enough, `until_of` that of projects which say so themselves; `taken` terminate already. With `everyone`,
-    whoever runs counts, to tell which places become free soonest; with `soon_only` only who can be reclaimed or whose
-    end is known, with `movable` only who can be reclaimed, ran long enough, and was moved less often than that, and
-    with `of` only who is of these projects.
+    without a GPU of all others may be taken as well: it is a guest beside GPUs. Where there are `lines`, of this only
+    what its project has beyond its own line; `due_beside` is as `due` of other resources. `until` is the latest start
+    of one that ran long enough, `until_of` that of projects which say so themselves; `taken` terminate already. With
+    `everyone`, whoever runs counts, to tell which places become free soonest; with `soon_only` only who can be
+    reclaimed or whose end is known, with `movable` only who can be reclaimed, ran long enough, and was moved less often
+    than that, and with `of` only who is of these projects.
     """
 
     surplus: Mapping[str, int] = field(default_factory=dict)
@@ -44,7 +61,9 @@ class VictimPool:
     below: int = 0
     spared: int = -1
     due: int = 0
+    due_beside: Mapping[Resource, int] = field(default_factory=dict)
     guests_of: str | None = None
+    lines: Mapping[str, Line] | None = None
     until: int = 0
     until_of: Mapping[str, int] = field(default_factory=dict)
     taken: Collection[str] = frozenset()
@@ -52,6 +71,11 @@ class VictimPool:
     soon_only: bool = True
     movable: int | None = None
     of: frozenset[str] | None = None
+
+    @property
+    def owes(self) -> bool:
+        """Whether an amount of its own is due."""
+        return self.due > 0 or bool(self.due_beside)
 
     @property
     def projects(self) -> Sequence[str] | None:
@@ -67,11 +91,17 @@ class Taken:
         self._pool = pool
         self._of: Counter[str] = Counter()
         self._sizes: defaultdict[str, list[int]] = defaultdict(list)
+        self._own: Counter[Resource] = Counter()
+        self._beside: defaultdict[str, list[int]] = defaultdict(list)
 
     def allows(self, workload: Workload) -> bool:
         """Return whether one more may be taken; never again once it may not, as long as more are taken."""
         name, milli = workload.project, workload.total_milli
-        if self._pool.everyone or name == self._pool.own or (self._pool.guests_of is not None and not milli):
+        if self._pool.everyone or name == self._pool.own:
+            return True
+        if not milli and self._pool.lines is not None:
+            return self._is_beyond(self._pool.lines.get(name), workload)
+        if not milli and self._pool.guests_of is not None:
             return True
         total, surplus = self._of[name] + milli, self._pool.surplus.get(name, 0)
         if not self._pool.last_may_pass:
@@ -82,16 +112,40 @@ class Taken:
         """Take one."""
         self._count(workload, 1)
         insort(self._sizes[workload.project], workload.total_milli)
+        if self._pool.lines and (line := self._pool.lines.get(workload.project)):
+            insort(self._beside[workload.project], workload.amount(line.resource))
 
     def remove(self, workload: Workload) -> None:
         """Give one back."""
         self._count(workload, -1)
         self._sizes[workload.project].remove(workload.total_milli)
+        if self._pool.lines and (line := self._pool.lines.get(workload.project)):
+            self._beside[workload.project].remove(workload.amount(line.resource))
 
     def owed(self) -> int:
-        """Return how much of its own the project still has to give up."""
+        """Return how many milli-GPU of its own the project still has to give up."""
         return max(0, self._pool.due - self._of[self._pool.own]) if self._pool.due else 0
+
+    def is_owed(self) -> bool:
+        """Return whether the project still has to give up something of its own."""
+        if self.owed():
+            return True
+        due = self._pool.due_beside
+        return bool(due) and any(self._own[resource] < amount for resource, amount in due.items())
+
+    def _is_beyond(self, line: Line | None, workload: Workload) -> bool:
+        """Return whether work without GPUs goes beyond the quotas of its project, after what was taken of that."""
+        if line is None or not line.has_right(workload):
+            return True
+        amount, taken = workload.amount(line.resource), self._beside[workload.project]
+        if not amount:
+            return False
+        total = sum(taken) + amount
+        return total - (max([amount, *taken[-1:]]) - 1 if self._pool.last_may_pass else 0) <= line.surplus
 
     def _count(self, workload: Workload, sign: int) -> None:
         self.milli += sign * workload.total_milli
         self._of[workload.project] += sign * workload.total_milli
+        if self._pool.due_beside and workload.project == self._pool.own:
+            for resource in self._pool.due_beside:
+                self._own[resource] += sign * workload.amount(resource)

@@ -42,6 +42,7 @@ AUDITED: dict[str, tuple[str, ...]] = {
         *("name", "description", "domain", "quota_milli", "over_quota", "over_quota_weight", "starts_at", "ends_at"),
         *("on_expiry", "training_group", "interactive_group", "interactive_limit_s", "interactive_extension_s"),
         *("session_access", "min_runtime_s", "limit_milli"),
+        *("cpu_quota_milli", "cpu_limit_milli", "memory_quota_mib", "memory_limit_mib"),
     ),
     "repair_runs": ("name", "node", "dry_run", "agreed", "user_name"),
     "resource_groups": ("name", "description", "purpose", "domain", "gpu_model", "switch", "region", "open"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -34,6 +35,18 @@ WeightOption = Annotated[
 ]
 MostOption = Annotated[
     str | None, typer.Option("--limit", metavar="N|none", help="Most GPUs that it has in all, over its quota too.")
+]
+CpusOption = Annotated[
+    str | None, typer.Option("--cpus", metavar="N|none", help="Quota in CPUs, guaranteed to sessions without GPUs.")
+]
+CpuLimitOption = Annotated[
+    str | None, typer.Option("--cpu-limit", metavar="N|none", help="Most CPUs that it has in all, over that quota too.")
+]
+MemoryOption = Annotated[
+    str | None, typer.Option("--memory", metavar="512G|none", help="Quota in memory, as --cpus is in CPUs.")
+]
+MemoryLimitOption = Annotated[
+    str | None, typer.Option("--memory-limit", metavar="1T|none", help="Most memory that it has in all.")
 ]
 FromOption = Annotated[str | None, typer.Option("--from", metavar="DATE", help="First day or moment of its period.")]
 UntilOption = Annotated[
@@ -117,6 +130,10 @@ def create(
     over_quota: OverQuotaOption = None,
     weight: WeightOption = None,
     limit: MostOption = None,
+    cpus: CpusOption = None,
+    cpu_limit: CpuLimitOption = None,
+    memory: MemoryOption = None,
+    memory_limit: MemoryLimitOption = None,
     on_expiry: ExpiryOption = None,
     managers: ManagersOption = None,
     members: MembersOption = None,
@@ -148,7 +165,7 @@ def create(
         min_runtime=min_runtime,
         session_access=session_access,
         description=description,
-    )
+    ) | _beside(cpus, cpu_limit, memory, memory_limit)
     _show(config.load().client.projects.create(name=name, **changes, **given(domain=domain)), form)
 
 
@@ -162,6 +179,10 @@ def update(
     over_quota: OverQuotaOption = None,
     weight: WeightOption = None,
     limit: MostOption = None,
+    cpus: CpusOption = None,
+    cpu_limit: CpuLimitOption = None,
+    memory: MemoryOption = None,
+    memory_limit: MemoryLimitOption = None,
     on_expiry: ExpiryOption = None,
     managers: ManagersOption = None,
     members: MembersOption = None,
@@ -202,7 +223,9 @@ def update(
         min_runtime=min_runtime,
         session_access=session_access,
         description=description,
-    ) | given(
+    )
+    changes |= _beside(cpus, cpu_limit, memory, memory_limit)
+    changes |= given(
         add_managers=add_managers,
         remove_managers=remove_managers,
         add_members=add_members,
@@ -277,6 +300,19 @@ def _changes(
     return changes
 
 
+def _beside(cpus: str | None, cpu_limit: str | None, memory: str | None, memory_limit: str | None) -> dict[str, Any]:
+    """Return what a request says of CPU and memory."""
+    changes: dict[str, Any] = {}
+    for key, text, option in (("cpu_quota_milli", cpus, "--cpus"), ("cpu_limit_milli", cpu_limit, "--cpu-limit")):
+        if text is not None:
+            changes[key] = None if text == NONE else parse.cpu_milli(text, option)
+    of_memory = ("memory_quota_mib", memory, "--memory"), ("memory_limit_mib", memory_limit, "--memory-limit")
+    for key, text, option in of_memory:
+        if text is not None:
+            changes[key] = None if text == NONE else parse.size_mib(text, option)
+    return changes
+
+
 def _people(names: list[str] | None) -> list[str] | None:
     """Return a list of users; `none` alone empties it."""
     return [] if names == [NONE] else names
@@ -322,6 +358,8 @@ def _fields(project: Project) -> None:
             ("GPUs", format_gpus(project["quota_milli"])),
             ("In use", format_gpus(project["used_milli"])),
             ("Over-quota", _over_quota(project)),
+            ("CPUs", _bounds(project["cpu_quota_milli"], project["cpu_limit_milli"], _cpus)),
+            ("Memory", _bounds(project["memory_quota_mib"], project["memory_limit_mib"], output.gib)),
             ("From", output.moment(project["period"]["starts_at"])),
             ("Until", output.moment(project["period"]["ends_at"]) or NEVER),
             ("Active", "yes" if project["active"] else "no, it is outside its period"),
@@ -349,6 +387,16 @@ def _over_quota(project: Project) -> str:
         return "no"
     weight = f"weight {project['over_quota_weight']}" if project["over_quota_weight"] else "yes"
     return weight if project["limit_milli"] is None else f"{weight}, up to {format_gpus(project['limit_milli'])}"
+
+
+def _cpus(milli: int) -> str:
+    return f"{milli / 1000:g}"
+
+
+def _bounds(quota: int | None, limit: int | None, words: Callable[[int], str]) -> str:
+    if quota is None:
+        return ""
+    return words(quota) if limit is None else f"{words(quota)}, up to {words(limit)}"
 
 
 def _end(project: Project) -> str:

@@ -302,9 +302,9 @@ class PresetRequest(TypedDict):
 class ProjectChange(TypedDict):
     """What to change of a project; what is left out stays. `managers` and `members` replace their lists.
 
-    `add_members` and the like change one list by those names, whatever else is in it. null takes a resource group
-    or the limit away, and lets `min_runtime_s` be what the site says. `session_access` is for sessions that are
-    submitted from then on.
+    `add_members` and the like change one list by those names, whatever else is in it. null takes a resource group,
+    a limit, or a quota of CPU or memory away, and lets `min_runtime_s` be what the site says. `session_access`
+    is for sessions that are submitted from then on.
     """
 
     quota_milli: NotRequired[int | None]
@@ -319,6 +319,10 @@ class ProjectChange(TypedDict):
     over_quota: NotRequired[bool | None]
     over_quota_weight: NotRequired[int | None]
     limit_milli: NotRequired[int | None]
+    cpu_quota_milli: NotRequired[int | None]
+    cpu_limit_milli: NotRequired[int | None]
+    memory_quota_mib: NotRequired[int | None]
+    memory_limit_mib: NotRequired[int | None]
     on_expiry: NotRequired[Expiry | None]
     training_group: NotRequired[str | None]
     interactive_group: NotRequired[str | None]
@@ -335,8 +339,9 @@ class ProjectRequest(TypedDict):
     resource groups that its sessions keep to. `interactive_limit_s` ends interactive sessions after so many
     seconds (0: never), `interactive_extension_s` is how much an owner may add in total. No session is reclaimed
     before it ran `min_runtime_s` (null: as the site says). With `over_quota` they hold no more than
-    `limit_milli` together (null: no limit). Sessions that are submitted without an access of their own have its
-    `session_access`.
+    `limit_milli` together (null: no limit). Of CPU and memory the same holds where there is a quota of these
+    (null: none, and no limit), guaranteed to sessions without GPUs. Sessions that are submitted without an
+    access of their own have its `session_access`.
     """
 
     name: str
@@ -348,6 +353,10 @@ class ProjectRequest(TypedDict):
     over_quota: NotRequired[bool]
     over_quota_weight: NotRequired[int]
     limit_milli: NotRequired[int | None]
+    cpu_quota_milli: NotRequired[int | None]
+    cpu_limit_milli: NotRequired[int | None]
+    memory_quota_mib: NotRequired[int | None]
+    memory_limit_mib: NotRequired[int | None]
     on_expiry: NotRequired[Expiry]
     training_group: NotRequired[str | None]
     interactive_group: NotRequired[str | None]

@@ -616,6 +616,10 @@ class Project(TypedDict):
     over_quota: bool
     over_quota_weight: int
     limit_milli: int | None
+    cpu_quota_milli: int | None
+    cpu_limit_milli: int | None
+    memory_quota_mib: int | None
+    memory_limit_mib: int | None
     period: PeriodView
     active: bool
     on_expiry: Expiry

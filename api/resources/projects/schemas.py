@@ -19,6 +19,10 @@ MAX_QUOTA_MILLI = 32_000_000
 MAX_SECONDS = 366 * 24 * 3600
 
 Quota = Annotated[int, Field(ge=0, le=MAX_QUOTA_MILLI)]
+Cpu = Annotated[int, Field(ge=0, le=1_000_000_000)]
+"""Thousandths of a CPU: of 2,000 nodes with 500 each."""
+Memory = Annotated[int, Field(ge=0, le=16 * 1024**3)]
+"""MiB: of 2,000 nodes with 8 TiB each."""
 Weight = Annotated[int, Field(ge=0, le=1_000_000)]
 Users = Annotated[list[UserName], Field(max_length=1000)]
 Description = Annotated[Text, Field(max_length=2000)]
@@ -45,7 +49,8 @@ class ProjectRequest(Request):
     groups that its sessions keep to. `interactive_limit_s` ends interactive sessions after so many seconds (0: never),
     `interactive_extension_s` is how much an owner may add in total. No session is reclaimed before it ran
     `min_runtime_s` (null: as the site says). With `over_quota` they hold no more than `limit_milli` together (null: no
-    limit). Sessions that are submitted without an access of their own have its `session_access`.
+    limit). Of CPU and memory the same holds where there is a quota of these (null: none, and no limit), guaranteed to
+    sessions without GPUs. Sessions that are submitted without an access of their own have its `session_access`.
     """
 
     name: Name
@@ -57,6 +62,10 @@ class ProjectRequest(Request):
     over_quota: bool = True
     over_quota_weight: Weight = 0
     limit_milli: Quota | None = None
+    cpu_quota_milli: Cpu | None = None
+    cpu_limit_milli: Cpu | None = None
+    memory_quota_mib: Memory | None = None
+    memory_limit_mib: Memory | None = None
     on_expiry: Expiry = Expiry.STOP
     training_group: Name | None = None
     interactive_group: Name | None = None
@@ -70,9 +79,9 @@ class ProjectRequest(Request):
 class ProjectChange(Request):
     """What to change of a project; what is left out stays. `managers` and `members` replace their lists.
 
-    `add_members` and the like change one list by those names, whatever else is in it. null takes a resource group or
-    the limit away, and lets `min_runtime_s` be what the site says. `session_access` is for sessions that are submitted
-    from then on.
+    `add_members` and the like change one list by those names, whatever else is in it. null takes a resource group, a
+    limit, or a quota of CPU or memory away, and lets `min_runtime_s` be what the site says. `session_access` is for
+    sessions that are submitted from then on.
     """
 
     quota_milli: Quota | None = None
@@ -87,6 +96,10 @@ class ProjectChange(Request):
     over_quota: bool | None = None
     over_quota_weight: Weight | None = None
     limit_milli: Quota | None = None
+    cpu_quota_milli: Cpu | None = None
+    cpu_limit_milli: Cpu | None = None
+    memory_quota_mib: Memory | None = None
+    memory_limit_mib: Memory | None = None
     on_expiry: Expiry | None = None
     training_group: Name | None = None
     interactive_group: Name | None = None
@@ -142,6 +155,10 @@ class ProjectView(View):
     over_quota: bool
     over_quota_weight: int
     limit_milli: int | None
+    cpu_quota_milli: int | None
+    cpu_limit_milli: int | None
+    memory_quota_mib: int | None
+    memory_limit_mib: int | None
     period: PeriodView
     active: bool
     on_expiry: Expiry

@@ -12,7 +12,7 @@ from api.auth.policy import Action
 from api.clock import now
 from api.database import CAPACITY_LOCK, exclusively
 from api.resources.list_changes import changed
-from api.resources.projects import capacity, repository
+from api.resources.projects import beside, capacity, repository
 from api.resources.projects.capacity import QuotaPeriod
 from api.resources.projects.schemas import Period, ProjectChange, ProjectRequest
 from api.resources.users import service as users
@@ -136,6 +136,7 @@ async def create(db: AsyncSession, request: ProjectRequest, caller: Identity) ->
     _check_weight(project, 0, caller)
     _check_min_runtime(project, None, caller)
     _check_limit(project, given=request.model_fields_set)
+    beside.check(project, {}, caller)
     await _check_domain(db, project, None, "quota_milli")
     await _check_room(db, project, None, "quota_milli")
     repository.add(db, project)
@@ -155,13 +156,14 @@ async def change(db: AsyncSession, name: str, request: ProjectChange, caller: Id
     project = await get(db, name, caller, "name", people=True)
     caller.check(needed(request), project=project)
     before, hard_before, kept_to = _quota(project), _hard_quota(project), _groups_of(project)
-    beyond, min_runtime_s = _beyond_quota(project), project.min_runtime_s
+    beyond, min_runtime_s, of_beside = _beyond_quota(project), project.min_runtime_s, beside.amounts(project)
     for field in given - OF_PEOPLE - {"period"}:
         setattr(project, field, getattr(request, field))
     await _check_groups(db, project, caller, kept_to.values())
     _check_weight(project, beyond, caller)
     _check_min_runtime(project, min_runtime_s, caller)
     _check_limit(project, given=given)
+    beside.check(project, of_beside, caller)
     if request.period:
         _set_period(project, request.period)
     if given & OF_PEOPLE:

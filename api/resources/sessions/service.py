@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.clock import now
+from api.resources.projects import beside
 from api.resources.projects import service as projects
 from api.resources.sessions import access, changes, repository
 from api.resources.sessions.changes import Change, Read, Versioned
@@ -258,6 +259,8 @@ def _check_may_wait(session: Session) -> None:
     projects.check_active(session.project, now())
     try:
         projects.check_cap(session.project, session.total_milli, preemptible=session.preemptible)
+        cpu_milli, memory_mib = (session.replicas * amount for amount in (session.cpu_milli, session.memory_mib))
+        beside.check_caps(session.project, cpu_milli, memory_mib, preemptible=session.preemptible)
     except InputError as error:
         raise ConflictError(error.problems[0].reason, where="name", hint="ask for a larger quota") from error
 

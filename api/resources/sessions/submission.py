@@ -23,6 +23,7 @@ from api.resources.images.schemas import REFERENCE
 from api.resources.nodes import traits
 from api.resources.nodes.fleet import Fleet
 from api.resources.presets import service as presets
+from api.resources.projects import beside
 from api.resources.projects import service as projects
 from api.resources.sandboxes import service as sandboxes
 from api.resources.schemas import Name
@@ -141,6 +142,8 @@ async def _make(
     _check_fits(request, amounts, allowed, context.fleet)
     preemptible = kind is Kind.TRAINING if request.preemptible is None else request.preemptible
     projects.check_cap(project, request.replicas * amounts.gpu_milli, preemptible=preemptible)
+    cpu_milli, memory_mib = (request.replicas * amount for amount in (amounts.cpu_milli, amounts.memory_mib))
+    beside.check_caps(project, cpu_milli, memory_mib, preemptible=preemptible)
     title, reference = await _image(db, request, project)
     await user_policies.check(db, user, _extra(len(names), request.replicas, amounts))
     _check_unmoved(user, caller)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -13,11 +14,13 @@ from api.scheduler.fairness import ProjectDemand, fair_shares, in_whole_workload
 from api.scheduler.feasibility import Feasibility
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import (
+    Bounds,
     Cause,
     Decision,
     NodeSnapshot,
     Placement,
     ProjectState,
+    Resource,
     SchedulerSettings,
     Snapshot,
     Workload,
@@ -31,6 +34,7 @@ LONG, SHORT, QUIET = 56, 16, 60
 """Cycles with arrivals, ends and losses, in every fifth world and in the others, and until nothing changes at most."""
 READ = 4
 """The reasons of every fourth decision are held against the cluster."""
+REFUSED_BESIDE = r"(CPUs?|MiB of memory) (more )?are asked for; (ask|stop)"
 SIZES = (0.1, 0.25, 0.5, 0.5, 0.6, 0.7, 1, 1, 1, 1, 1.3, 2, 2, 4)
 
 
@@ -55,6 +59,8 @@ class RandomWorld(World):
     def _node(self, draw: random.Random, at: int) -> NodeSnapshot:
         gpus = draw.choice((1, 2, 2, 4, 4, 8))
         more = {"cpu_milli": gpus * 8000} if draw.random() < 0.3 else {}
+        if not self.number % 3:
+            more = {"cpu_milli": gpus * 4000, "memory_mib": gpus * 1024}
         groups = draw.choice(((), (), (), ("red",), ("blue",)))
         return node(f"n{at}", gpus, island=2, groups=groups, switch=draw.choice(("", "s", "t")), **more)
 
@@ -67,8 +73,15 @@ class RandomWorld(World):
             least = own.choice((None, None, None, 0, 30))
             each = ProjectState(name, quota, draw.random() < 0.8, draw.choice((0, 0, 1, 2, 3)), least)
             limit = quota + own.randint(1, 8) * 500 if each.over_quota and own.random() < 0.4 else None
-            found.append(replace(each, limit_milli=limit))
+            found.append(replace(each, limit_milli=limit, cpu=self._bounds(own, 4000), memory=self._bounds(own, 1024)))
         return tuple(found)
+
+    def _bounds(self, own: random.Random, unit: int) -> Bounds | None:
+        """A quota of CPU or memory in every third world, for some of its projects."""
+        if self.number % 3 or own.random() < 0.4:
+            return None
+        quota = own.randint(0, 2 * self.total) * unit
+        return Bounds(quota, quota + own.randint(0, self.total) * unit if own.random() < 0.3 else None)
 
     def arrive(self) -> None:
         """Let a session come, just now or submitted long ago."""
@@ -81,7 +94,7 @@ class RandomWorld(World):
         if draw.random() < 0.1:
             more["groups"] = draw.choice((("red",), ("blue",), ("red", "blue")))
         owner = draw.choice(self.projects)
-        gpus = draw.choice(SIZES) if draw.random() < 0.95 else 0
+        gpus = draw.choice(SIZES) if draw.random() < (0.95 if self.number % 3 else 0.6) else 0
         self.submit(
             Workload(
                 name,
@@ -90,7 +103,8 @@ class RandomWorld(World):
                 name,
                 replicas=draw.randint(2, 3) if gang else 1,
                 gpu_milli=round(gpus * 1000),
-                cpu_milli=draw.choice((0, 0, 1000, 4000)),
+                cpu_milli=draw.choice((0, 0, 1000, 4000) if self.number % 3 else (0, 1000, 4000, 8000)),
+                memory_mib=0 if self.number % 3 else draw.choice((0, 512, 2048)),
                 preemptible=draw.random() < 0.8,
                 priority=draw.choice((50, 50, 50, 10, 90)),
                 limit_s=draw.choice((0, 0, 0, 50, 300)),
@@ -192,6 +206,7 @@ class RandomWorld(World):
             if wait.cause not in (Cause.QUOTA, Cause.NEVER_FITS) and " of its " not in wait.reason:
                 assert free.find(self.queue[id_]) is None, f"{id_} fits and waits: {wait.reason}"
         self._check_claims(decision)
+        self._check_beside(decision)
 
     def _check_claims(self, decision: Decision) -> None:
         """The first of each project has no single one in its way that is beyond what its project is entitled to.
@@ -205,6 +220,7 @@ class RandomWorld(World):
         for project in self.projects:
             mine = [item for item in self.queue.values() if item.project == project.name and item.total_milli]
             mine = [item for item in mine if decision.pending_reasons[item.id].cause is not Cause.NEVER_FITS]
+            mine = [item for item in mine if not re.search(REFUSED_BESIDE, decision.pending_reasons[item.id].reason)]
             first = min(mine, key=lambda item: (-item.priority, item.submitted_at, item.id), default=None)
             if first is None:
                 continue
@@ -221,6 +237,28 @@ class RandomWorld(World):
                         f"{first.id} is within its {'quota' if owed else 'fair share'}, {each.workload.id} is not:"
                         f" {decision.pending_reasons[first.id]}"
                     )
+
+    def _check_beside(self, decision: Decision) -> None:
+        """Nobody who has CPU or memory guaranteed waits behind a guest that has no right of its own."""
+        held: Counter[tuple[str, Resource]] = Counter()
+        for each in self.running.values():
+            held.update({(each.workload.project, item): each.workload.amount(item) for item in Resource})
+        given = {each.name: _given(each) for each in self.projects}
+
+        def has_right(workload: Workload, *, more: bool) -> bool:
+            name = workload.project
+            asked = [(item, bounds.quota) for item, bounds in given[name] if workload.amount(item)]
+            return bool(asked) and all(
+                held[name, item] + (workload.amount(item) if more else 0) <= quota for item, quota in asked
+            )
+
+        for first in [item for item in self.queue.values() if not item.total_milli and has_right(item, more=True)]:
+            others = [(self.queue[id_], places) for id_, places in decision.reservations.items() if id_ != first.id]
+            for each in self.running.values():
+                other = each.workload
+                is_guest = not other.total_milli and other.preemptible and other.project != first.project
+                if is_guest and not has_right(other, more=False):
+                    assert not self.fits_without(other.id, first, others), f"{first.id} waits behind {other.id}"
 
     def _fair_shares(self) -> Mapping[str, int]:
         """What of the cluster is whose, in whole sessions."""
@@ -260,5 +298,13 @@ class RandomWorld(World):
             project = caps[workload.project]
             bound = not project.over_quota or not workload.preemptible
             most = project.quota_milli if bound else project.limit_milli or self.total * 1000
-            if not can_never.never_fits(workload) and workload.total_milli <= most:
+            most_beside = [
+                (each, bounds.quota if bound else project.cap_of(bounds)) for each, bounds in _given(project)
+            ]
+            may = all(workload.amount(each) <= amount for each, amount in most_beside)
+            if not can_never.never_fits(workload) and workload.total_milli <= most and may:
                 raise AssertionError(f"{workload.id} never had its turn")
+
+
+def _given(project: ProjectState) -> list[tuple[Resource, Bounds]]:
+    return [(each, bounds) for each in Resource if (bounds := project.bounds(each))]

@@ -9,9 +9,10 @@ from functools import cached_property
 
 from api.scheduler.cluster import ClusterState
 from api.scheduler.explanations import gpus
-from api.scheduler.snapshot import Cause, Decision, Placement, Running, Snapshot, Workload
+from api.scheduler.snapshot import Cause, Decision, Placement, Resource, Running, Snapshot, Workload
 
 AMOUNT = r"([\d.]+) GPUs?"
+UNITS = {Resource.CPU: "CPUs?", Resource.MEMORY: "MiB of memory"}
 
 
 def check_reasons(snapshot: Snapshot, decision: Decision) -> None:
@@ -42,6 +43,7 @@ class _Truth:
         for id_, wait in self.decision.pending_reasons.items():
             where = f"{id_}: {wait.reason}"
             self._check_numbers(wait.reason, self.queued[id_], self.held, where)
+            self._check_beside(wait.reason, self.queued[id_], where)
             self._check_places(self.queued[id_], wait.cause, wait.reason, where)
 
     def _check_log(self) -> None:
@@ -84,6 +86,27 @@ class _Truth:
             assert amount == _number(held[name] - self.quotas.get(name, 0)), where
         for amount in re.findall(rf"(?:and|no node has|times) {AMOUNT}(?: more)? (?:are asked|free|are not)", text):
             assert amount in (_number(workload.total_milli), _number(workload.gpu_milli)), where
+
+    def _check_beside(self, text: str, workload: Workload, where: str) -> None:
+        """CPU and memory, as things stand when the decision is done."""
+        name = workload.project
+        fixed_only = "by work that cannot be reclaimed" in text
+        for item, unit in UNITS.items():
+            number = r"([\d.]+) " + unit
+            runs = [each.workload for each in (*self.running.values(), *self.placed) if not each.terminating]
+            stay = [each for each in runs if each.id not in self.victims and not (fixed_only and each.preemptible)]
+            held = sum(each.amount(item) for each in stay if each.project == name)
+            for amount in re.findall(rf"\b{name} holds {number}", text):
+                assert amount == _plain(item, held), f"{name} holds {held}: {where}"
+            bounds = next((each.bounds(item) for each in self.snapshot.projects if each.name == name), None)
+            for amount in re.findall(rf"of its quota of {number}", text):
+                assert bounds is not None, where
+                assert amount == _plain(item, bounds.quota), where
+            for amount in re.findall(rf"of its limit of {number}", text):
+                assert bounds is not None, where
+                assert amount == _plain(item, bounds.limit or 0), where
+            for amount in re.findall(rf"and {number} (?:more )?are asked", text):
+                assert amount == _plain(item, workload.amount(item)), where
 
     def _check_places(self, workload: Workload, cause: Cause, text: str, where: str) -> None:
         kept = self.decision.reservations
@@ -167,3 +190,7 @@ class _Truth:
 
 def _number(milli: int) -> str:
     return gpus(milli).split()[0]
+
+
+def _plain(item: Resource, amount: int) -> str:
+    return f"{amount / 1000:g}" if item is Resource.CPU else str(amount)

@@ -13,6 +13,7 @@ from api.scheduler.snapshot import (
     NodeSnapshot,
     Placement,
     ProjectState,
+    Resource,
     Running,
     SchedulerSettings,
     Snapshot,
@@ -183,9 +184,18 @@ def check(snapshot: Snapshot, decision: Decision) -> None:
             assert victim.priority < beneficiary.priority
         else:
             beyond = retained[victim.project] + _placed_of(placed, victim.project) > quota[victim.project].quota_milli
-            assert beyond or (beneficiary.total_milli and not victim.total_milli), (
-                "a project within its quota never loses"
+            is_guest = not victim.total_milli and (
+                beneficiary.total_milli or _is_beyond_beside(snapshot, placed, victim, quota[victim.project])
             )
+            assert beyond or is_guest, "a project within its quota never loses"
+
+
+def _is_beyond_beside(snapshot: Snapshot, placed: Iterable[Running], victim: Workload, owner: ProjectState) -> bool:
+    """Whether work without GPUs is beyond a quota of CPU or memory of its project, or asks for nothing of these."""
+    mine = [each.workload for each in (*snapshot.running, *placed) if not each.terminating]
+    mine = [item for item in mine if item.project == owner.name]
+    asked = {each: bounds for each in Resource if victim.amount(each) and (bounds := owner.bounds(each))}
+    return not asked or any(sum(item.amount(each) for item in mine) > bounds.quota for each, bounds in asked.items())
 
 
 def _placed_of(placed: Iterable[Running], name: str) -> int:

@@ -61,6 +61,14 @@ def test_get_golden(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatc
     ]
 
 
+def test_quotas_of_cpu_and_memory_are_shown(logged_in: FakeApi, run: Run) -> None:
+    quotas = {"cpu_quota_milli": 2500, "cpu_limit_milli": 4000, "memory_quota_mib": 2048}
+    logged_in.on("GET", "/projects/team-a", project(**quotas))
+    lines = run("project", "get", "team-a")[1].splitlines()
+    assert "CPUs:           2.5, up to 4" in lines
+    assert "Memory:         2.0G" in lines
+
+
 def test_create_sends_every_option(logged_in: FakeApi, run: Run) -> None:
     logged_in.on("POST", "/projects", project(warnings=["the quotas come to 9 of 8 GPUs"]), status=201)
     code, out, err = run(
@@ -115,6 +123,8 @@ def test_create_needs_no_more_than_a_quota(logged_in: FakeApi, run: Run) -> None
         (("--session-access", "private"), {"session_access": "private"}),
         (("--limit", "2.5"), {"limit_milli": 2500}),
         (("--limit", "none"), {"limit_milli": None}),
+        (("--cpus", "2.5", "--cpu-limit", "4"), {"cpu_quota_milli": 2500, "cpu_limit_milli": 4000}),
+        (("--memory", "2G", "--memory-limit", "none"), {"memory_quota_mib": 2048, "memory_limit_mib": None}),
         (("--min-runtime", "30m"), {"min_runtime_s": 1800}),
         (("--min-runtime", "site"), {"min_runtime_s": None}),
         (

@@ -35,7 +35,9 @@ def check(file: SiteFile, output: FormatOption = Format.TABLE) -> None:
 @app.command()
 def deploy(
     file: SiteFile,
-    bundle: Annotated[Path, typer.Option(help="Folder of the bundle.")],
+    bundle: Annotated[
+        Path | None, typer.Option(help="Folder of the bundle; default: the product's that the reservoir holds.")
+    ] = None,
     rehearse: Annotated[bool, typer.Option("--check", help="Check bundle and nodes; change nothing.")] = False,
     limit: Annotated[
         str | None,

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from appliance.site import departure, inventory, pki, playbook, preflight, settings, waves
+from appliance.site import departure, inventory, pki, playbook, preflight, product, settings, waves
 from appliance.site.alone import Alone, alone
 from appliance.site.backup.make import Backups
 from appliance.site.backup.migration import migrates, newest_step
@@ -30,12 +30,9 @@ from common import files
 from common.errors import ConflictError, InputError, NotFoundError, Problem, UnavailableError
 from common.progress import Progress
 from common.yaml_document import parse
-from reservoir.bundle import bundles
-from reservoir.bundle.verification import verify
-from reservoir.contents.artifact import PythonArtifact
 from reservoir.contents.bundle import Bundle
 from reservoir.intake.store import Store
-from reservoir.intake.take import expected_key, take
+from reservoir.intake.take import Imported, take
 from reservoir.publication.publish import publish
 
 STATE = Path(inventory.STATE)
@@ -123,7 +120,7 @@ class DeployListener:
 
 def deploy(
     site: Site,
-    bundle: Path,
+    bundle: Path | None,
     listener: DeployListener,
     *,
     file: str,
@@ -133,15 +130,15 @@ def deploy(
 ) -> Deployment:
     """Install a site from a bundle; nodes are changed only after bundle and nodes were found good.
 
+    Without the folder of one it is the product's that the reservoir holds.
+
     `file` is the text of the site file, which is kept for backups and goes into them.
 
     Of the workers it goes to those in `limit`, if there is one, and leaves out which are down or fail.
     """
     plan = waves.plan(site, limit)
     require_controller(site)
-    signed = bundles.read_signed(bundle, None)
-    listed = signed.bundle
-    identity = bundles.identity(listed, signed.content)
+    identity, listed = product.listed(bundle, root)
     done = Deployment(site.name, listed.version, identity, f"{datetime.now(UTC):%FT%TZ}")
     done.workers = [node.name for node in site.with_role(NodeRole.WORKER)]
     clock = _Clock(done.phases, listener.phase)
@@ -156,8 +153,8 @@ def deploy(
             with clock("identity"):
                 _identify(site, state, done)
                 files.write(state / inventory.SITE_FILE, file, 0o600)
-            done.schema = newest_step(Store(root).blobs / _own(listed).sha256)
-            hosts = inventory.build(site, version=_own(listed).version, state=str(state), root=str(root))
+            done.schema = newest_step(Store(root).blobs / product.own(listed).sha256)
+            hosts = inventory.build(site, version=product.own(listed).version, state=str(state), root=str(root))
             rollout = Rollout(plan, hosts, run, done.add, done.left_out, done.reached)
             with clock("preflight"):
                 asked = preflight.with_questions(hosts, site, listed, settings.ansible_root() / "roles")
@@ -172,7 +169,7 @@ def deploy(
 
 def rehearse(
     site: Site,
-    bundle: Path,
+    bundle: Path | None,
     listener: DeployListener,
     *,
     limit: Sequence[str] | None = None,
@@ -188,10 +185,10 @@ def rehearse(
     run = partial(playbook.run, state=state, listen=listener.event)
     departure.close(site, state, run, check=True)
     listener.phase("bundle")
-    listed = verify(bundle, expected_key(Store(root)), listener.progress).bundle
+    listed = product.verified(bundle, root, listener.progress)
     _require_releases(site, listed)
     listener.phase("preflight")
-    hosts = inventory.build(site, version=_own(listed).version, state=str(state), root=str(root))
+    hosts = inventory.build(site, version=product.own(listed).version, state=str(state), root=str(root))
     rollout = Rollout(plan, hosts, run)
     asked = preflight.with_questions(hosts, site, listed, settings.ansible_root() / "roles")
     rollout.preflight(asked, partial(preflight.unfit, site, listed))
@@ -256,8 +253,8 @@ class _Clock:
             self._seconds[phase] = round(time.monotonic() - begin, 2)
 
 
-def _publish(bundle: Path, root: Path, progress: Progress, done: Deployment) -> None:
-    imported = take(bundle, root, progress=progress)
+def _publish(bundle: Path | None, root: Path, progress: Progress, done: Deployment) -> None:
+    imported = Imported(done.bundle, changed=False) if bundle is None else take(bundle, root, progress=progress)
     if not imported.complete:
         lacking = ", ".join(str(number) for number in sorted(imported.missing + imported.damaged))
         raise ConflictError(
@@ -329,16 +326,6 @@ def _back_up(backups: Backups, done: Deployment, held: Alone, clock: _Clock) -> 
     if migrates(done.schema, records(backups.places.state)):
         with clock("backup"), suppress(NotFoundError):  # a master that is new has no database
             done.backup = backups.take(held).name
-
-
-def _own(bundle: Bundle) -> PythonArtifact:
-    """Return the Penstock that the nodes install."""
-    for artifact in bundle.of_kind(PythonArtifact):
-        if artifact.name == "penstock":
-            return artifact
-    raise NotFoundError(
-        "the bundle holds no penstock", where=bundles.LIST, hint="deploy from a bundle of the product's own manifest"
-    )
 
 
 def _require_releases(site: Site, bundle: Bundle) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from appliance.site import deployment, pki, playbook, preflight
+from appliance.site import deployment, pki, playbook, preflight, product
 from appliance.site.backup.make import Backups
 from appliance.site.model import Site
 from appliance.site.site_file import load
@@ -55,6 +55,10 @@ class World:
     def bundle(self) -> Any:
         targets = [SimpleNamespace(os="debian", name=release, release=release) for release in self.releases]
         return SimpleNamespace(version="1.2.3", name="penstock", of_kind=self.of_kind, targets=targets)
+
+    @staticmethod
+    def another() -> Any:
+        return SimpleNamespace(of_kind=lambda _: [])
 
     def of_kind(self, kind: type) -> list[Any]:
         return self.artifacts if kind is PythonArtifact else []
@@ -123,10 +127,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return played
 
 
-def run(site: Site, world: World, limit: list[str] | None = None) -> deployment.Deployment:
+def run(
+    site: Site, world: World, limit: list[str] | None = None, bundle: Path | None = Path("bundle")
+) -> deployment.Deployment:
     return deployment.deploy(
         site,
-        Path("bundle"),
+        bundle,
         deployment.DeployListener(),
         file="name: lab\n",
         limit=limit,
@@ -252,6 +258,28 @@ def test_another_bundle_that_cannot_be_published_stops_no_deploy(site: Site, wor
     world.left_out = [Problem("penstock-1.2.3-abc: notes.txt", "is missing", "carry its bundle here again")]
     with pytest.raises(ConflictError, match=r"penstock-1.2.3-abc: notes.txt: is missing"):
         run(site, world)
+
+
+def test_without_a_bundle_it_is_the_one_that_the_reservoir_holds(
+    site: Site, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is imported, and what an administrator went back to stays."""
+    monkeypatch.setattr(product, "due", lambda _: {"other-1": world.another(), "penstock-1.2.3-abc": world.bundle()})
+    asked: list[tuple[str, bool]] = []
+    monkeypatch.setattr(product, "require_sound", lambda _, name, *, read, **__: asked.append((name, read)))
+    done = run(site, world, bundle=None)
+    assert (done.ok, done.bundle, done.version) == (True, "penstock-1.2.3-abc", "1.2.3")
+    assert world.did[0] == "publish"
+    assert world.unattended
+    assert "bundle imported" not in done.changed
+    deployment.rehearse(site, None, deployment.DeployListener(), state=world.state)
+    assert asked == [("penstock-1.2.3-abc", False), ("penstock-1.2.3-abc", True)]
+    world.left_out = [Problem("penstock-1.2.3-abc: notes.txt", "is missing", "carry its bundle here again")]
+    with pytest.raises(ConflictError, match=r"notes\.txt"):
+        run(site, world, bundle=None)
+    monkeypatch.setattr(product, "due", lambda _: {"other-1": world.another()})
+    with pytest.raises(NotFoundError, match=r"no bundle of the reservoir holds penstock.*--bundle"):
+        run(site, world, bundle=None)
 
 
 def test_a_bundle_of_something_else_is_refused(site: Site, world: World) -> None:
@@ -399,7 +427,7 @@ def test_the_lock_goes_to_every_playbook_of_a_deploy(site: Site, world: World) -
 
 
 def test_a_rehearsal_changes_nothing(site: Site, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deployment, "verify", lambda *_, **__: SimpleNamespace(bundle=world.bundle()))
+    monkeypatch.setattr(product, "verify", lambda *_, **__: SimpleNamespace(bundle=world.bundle()))
     world.down = ["worker2"]
     unfit = deployment.rehearse(site, Path("bundle"), deployment.DeployListener(), state=world.state)
     assert list(unfit) == ["worker2"]
@@ -416,8 +444,8 @@ def test_a_rehearsal_expects_the_key_that_the_site_knows(
         asked.append(key)
         return SimpleNamespace(bundle=world.bundle())
 
-    monkeypatch.setattr(deployment, "verify", verify)
-    monkeypatch.setattr(deployment, "expected_key", lambda _: "the site's key")
+    monkeypatch.setattr(product, "verify", verify)
+    monkeypatch.setattr(product, "expected_key", lambda _: "the site's key")
     deployment.rehearse(site, Path("bundle"), deployment.DeployListener(), state=world.state)
     assert asked == ["the site's key"]
 

@@ -1,4 +1,4 @@
-"""What a site serves from its store alone: bundles that are there already, fit to be used without their media."""
+"""Bundles that a site serves from its store alone, without their media: which they are, and that they are sound."""
 
 from __future__ import annotations
 

@@ -64,7 +64,9 @@ def upgrade(
 @app.command()
 def deploy(
     file: SiteFile,
-    bundle: Annotated[Path, typer.Option(help="Folder of the bundle.")],
+    bundle: Annotated[
+        Path | None, typer.Option(help="Folder of the bundle; default: the product's that the reservoir holds.")
+    ] = None,
     *,
     rehearse: Annotated[bool, typer.Option("--check", help="Check bundle and nodes; change nothing.")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Tell what would change on which node; change nothing.")] = False,

@@ -126,6 +126,8 @@ class DryRunRequest(TypedDict):
     group: NotRequired[str | None]
     within: NotRequired[TopologyLevel]
     within_required: NotRequired[bool]
+    p2p: NotRequired[bool | None]
+    rdma: NotRequired[bool]
     priority: NotRequired[int | None]
     preemptible: NotRequired[bool | None]
     starts_at: NotRequired[str | None]

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from appliance.site import departure, driver_bundles, inventory, pki, playbook, preflight, settings, waves
+from appliance.site import departure, driver_bundles, inventory, pki, playbook, preflight, product, settings, waves
 from appliance.site.alone import Alone, alone
 from appliance.site.backup.make import Backups
 from appliance.site.backup.migration import migrates, newest_step
@@ -31,10 +31,9 @@ from common.errors import ConflictError, InputError, IntegrityError, NotFoundErr
 from common.progress import Progress
 from common.yaml_document import parse
 from reservoir.bundle import bundles
-from reservoir.contents.artifact import PythonArtifact
 from reservoir.contents.bundle import Bundle
 from reservoir.intake.store import Store
-from reservoir.intake.take import take
+from reservoir.intake.take import Imported, take
 from reservoir.intake.trust import Spoken
 from reservoir.publication.publish import publish
 
@@ -124,7 +123,7 @@ class DeployListener:
 
 def deploy(
     site: Site,
-    bundle: Path,
+    bundle: Path | None,
     listener: DeployListener,
     *,
     file: str,
@@ -135,6 +134,8 @@ def deploy(
 ) -> Deployment:
     """Install a site from a bundle; nodes are changed only after bundle and nodes were found good.
 
+    Without the folder of one it is the product's that the reservoir holds.
+
     `file` is the text of the site file, which is kept for backups and goes into them. `spoken` says whose bundles to
     trust, where the site does not know that yet.
 
@@ -142,9 +143,7 @@ def deploy(
     """
     plan = waves.plan(site, limit)
     require_controller(site)
-    signed = bundles.read_signed(bundle, None)
-    listed = signed.bundle
-    identity = bundles.identity(listed, signed.content)
+    identity, listed = product.listed(bundle, root)
     done = Deployment(site.name, listed.version, identity, f"{datetime.now(UTC):%FT%TZ}")
     done.workers = [node.name for node in site.with_role(NodeRole.WORKER)]
     clock = _Clock(done.phases, listener.phase)
@@ -160,8 +159,8 @@ def deploy(
             with clock("identity"):
                 identify(site, state, done)
                 files.write(state / inventory.SITE_FILE, file, 0o600)
-            done.schema = newest_step(Store(root).blobs / own(listed).sha256)
-            hosts = inventory.build(site, version=own(listed).version, state=str(state), root=str(root))
+            done.schema = newest_step(Store(root).blobs / product.own(listed).sha256)
+            hosts = inventory.build(site, version=product.own(listed).version, state=str(state), root=str(root))
             rollout = Rollout(plan, hosts, run, done.add, done.left_out, done.reached)
             with clock("preflight"):
                 asked = preflight.with_questions(hosts, site, listed, settings.ansible_root() / "roles")
@@ -232,10 +231,12 @@ class _Clock:
             self._seconds[phase] = round(time.monotonic() - begin, 2)
 
 
-def _publish(bundle: Path, root: Path, spoken: Spoken, progress: Progress, done: Deployment) -> None:
-    imported = take(
-        bundle, root, key=spoken.key, trust_first=spoken.first, replace_key=spoken.replace, progress=progress
-    )
+def _import(bundle: Path, root: Path, spoken: Spoken, progress: Progress) -> Imported:
+    return take(bundle, root, key=spoken.key, trust_first=spoken.first, replace_key=spoken.replace, progress=progress)
+
+
+def _publish(bundle: Path | None, root: Path, spoken: Spoken, progress: Progress, done: Deployment) -> None:
+    imported = Imported(done.bundle, changed=False) if bundle is None else _import(bundle, root, spoken, progress)
     if imported.identity != done.bundle:
         reason = f"the medium showed {done.bundle} before, and {imported.identity} now"
         raise IntegrityError(reason, where=str(bundle), hint=bundles.HINT)
@@ -314,16 +315,6 @@ def _back_up(backups: Backups, done: Deployment, held: Alone, clock: _Clock) -> 
     if migrates(done.schema, records(backups.places.state)):
         with clock("backup"), suppress(NotFoundError):  # a master that is new has no database
             done.backup = backups.take(held).name
-
-
-def own(bundle: Bundle) -> PythonArtifact:
-    """Return the Penstock that the nodes install."""
-    for artifact in bundle.of_kind(PythonArtifact):
-        if artifact.name == "penstock":
-            return artifact
-    raise NotFoundError(
-        "the bundle holds no penstock", where=bundles.LIST, hint="deploy from a bundle of the product's own manifest"
-    )
 
 
 def require_releases(site: Site, bundle: Bundle) -> None:

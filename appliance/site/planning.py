@@ -16,16 +16,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from appliance.site import departure, deployment, driver_bundles, inventory, playbook, preflight, settings, waves
+from appliance.site import (
+    departure,
+    deployment,
+    driver_bundles,
+    inventory,
+    playbook,
+    preflight,
+    product,
+    settings,
+    waves,
+)
 from appliance.site.backup.migration import migrates, newest_step
-from appliance.site.deployment import ROOT, STATE, DeployListener, Deployment, own, require_releases
+from appliance.site.deployment import ROOT, STATE, DeployListener, Deployment, require_releases
 from appliance.site.foreseen import Foreseen
 from appliance.site.model import Site
+from appliance.site.product import Product
 from appliance.site.rollout import Problems, Rollout, Said
 from common.errors import IntegrityError
-from reservoir.bundle.verification import Verified, verify
 from reservoir.intake.store import Store
-from reservoir.intake.trust import expected_key
 from reservoir.publication.publish import LAYOUT, record_of
 
 RESTARTED = "restarted"
@@ -83,7 +92,7 @@ class Plan:
 class _Rehearsal:
     """Bundle and nodes, found good."""
 
-    found: Verified
+    found: Product
     rollout: Rollout
     left: list[str]
     said: Said
@@ -92,7 +101,7 @@ class _Rehearsal:
     def of(
         cls,
         site: Site,
-        bundle: Path,
+        bundle: Path | None,
         listener: DeployListener,
         *,
         limit: Sequence[str] | None,
@@ -105,11 +114,11 @@ class _Rehearsal:
         run = partial(playbook.run, state=state, listen=listener.event, check=True)
         left = departure.close(site, state, run, check=True)
         listener.phase("bundle")
-        found = verify(bundle, expected_key(Store(root)), listener.progress)
+        found = product.verified(bundle, root, listener.progress)
         require_releases(site, found.bundle)
         driver_bundles.require(site, [found.bundle, *Store(root).newest().values()])
         listener.phase("preflight")
-        hosts = inventory.build(site, version=own(found.bundle).version, state=str(state), root=str(root))
+        hosts = inventory.build(site, version=product.own(found.bundle).version, state=str(state), root=str(root))
         rollout = Rollout(order, hosts, run)
         asked = preflight.with_questions(hosts, site, found.bundle, settings.ansible_root() / "roles")
         said = rollout.preflight(asked, partial(preflight.unfit, site, found.bundle))
@@ -118,7 +127,7 @@ class _Rehearsal:
 
 def rehearse(
     site: Site,
-    bundle: Path,
+    bundle: Path | None,
     listener: DeployListener,
     *,
     limit: Sequence[str] | None = None,
@@ -134,7 +143,7 @@ def rehearse(
 
 def plan(
     site: Site,
-    bundle: Path,
+    bundle: Path | None,
     listener: DeployListener,
     *,
     limit: Sequence[str] | None = None,
@@ -144,7 +153,7 @@ def plan(
     """Return what a deploy would change now; raises what the deploy would raise before it changed anything."""
     done = _Rehearsal.of(site, bundle, listener, limit=limit, state=state, root=root)
     found, rollout = done.found, done.rollout
-    version = own(found.bundle).version
+    version = product.own(found.bundle).version
     told = Plan(site.name, version, found.identity, left=done.left, left_out=rollout.left_out)
     names = [name for name in rollout.plan.nodes if name not in rollout.left_out]
     told.nodes = {name: NodePlan() for name in names}
@@ -201,9 +210,9 @@ def _beside(site: Site, state: Path) -> Iterator[tuple[Path, list[str]]]:
         yield folder, made.changed
 
 
-def _migration(found: Verified, state: Path) -> list[str]:
+def _migration(found: Product, state: Path) -> list[str]:
     """Return to which step the database would be migrated, with a backup before that."""
-    wheel = found.blob(own(found.bundle).sha256)
+    wheel = found.wheel
     step = newest_step(wheel) if wheel else ""
     migrated = step and migrates(step, deployment.records(state))
     return [f"backup taken, then the database migrated to {step}"] if migrated else []

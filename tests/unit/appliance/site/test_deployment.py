@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from appliance.site import deployment, pki, playbook, preflight
+from appliance.site import deployment, pki, playbook, preflight, product
 from appliance.site.backup.make import Backups
 from appliance.site.model import Site
 from appliance.site.site_file import load
 from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, PenstockError, Problem, ProcessError
+from common.progress import silent
 from common.yaml_document import parse
 from reservoir.bundle import bundles
 from reservoir.contents.artifact import PythonArtifact
@@ -56,6 +57,10 @@ class World:
     def bundle(self) -> Any:
         targets = [SimpleNamespace(os="debian", name=release, release=release) for release in self.releases]
         return SimpleNamespace(version="1.2.3", name="penstock", of_kind=self.of_kind, targets=targets)
+
+    @staticmethod
+    def another() -> Any:
+        return SimpleNamespace(of_kind=lambda _: [])
 
     def of_kind(self, kind: type) -> list[Any]:
         return self.artifacts if kind is PythonArtifact else []
@@ -124,10 +129,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return played
 
 
-def run(site: Site, world: World, limit: list[str] | None = None) -> deployment.Deployment:
+def run(
+    site: Site, world: World, limit: list[str] | None = None, bundle: Path | None = Path("bundle")
+) -> deployment.Deployment:
     return deployment.deploy(
         site,
-        Path("bundle"),
+        bundle,
         deployment.DeployListener(),
         file="name: lab\n",
         limit=limit,
@@ -253,6 +260,28 @@ def test_another_bundle_that_cannot_be_published_stops_no_deploy(site: Site, wor
     world.left_out = [Problem("penstock-1.2.3-44136fa355b3: notes.txt", "is missing", "carry its bundle here again")]
     with pytest.raises(ConflictError, match=r"penstock-1.2.3-44136fa355b3: notes.txt: is missing"):
         run(site, world)
+
+
+def test_without_a_bundle_it_is_the_one_that_the_reservoir_holds(
+    site: Site, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is imported, and what an administrator went back to stays."""
+    monkeypatch.setattr(product, "due", lambda _: {"other-1": world.another(), "penstock-1.2.3-abc": world.bundle()})
+    asked: list[tuple[str, bool]] = []
+    monkeypatch.setattr(product, "require_sound", lambda _, name, *, read, **__: asked.append((name, read)))
+    done = run(site, world, bundle=None)
+    assert (done.ok, done.bundle, done.version) == (True, "penstock-1.2.3-abc", "1.2.3")
+    assert world.did[0] == "publish"
+    assert world.unattended
+    assert "bundle imported" not in done.changed
+    assert product.verified(None, world.state / "reservoir", silent).identity == "penstock-1.2.3-abc"
+    assert asked == [("penstock-1.2.3-abc", False), ("penstock-1.2.3-abc", True)]
+    world.left_out = [Problem("penstock-1.2.3-abc: notes.txt", "is missing", "carry its bundle here again")]
+    with pytest.raises(ConflictError, match=r"notes\.txt"):
+        run(site, world, bundle=None)
+    monkeypatch.setattr(product, "due", lambda _: {"other-1": world.another()})
+    with pytest.raises(NotFoundError, match=r"no bundle of the reservoir holds penstock.*--bundle"):
+        run(site, world, bundle=None)
 
 
 def test_a_bundle_of_something_else_is_refused(site: Site, world: World) -> None:

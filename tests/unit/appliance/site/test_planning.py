@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from appliance.site import departure, deployment, pki, planning, playbook
+from appliance.site import departure, deployment, pki, planning, playbook, product
 from appliance.site.foreseen import Foreseen
 from appliance.site.model import Site
 from appliance.site.preflight import FINDINGS, PRESENT
@@ -86,7 +86,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     )
     played.found = SimpleNamespace(bundle=bundle, identity="penstock-1.2.3-abc", blob=lambda _: None)
     monkeypatch.setattr(deployment, "require_controller", lambda _: None)
-    monkeypatch.setattr(planning, "verify", played.verify)
+    monkeypatch.setattr(product, "verify", played.verify)
     monkeypatch.setattr(departure, "close", lambda *_, **__: [])
     monkeypatch.setattr(playbook, "run", played.run)
     return played
@@ -166,7 +166,7 @@ def test_a_certificate_that_ends_soon_is_told(site: Site, world: World, monkeypa
 def test_a_rehearsal_runs_the_preflight_alone_and_expects_the_key_that_the_site_knows(
     site: Site, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planning, "expected_key", lambda _: "the site's key")
+    monkeypatch.setattr(product, "expected_key", lambda _: "the site's key")
     listener = deployment.DeployListener()
     assert planning.rehearse(site, Path("bundle"), listener, state=world.state, root=world.root) == {}
     assert world.keys == ["the site's key"]

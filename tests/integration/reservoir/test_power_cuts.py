@@ -172,7 +172,7 @@ def test_the_first_import_and_publication(power: PowerCut, tmp_path: Path) -> No
             fresh = tmp_path / f"{name}-{moment}"
             if name == "publish":
                 assert power.run("import", "--trust-first", bundle, "--root", fresh).code == 0
-            words = [name, bundle] if name == "import" else [name]
+            words = [name, "--trust-first", bundle] if name == "import" else [name]
             assert power.run(*words, "--root", fresh, before=moment).code == -9
             assert not (fresh / "current").exists() or served(fresh).keys() == after.keys()
             for again in (["import", "--trust-first", bundle], ["publish"]):

@@ -70,6 +70,7 @@ class HeartbeatReporter:
         self._answered = False
         self._due = float("inf")
         self._takes_checks = False
+        self._takes_all = True
 
     def is_stuck(self) -> bool:
         """Return whether reports have stopped: an API that does not answer is no reason, and takes its time."""
@@ -116,7 +117,7 @@ class HeartbeatReporter:
         )
         answer = await client.post(
             HEARTBEAT_PATH,
-            content=_written(heartbeat),
+            content=_written(heartbeat if self._takes_all else _as_before_protocols(heartbeat)),
             headers={
                 "Content-Type": "application/json",
                 TIME_HEADER: f"{time.time():.3f}",
@@ -127,6 +128,9 @@ class HeartbeatReporter:
         if answer.status_code != httpx.codes.NO_CONTENT:
             # one of the release before protocols were told refuses keys that it does not know
             self._takes_checks = PROTOCOL_HEADER in answer.headers
+            self._takes_all = self._takes_checks or (
+                self._takes_all and answer.status_code != httpx.codes.UNPROCESSABLE_ENTITY
+            )
         if answer.status_code == httpx.codes.CONFLICT:
             log.warning("another agent reports as this node", node=self._settings.name, answer=answer.text[:MAX_REASON])
             self._answered = False
@@ -139,6 +143,13 @@ class HeartbeatReporter:
         self._interval_s = HeartbeatReply.model_validate_json(answer.content).interval_s
         self._answered = True
         return self._interval_s
+
+
+def _as_before_protocols(heartbeat: Heartbeat) -> Heartbeat:
+    """Return what the release before protocols were told knows of a heartbeat: it refuses all of one with other keys."""
+    node_info = heartbeat.node_info.model_copy(update={"rdma": False, "no_rdma": "", "hcas": []})
+    containers = [state.model_copy(update={"nccl": None}) for state in heartbeat.containers]
+    return heartbeat.model_copy(update={"node_info": node_info, "containers": containers})
 
 
 def _written(heartbeat: Heartbeat) -> str:

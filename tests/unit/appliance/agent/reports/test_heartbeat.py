@@ -14,6 +14,7 @@ from appliance.agent.settings import Settings
 from common.protocol import (
     AUDIT_HEAD_HEADER,
     MACHINE_HEADER,
+    PROTOCOL_HEADER,
     ContainerState,
     ContainerStatus,
     HeartbeatReply,
@@ -128,6 +129,31 @@ async def test_an_agent_that_another_one_displaced_begins_anew(reporter: Heartbe
         assert await reporter.report(client) == 2
     assert api.boots[0] == api.boots[1] != api.boots[2]
     assert api.machines == {"machine-1"}, "a new boot is of the same machine"
+
+
+async def test_what_an_api_of_before_refuses_is_not_told_until_one_answers_that_knows_it() -> None:
+    """That release refuses a whole heartbeat for one key that it does not know, and says no protocol."""
+    told: list[bool] = []
+    answers = [
+        httpx.Response(422),
+        httpx.Response(200, content="{}"),
+        httpx.Response(200, content="{}", headers={PROTOCOL_HEADER: "1"}),
+        httpx.Response(200, content="{}", headers={PROTOCOL_HEADER: "1"}),
+    ]
+
+    def api(request: httpx.Request) -> httpx.Response:
+        told.append("no_rdma" in json.loads(request.content)["node_info"])
+        return answers.pop(0)
+
+    settings = Settings.model_construct(name="worker1", address="10.0.0.1", port=6001)
+    has = NodeInfo(name="w", agent_version="1", engine_version="1", os="o", cpu_milli=1, memory_mib=1, no_rdma="down")
+    reporter = HeartbeatReporter(settings, lambda: has, cast("Supervisor", Idle()))
+    async with httpx.AsyncClient(transport=httpx.MockTransport(api), base_url="https://api") as client:
+        with pytest.raises(httpx.HTTPStatusError):
+            await reporter.report(client)
+        while answers:
+            await reporter.report(client)
+    assert told == [True, False, False, True]
 
 
 @pytest.mark.parametrize(("failures", "delay_s"), [(1, 0.5), (2, 1.0), (3, 2.0), (7, MAX_DELAY_S), (5000, MAX_DELAY_S)])

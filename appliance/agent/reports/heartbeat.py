@@ -146,7 +146,7 @@ class HeartbeatReporter:
 
 
 def _as_before_protocols(heartbeat: Heartbeat) -> Heartbeat:
-    """Return what the release before protocols were told knows of a heartbeat: it refuses all of one with other keys."""
+    """Return what the release before protocols were told knows of a heartbeat: it refuses one with other keys."""
     node_info = heartbeat.node_info.model_copy(update={"rdma": False, "no_rdma": "", "hcas": []})
     containers = [state.model_copy(update={"nccl": None}) for state in heartbeat.containers]
     return heartbeat.model_copy(update={"node_info": node_info, "containers": containers})

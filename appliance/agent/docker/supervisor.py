@@ -30,6 +30,7 @@ from appliance.agent.docker.known_container import KnownContainer, is_collective
 from appliance.agent.docker.lifecycle import Lifecycle
 from appliance.agent.docker.log_heads import LogHeads
 from appliance.agent.docker.mount_checks import MountChecks
+from appliance.agent.docker.rdma import MissingRdmaError
 from appliance.agent.labels import LABEL_ID, digest_of
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import ShareManager
@@ -445,6 +446,6 @@ class Supervisor:
     def _fail(self, known: KnownContainer, error: PenstockError) -> None:
         known.launching, known.nowhere = False, True
         log.warning("container failed", id=known.state.id, reason=str(error))
-        lost = isinstance(error, MissingStorageError)
+        lost = isinstance(error, (MissingStorageError, MissingRdmaError))
         failed = {"status": ContainerStatus.FAILED, "error": str(error), "lost": lost}
         self._set(known, known.state.model_copy(update=failed))

@@ -21,6 +21,7 @@ from appliance.agent.docker.inspections import NEVER
 from appliance.agent.docker.lifecycle import Lifecycle
 from appliance.agent.docker.mount_checks import MountChecks
 from appliance.agent.docker.mount_points import MountPoints
+from appliance.agent.docker.rdma import MissingRdmaError
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.labels import LABEL_ID
 from appliance.agent.listener import Strangers
@@ -28,7 +29,7 @@ from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import ShareManager
 from appliance.agent.storages import Storages
 from appliance.gpu.devices import Gpus
-from common.errors import ConflictError
+from common.errors import ConflictError, PenstockError
 from common.nccl import NcclEvidence
 from common.protocol import ENGINE_RESTARTED, ContainerSpec, ContainerState, ContainerStatus, GangNetwork, Mount
 from tests.fakes import packet_rules
@@ -90,6 +91,7 @@ class FakeEngine:
         self.listed.set()
         self.breaks = False
         self.ends = False
+        self.refusal: PenstockError | None = None
         self.log = Stream()
 
     def goes_on(self) -> bool:
@@ -111,6 +113,8 @@ class FakeEngine:
     def create(self, spec: ContainerSpec, granted: object, part: object) -> None:
         if self.breaks:
             raise KeyError("what nobody expected")
+        if self.refusal:
+            raise self.refusal
 
     def remove(self, identity: str, grace_s: int) -> None:
         self.stopped.wait(5)
@@ -230,6 +234,13 @@ async def test_an_end_is_not_held_up_by_the_log_of_another_container(monkeypatch
         engine.stream.close()
         watching.cancel()
         await supervisor.close()
+
+
+async def test_what_finds_no_rdma_any_more_is_lost() -> None:
+    engine = FakeEngine()
+    engine.refusal = MissingRdmaError("this node has no RDMA: no cable", where="rdma", hint="look at the cable")
+    state = await supervise(engine).launch(SPEC)
+    assert (state.status, state.lost) == (ContainerStatus.FAILED, True)
 
 
 async def test_an_end_whose_event_is_lost_is_found_in_the_list() -> None:

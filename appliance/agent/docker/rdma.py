@@ -8,7 +8,7 @@ from pathlib import Path
 
 from appliance.agent.docker.blocking_calls import in_thread
 from appliance.gpu.devices import Needs
-from common.errors import InputError
+from common.errors import UnavailableError
 from common.rdma import INFINIBAND, MAX_HCAS, MIN_GBPS, Hca
 
 INTERVAL_S = 30.0
@@ -16,6 +16,10 @@ INTERVAL_S = 30.0
 _MANAGER = "rdma_cm"
 """The device by which connections are made; libraries can do without."""
 _NODE = re.compile(r"node(\d+)")
+
+
+class MissingRdmaError(UnavailableError):
+    """Sessions cannot use the InfiniBand of this node now, and may on another one, or later."""
 
 
 class Rdma:
@@ -47,10 +51,11 @@ class Rdma:
     def needs(self) -> Needs:
         """Return the devices of the HCAs that sessions use, and the environment that names these to NCCL.
 
-        Raises InputError where sessions cannot use any.
+        Raises MissingRdmaError where sessions cannot use any.
         """
         if self.missing:
-            raise InputError(f"this node has no RDMA: {self.missing}", where="rdma", hint="submit it without --rdma")
+            reason = f"this node has no RDMA: {self.missing}"
+            raise MissingRdmaError(reason, where="rdma", hint="submit it without --rdma")
         used = self._used()
         folder = self._root / "dev/infiniband"
         devices = [f"/dev/infiniband/{verbs}" for name in used for verbs in self._verbs(name.partition(":")[0])]

@@ -30,6 +30,7 @@ from appliance.agent.docker.known_container import KnownContainer, is_collective
 from appliance.agent.docker.lifecycle import Lifecycle
 from appliance.agent.docker.log_heads import LogHeads
 from appliance.agent.docker.mount_checks import MountChecks
+from appliance.agent.docker.rdma import MissingRdmaError
 from appliance.agent.labels import LABEL_ID, digest_of
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import ShareManager
@@ -350,8 +351,11 @@ class Supervisor:
             return
         try:
             state = await self._judged(known, await in_thread(self._engine.state, identity))
-            await self._read_to_its_end(known, state)
-            self._set(known, known.seen(state))
+            if self._has_to_be_read(known, state):
+                # of the other containers something may happen meanwhile
+                self._background.begin(self._end_when_read(known, state))
+            else:
+                self._set(known, known.seen(state))
         except NotFoundError:
             # somebody removed it behind our back; a removal of ours has forgotten it already, or will
             if self._known.get(identity) is known:
@@ -405,9 +409,18 @@ class Supervisor:
 
     async def _read_to_its_end(self, known: KnownContainer, state: ContainerState) -> None:
         """Read the head of the log of a container that has ended: whoever learns of that learns what its log told."""
-        if known.collective and state.status.is_final and self._known.get(state.id) is known:
+        if self._has_to_be_read(known, state):
             self._log_heads.follow(state.id)
             await self._log_heads.finish(state.id)
+
+    async def _end_when_read(self, known: KnownContainer, state: ContainerState) -> None:
+        await self._read_to_its_end(known, state)
+        # a removal may have come in between
+        if self._known.get(state.id) is known:
+            self._set(known, known.seen(state))
+
+    def _has_to_be_read(self, known: KnownContainer, state: ContainerState) -> bool:
+        return known.collective and state.status.is_final and self._known.get(state.id) is known
 
     def _note_nccl(self, identity: str, evidence: NcclEvidence) -> None:
         if known := self._known.get(identity):
@@ -433,6 +446,6 @@ class Supervisor:
     def _fail(self, known: KnownContainer, error: PenstockError) -> None:
         known.launching, known.nowhere = False, True
         log.warning("container failed", id=known.state.id, reason=str(error))
-        lost = isinstance(error, MissingStorageError)
+        lost = isinstance(error, (MissingStorageError, MissingRdmaError))
         failed = {"status": ContainerStatus.FAILED, "error": str(error), "lost": lost}
         self._set(known, known.state.model_copy(update=failed))

@@ -14,6 +14,7 @@ from common.nccl import NcclEvidence
 pytestmark = pytest.mark.anyio
 
 P2P = b"h:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC\n"
+MOST_LINES = 40_000
 SHM = b"h:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via SHM/direct\n"
 
 
@@ -49,6 +50,26 @@ class Log:
         self.pieces.put(None)
 
 
+class EmptyLines:
+    """A log of empty lines, each sent by itself as Docker does; it ends somewhat after what is read of one."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.closed = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        if self.taken > MOST_LINES:
+            raise StopIteration
+        self.taken += 1
+        return b"\n"
+
+    def close(self) -> None:
+        self.closed = True
+
+
 async def read(log: Log, head: int = 1 << 20) -> NcclEvidence | None:
     told: dict[str, NcclEvidence] = {}
     opened: list[str] = []
@@ -81,6 +102,19 @@ async def test_no_more_than_a_head_is_read() -> None:
     assert seen is not None
     assert seen.p2p is False
     assert log.taken == 2
+
+
+async def test_a_log_of_empty_lines_takes_no_more_turns_than_others() -> None:
+    log = EmptyLines()
+    heads = LogHeads(lambda _: log, lambda *_: None)
+    heads.follow("c1")
+    try:
+        async with asyncio.timeout(60):
+            while not log.closed:  # noqa: ASYNC110 - it is closed in a thread
+                await asyncio.sleep(0.01)
+    finally:
+        await heads.close()
+    assert log.taken <= MOST_LINES
 
 
 async def test_what_was_seen_stays_when_the_engine_is_away() -> None:

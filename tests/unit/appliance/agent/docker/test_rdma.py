@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.agent.docker.rdma import Rdma, bus_name
-from common.errors import InputError
+from appliance.agent.docker.rdma import MissingRdmaError, Rdma, bus_name
 from common.protocol import NodeInfo
 from common.rdma import Hca
 from tests.fakes.heartbeats import node_info
@@ -111,7 +110,7 @@ def test_what_sessions_cannot_use_is_said(tmp_path: Path, change: dict[str, obje
     plug(tmp_path, **change)  # type: ignore[arg-type]
     found = rdma(tmp_path)
     assert found.missing == reason
-    with pytest.raises(InputError, match="this node has no RDMA"):
+    with pytest.raises(MissingRdmaError, match="this node has no RDMA"):
         found.needs()
 
 

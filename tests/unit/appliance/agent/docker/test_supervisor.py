@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from appliance.agent.docker import containers
+from appliance.agent.docker import containers, log_heads
 from appliance.agent.docker.egress_policy import EgressPolicy
 from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.images import Images
@@ -21,6 +21,7 @@ from appliance.agent.docker.inspections import NEVER
 from appliance.agent.docker.lifecycle import Lifecycle
 from appliance.agent.docker.mount_checks import MountChecks
 from appliance.agent.docker.mount_points import MountPoints
+from appliance.agent.docker.rdma import MissingRdmaError
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.labels import LABEL_ID
 from appliance.agent.listener import Strangers
@@ -28,7 +29,8 @@ from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import ShareManager
 from appliance.agent.storages import Storages
 from appliance.gpu.devices import Gpus
-from common.errors import ConflictError
+from common.errors import ConflictError, PenstockError
+from common.nccl import NcclEvidence
 from common.protocol import ENGINE_RESTARTED, ContainerSpec, ContainerState, ContainerStatus, GangNetwork, Mount
 from tests.fakes import packet_rules
 from tests.fakes.node_networks import NodeNetworks, gang_networks
@@ -39,6 +41,7 @@ SPEC = ContainerSpec(id="c1", session_id="s1", session_name="demo", project="tea
 SUBNET = IPv4Network("100.96.0.32/27")
 STARTED = "2026-01-02T03:04:05Z"
 RUNNING = ContainerState(id="c1", session_id="s1", status=ContainerStatus.RUNNING)
+LINE = "NCCL INFO Ring 00 : 0[0] -> 1[1] via P2P/IPC"
 EXITED = ContainerState(id="c1", session_id="s1", status=ContainerStatus.EXITED, exit_code=0)
 
 
@@ -88,6 +91,8 @@ class FakeEngine:
         self.listed.set()
         self.breaks = False
         self.ends = False
+        self.refusal: PenstockError | None = None
+        self.log = Stream()
 
     def goes_on(self) -> bool:
         return not self.ends
@@ -108,6 +113,8 @@ class FakeEngine:
     def create(self, spec: ContainerSpec, granted: object, part: object) -> None:
         if self.breaks:
             raise KeyError("what nobody expected")
+        if self.refusal:
+            raise self.refusal
 
     def remove(self, identity: str, grace_s: int) -> None:
         self.stopped.wait(5)
@@ -117,13 +124,14 @@ class FakeEngine:
         return RUNNING
 
     def state(self, identity: str) -> ContainerState:
-        return EXITED
+        return EXITED.model_copy(update={"id": identity})
 
     def logs(self, identity: str, *, follow: bool, tail: int | None) -> Stream:
+        if follow:
+            return self.log
         stream = Stream()
-        if not follow:
-            stream.items.put(b"all of it\n")
-            stream.items.put(None)
+        stream.items.put(b"all of it\n")
+        stream.items.put(None)
         return stream
 
 
@@ -145,8 +153,8 @@ def ended(identity: str, code: int = 0) -> dict[str, Any]:
     return found(identity) | {"State": state}
 
 
-def event(action: str) -> dict[str, Any]:
-    return {"Action": action, "Actor": {"Attributes": {LABEL_ID: "c1"}}}
+def event(action: str, identity: str = "c1") -> dict[str, Any]:
+    return {"Action": action, "Actor": {"Attributes": {LABEL_ID: identity}}}
 
 
 def supervise(
@@ -203,6 +211,36 @@ async def test_an_end_that_overtakes_the_answer_to_the_start_is_not_lost() -> No
     assert (await launching).status is ContainerStatus.EXITED
     engine.stream.close()
     watching.cancel()
+
+
+async def test_an_end_is_not_held_up_by_the_log_of_another_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_heads, "FINISH_S", 60.0)
+    engine = FakeEngine()
+    supervisor = supervise(engine)
+    engine.found = [found("c1"), found("c2")]
+    await supervisor.rebuild()
+    supervisor._known["c1"].collective = True
+    watching = asyncio.create_task(supervisor.watch())
+    try:
+        for identity in ("c1", "c2"):
+            engine.stream.items.put(event("die", identity))
+        await until(lambda: supervisor.states()[1].status is ContainerStatus.EXITED)
+        assert supervisor.states()[0].status is ContainerStatus.RUNNING, "its end is told with what its log says"
+        engine.log.items.put(f"h:1:2 [0] {LINE}\n".encode())
+        engine.log.items.put(None)
+        await until(lambda: supervisor.states()[0].status is ContainerStatus.EXITED)
+        assert supervisor.states()[0].nccl == NcclEvidence(p2p=True, p2p_line=LINE)
+    finally:
+        engine.stream.close()
+        watching.cancel()
+        await supervisor.close()
+
+
+async def test_what_finds_no_rdma_any_more_is_lost() -> None:
+    engine = FakeEngine()
+    engine.refusal = MissingRdmaError("this node has no RDMA: no cable", where="rdma", hint="look at the cable")
+    state = await supervise(engine).launch(SPEC)
+    assert (state.status, state.lost) == (ContainerStatus.FAILED, True)
 
 
 async def test_an_end_whose_event_is_lost_is_found_in_the_list() -> None:

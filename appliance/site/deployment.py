@@ -18,7 +18,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from appliance.site import departure, driver_bundles, inventory, pki, playbook, preflight, product, settings, waves
+from appliance.site import (
+    departure,
+    driver_bundles,
+    inventory,
+    pki,
+    playbook,
+    preflight,
+    product,
+    served,
+    settings,
+    waves,
+)
 from appliance.site.alone import Alone, alone
 from appliance.site.backup.make import Backups
 from appliance.site.backup.migration import migrates, newest_step
@@ -257,6 +268,7 @@ def _publish(bundle: Path | None, root: Path, spoken: Spoken, progress: Progress
         raise ConflictError.of(mine)
     for problem in published.left_out:
         progress(f"left out of the publication: {problem}")
+    served.require(Store(root), imported.identity, published.bundles, bundle)
     if imported.changed:
         done.changed.append("bundle imported")
     if published.changed:

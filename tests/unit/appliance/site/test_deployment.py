@@ -75,7 +75,8 @@ class World:
     def publish(self, *_: Any, unattended: bool, **__: Any) -> Any:
         self.did.append("publish")
         self.unattended = unattended
-        return SimpleNamespace(changed=self.changed, left_out=self.left_out)
+        served = [self.identity, "penstock-1.2.3-abc"]
+        return SimpleNamespace(changed=self.changed, left_out=self.left_out, bundles=served, rolled_back=False)
 
     def issue(self, *_: Any) -> bool:
         self.did.append("issue")

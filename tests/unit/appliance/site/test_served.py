@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,9 @@ def ask(request: pytest.FixtureRequest, tmp_path: Path, root: Path, monkeypatch:
     monkeypatch.setattr(preflight, "with_questions", far_enough)
 
     def run(bundle: Path | None) -> None:
+        asked = rehearse if request.param == "check" else partial(deployment.deploy, file="")
         with pytest.raises(_FarEnoughError):
-            if request.param == "check":
-                rehearse(site, bundle, DeployListener(), state=state, root=root)
-            else:
-                deployment.deploy(site, bundle, DeployListener(), file="", state=state, root=root)
+            asked(site, bundle, DeployListener(), state=state, root=root)
 
     return run
 

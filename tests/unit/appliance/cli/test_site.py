@@ -290,3 +290,17 @@ def test_a_plan_without_a_worker_names_it_with_the_code_of_what_is_not_whole(mon
     result = run(site_app, "deploy", "-f", EXAMPLE, "--bundle", "bundle", "--plan")
     assert isinstance(result.exception, PartialError)
     assert "without worker2" in result.stdout
+
+
+@pytest.mark.parametrize("words", [(), ("--bundle", "bundle", "--check"), ("--bundle", "bundle", "--plan")])
+@pytest.mark.parametrize("option", [("--key", "maker.pub"), ("--trust-first",), ("--replace-key",)])
+def test_words_about_trust_are_refused_where_nothing_is_imported(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], option: tuple[str, ...]
+) -> None:
+    for place, name in ((planning, "rehearse"), (planning, "plan"), (deployment, "deploy")):
+        monkeypatch.setattr(place, name, lambda *_, **__: pytest.fail("it went on"))
+    result = run(site_app, "deploy", "-f", EXAMPLE, *words, *option)
+    assert isinstance(result.exception, InputError)
+    (problem,) = result.exception.problems
+    assert problem.where == option[0]
+    assert "import" in problem.reason

@@ -166,7 +166,7 @@ def deploy(
             done.left = departure.close(site, state, run)
             with clock("bundle"):
                 _publish(bundle, root, spoken, listener.progress, done)
-                driver_bundles.require(site, Store(root).newest().values())
+                driver_bundles.require(site, served.bundles(Store(root)).values())
             with clock("identity"):
                 identify(site, state, done)
                 files.write(state / inventory.SITE_FILE, file, 0o600)

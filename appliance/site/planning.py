@@ -118,7 +118,7 @@ class _Rehearsal:
         found = product.verified(bundle, root, listener.progress)
         served.require_foreseen(Store(root), found.identity, bundle)
         require_releases(site, found.bundle)
-        driver_bundles.require(site, [found.bundle, *Store(root).newest().values()])
+        driver_bundles.require(site, [found.bundle, *served.foreseen(Store(root), found.identity).values()])
         listener.phase("preflight")
         hosts = inventory.build(site, version=product.own(found.bundle).version, state=str(state), root=str(root))
         rollout = Rollout(order, hosts, run)

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from common.errors import ConflictError
+from reservoir.contents.bundle import Bundle
 from reservoir.intake.store import Store, age
 from reservoir.publication.due import due
+from reservoir.publication.publish import record_of
 
 
 def require(store: Store, identity: str, served: Iterable[str], folder: Path | None) -> None:
@@ -26,6 +28,19 @@ def require(store: Store, identity: str, served: Iterable[str], folder: Path | N
         hint=f"to install this one run {', then '.join(steps)}, and deploy again; without --bundle a deploy installs "
         "what is served",
     )
+
+
+def bundles(store: Store) -> dict[str, Bundle]:
+    """Return the bundles that the site serves, by identity; where it serves nothing yet, those that it would."""
+    if store.serving() is None:
+        return store.newest()
+    names = record_of(store.current)["bundles"]
+    return {identity: bundle for identity, bundle in store.imported().items() if identity in names}
+
+
+def foreseen(store: Store, identity: str) -> dict[str, Bundle]:
+    """Return the bundles that a deploy of one would find served beside it: a new one ends what was gone back to."""
+    return due(store) if store.rolled_back() and identity in bundles(store) else store.newest()
 
 
 def require_foreseen(store: Store, identity: str, folder: Path | None) -> None:

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from appliance.site import deployment, playbook, preflight
+from appliance.site import deployment, driver_bundles, playbook, preflight
 from appliance.site.deployment import DeployListener
 from appliance.site.model import Site
 from appliance.site.planning import rehearse
+from appliance.site.served import bundles, foreseen
 from common.errors import ConflictError
 from reservoir.contents.artifact import PythonArtifact
+from reservoir.contents.bundle import Bundle
+from reservoir.intake.store import Store
 from reservoir.publication.publish import publish, rollback
 from reservoir.signing import openpgp_key
 from tests.unit.reservoir.parts import artifact, make_bundle, take, wheel
@@ -110,3 +113,30 @@ def test_what_was_set_aside_counts_again_with_a_deploy_of_it(ask: Ask, versions:
     take(versions[0], root, allow_rollback=True)
     publish(root)
     ask(versions[1])
+
+
+def test_what_is_served_counts_for_a_deploy_and_not_what_is_held(versions: list[Path], root: Path) -> None:
+    """Drivers of a bundle that is held and not served could not be installed."""
+    store = Store(root)
+
+    def told(found: dict[str, Bundle]) -> list[str]:
+        return [bundle.version for bundle in found.values()]
+
+    assert told(bundles(store)) == told(foreseen(store, "new")) == ["2.0"]
+    rollback(root)
+    (served,) = bundles(store)
+    assert told(bundles(store)) == told(foreseen(store, served)) == ["1.0"]
+    assert told(foreseen(store, "new")) == ["2.0"]
+
+
+def test_drivers_are_looked_for_in_what_is_served(
+    ask: Ask, versions: list[Path], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is asked for is played; whose bundles are looked at is not."""
+    asked: list[list[str]] = []
+    monkeypatch.setattr(
+        driver_bundles, "require", lambda _, found: asked.append(sorted({each.version for each in found}))
+    )
+    rollback(root)
+    ask(versions[0])
+    assert asked == [["1.0"]]

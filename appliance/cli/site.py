@@ -140,6 +140,9 @@ def _print_deployment(site: Site, done: Deployment) -> None:
     print_table(("PHASE", "SECONDS"), [(phase, f"{seconds:7.1f}") for phase, seconds in done.phases.items()])
     print(f"\n{site.name} is deployed in {done.seconds:.1f} s, changed={done.changes}{_without(done.left_out)}")
     print(f"console  {site.console_url}\nAPI      {site.api_url}\nCA       {deployment.STATE / 'pki' / 'ca.crt'}")
+    if done.rolled_back:
+        what = f"publication {done.rolled_back}, which was gone back to; `penstock reservoir publish` ends that"
+        print(f"serves   {what}")
     if done.backup:
         print(f"backup   {done.backup}, taken before the database was migrated to {done.schema}")
     for node, paths in done.kept.items():

@@ -70,7 +70,8 @@ class Deployment:
     what else was changed on the controller, `kept` names the files of others by node of which a copy was kept,
     `admin_password` is set only when this deploy made it. `reached` are the nodes that it installed, and `left_out`
     says why others were not; it is `ok` where it came to its end with the others. `workers` are those of the site,
-    `left` nodes that it refuses from now on. `schema` is the step that it brings the database to, `backup` the one that
+    `left` nodes that it refuses from now on. `rolled_back` is the number of the publication that it installed where an
+    administrator went back to that, else 0. `schema` is the step that it brings the database to, `backup` the one that
     it took before.
     """
 
@@ -87,6 +88,7 @@ class Deployment:
     kept: dict[str, list[str]] = field(default_factory=dict)
     workers: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
+    rolled_back: int = 0
     schema: str = ""
     backup: str = ""
     ok: bool = False
@@ -269,6 +271,7 @@ def _publish(bundle: Path | None, root: Path, spoken: Spoken, progress: Progress
     for problem in published.left_out:
         progress(f"left out of the publication: {problem}")
     served.require(Store(root), imported.identity, published.bundles, bundle)
+    done.rolled_back = published.number if published.rolled_back else 0
     if imported.changed:
         done.changed.append("bundle imported")
     if published.changed:

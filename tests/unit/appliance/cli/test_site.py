@@ -91,6 +91,15 @@ def test_a_second_deploy_prints_no_password(monkeypatch: pytest.MonkeyPatch) -> 
     assert "admin_password" not in plain
 
 
+def test_a_deploy_of_what_was_gone_back_to_says_so_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = deployed(None, 0)
+    monkeypatch.setattr(deployment, "deploy", lambda *_, **__: done)
+    assert "gone back" not in run(site_app, "deploy", "-f", EXAMPLE).stdout
+    done.rolled_back = 3
+    (line,) = [line for line in run(site_app, "deploy", "-f", EXAMPLE).stdout.splitlines() if "gone back" in line]
+    assert line == "serves   publication 3, which was gone back to; `penstock reservoir publish` ends that"
+
+
 def test_revoke_says_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
     revoked: list[str] = []
     monkeypatch.setattr(deployment, "revoke", lambda _, node: revoked.append(node))

@@ -1,4 +1,4 @@
-"""What the reservoir serves, and that a deploy installs nothing else: nodes take their packages from there alone."""
+"""Bundles that the reservoir serves: a deploy installs nothing else, for nodes take their packages from there alone."""
 
 from __future__ import annotations
 

@@ -96,6 +96,10 @@ def deploy(
         raise InputError(
             "--check and --plan are two questions", where="--plan", hint="a plan checks bundle and nodes, too"
         )
+    said = [
+        name for name, said in (("--key", key), ("--trust-first", trust_first), ("--replace-key", replace_key)) if said
+    ]
+    _require_import(said, bundle, asked=rehearse or plan)
     if rehearse:
         with screen() as listener:
             unfit = planning.rehearse(site, bundle, listener, limit=chosen)
@@ -118,12 +122,27 @@ def deploy(
     require_all(done.left_out)
 
 
+def _require_import(said: list[str], bundle: Path | None, *, asked: bool) -> None:
+    """Raise InputError where words about trust were `said` to a deploy that imports nothing, as one that `asked`."""
+    if said and bundle is None:
+        reason, hint = "without --bundle nothing is imported", "name the bundle with --bundle, or leave the option out"
+    elif said and asked:
+        reason = "--check and --plan import nothing, and go by the key that the site trusts"
+        hint = "leave it out; `penstock reservoir verify BUNDLE --key KEY` checks a bundle by a key"
+    else:
+        return
+    raise InputError(reason, where=", ".join(said), hint=hint)
+
+
 def _print_deployment(site: Site, done: Deployment) -> None:
     from appliance.site import deployment
 
     print_table(("PHASE", "SECONDS"), [(phase, f"{seconds:7.1f}") for phase, seconds in done.phases.items()])
     print(f"\n{site.name} is deployed in {done.seconds:.1f} s, changed={done.changes}{_without(done.left_out)}")
     print(f"console  {site.console_url}\nAPI      {site.api_url}\nCA       {deployment.STATE / 'pki' / 'ca.crt'}")
+    if done.rolled_back:
+        what = f"publication {done.rolled_back}, which was gone back to; `penstock reservoir publish` ends that"
+        print(f"serves   {what}")
     if done.backup:
         print(f"backup   {done.backup}, taken before the database was migrated to {done.schema}")
     for node, paths in done.kept.items():

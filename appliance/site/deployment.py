@@ -18,7 +18,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from appliance.site import departure, driver_bundles, inventory, pki, playbook, preflight, product, settings, waves
+from appliance.site import (
+    departure,
+    driver_bundles,
+    inventory,
+    pki,
+    playbook,
+    preflight,
+    product,
+    served,
+    settings,
+    waves,
+)
 from appliance.site.alone import Alone, alone
 from appliance.site.backup.make import Backups
 from appliance.site.backup.migration import migrates, newest_step
@@ -59,7 +70,8 @@ class Deployment:
     what else was changed on the controller, `kept` names the files of others by node of which a copy was kept,
     `admin_password` is set only when this deploy made it. `reached` are the nodes that it installed, and `left_out`
     says why others were not; it is `ok` where it came to its end with the others. `workers` are those of the site,
-    `left` nodes that it refuses from now on. `schema` is the step that it brings the database to, `backup` the one that
+    `left` nodes that it refuses from now on. `rolled_back` is the number of the publication that it installed where an
+    administrator went back to that, else 0. `schema` is the step that it brings the database to, `backup` the one that
     it took before.
     """
 
@@ -76,6 +88,7 @@ class Deployment:
     kept: dict[str, list[str]] = field(default_factory=dict)
     workers: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
+    rolled_back: int = 0
     schema: str = ""
     backup: str = ""
     ok: bool = False
@@ -155,7 +168,7 @@ def deploy(
             done.left = departure.close(site, state, run)
             with clock("bundle"):
                 _publish(bundle, root, spoken, listener.progress, done)
-                driver_bundles.require(site, Store(root).newest().values())
+                driver_bundles.require(site, served.bundles(Store(root)).values())
             with clock("identity"):
                 identify(site, state, done)
                 files.write(state / inventory.SITE_FILE, file, 0o600)
@@ -257,6 +270,8 @@ def _publish(bundle: Path | None, root: Path, spoken: Spoken, progress: Progress
         raise ConflictError.of(mine)
     for problem in published.left_out:
         progress(f"left out of the publication: {problem}")
+    served.require(Store(root), imported.identity, published.bundles, bundle)
+    done.rolled_back = published.number if published.rolled_back else 0
     if imported.changed:
         done.changed.append("bundle imported")
     if published.changed:

@@ -11,7 +11,10 @@ from reservoir.contents import version_sets
 from reservoir.contents.artifact import DebianArtifact
 from reservoir.contents.bundle import Bundle
 
-HINT = "build a bundle with it from drivers.yml of the product, import it, and deploy again"
+HINT = (
+    "build a bundle with it from drivers.yml of the product, import it, and deploy again; "
+    "where the reservoir holds one that it does not serve: `penstock reservoir publish`"
+)
 
 
 def require(site: Site, bundles: Iterable[Bundle]) -> None:

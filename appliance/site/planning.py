@@ -24,6 +24,7 @@ from appliance.site import (
     playbook,
     preflight,
     product,
+    served,
     settings,
     waves,
 )
@@ -115,8 +116,9 @@ class _Rehearsal:
         left = departure.close(site, state, run, check=True)
         listener.phase("bundle")
         found = product.verified(bundle, root, listener.progress)
+        served.require_foreseen(Store(root), found.identity, bundle)
         require_releases(site, found.bundle)
-        driver_bundles.require(site, [found.bundle, *Store(root).newest().values()])
+        driver_bundles.require(site, [found.bundle, *served.foreseen(Store(root), found.identity).values()])
         listener.phase("preflight")
         hosts = inventory.build(site, version=product.own(found.bundle).version, state=str(state), root=str(root))
         rollout = Rollout(order, hosts, run)

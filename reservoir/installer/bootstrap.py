@@ -45,6 +45,13 @@ HOW = {
 }
 # bytes; a list of a million files is shorter
 LONGEST = 1 << 30
+# bytes; a key, a signature or a chain of keys is shorter
+SHORT = 1 << 20
+# keys of one maker, one after another; each signature takes time
+ROTATIONS = 64
+# as bundles are named, and the day on which one ends
+NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?")
+DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 # versions as PEP 440 writes them, and the order of what comes before a release
 VERSION = re.compile(
     r"v?((?P<epoch>\d+)!)?(?P<release>\d+(\.\d+)*)"
@@ -142,11 +149,11 @@ def opened(path: Path) -> BinaryIO:
     return file
 
 
-def read(path: Path) -> bytes:
-    """Return a file that is read whole, before it is known whose it is."""
+def read(path: Path, longest: int = SHORT) -> bytes:
+    """Return a file that is read whole, before it is known whose it is; refuse one of more than `longest` bytes."""
     with opened(path) as file:
-        content = file.read(LONGEST + 1) if os.fstat(file.fileno()).st_size <= LONGEST else b""
-        if max(os.fstat(file.fileno()).st_size, len(content)) > LONGEST:
+        content = file.read(longest + 1) if os.fstat(file.fileno()).st_size <= longest else b""
+        if max(os.fstat(file.fileno()).st_size, len(content)) > longest:
             refuse(path, "is longer than any of its kind", MAKER)
     return content
 
@@ -171,7 +178,10 @@ def chain(bundle: Path) -> list[bytes]:
     path = bundle / "keys.json"
     keys: list[bytes] = []
     try:
-        for number, rotation in enumerate(json.loads(read(path))["rotations"], 1):
+        rotations = json.loads(read(path))["rotations"]
+        if len(rotations) > ROTATIONS:
+            refuse(path, f"names more than {ROTATIONS} keys", "ask its maker which key is theirs")
+        for number, rotation in enumerate(rotations, 1):
             old, new = bytes.fromhex(rotation["old"]), bytes.fromhex(rotation["new"])
             words = ["penstock key rotation", number, rotation["date"], rotation["old"], rotation["new"], ""]
             signature = base64.b64decode(rotation["signature"], validate=True)
@@ -192,7 +202,7 @@ def signed(bundle: Path, name: str, key: bytes) -> tuple[bytes, dict[str, Any]]:
     """Return a signed file of the bundle, as it is and as data, after its signature was checked."""
     path = bundle / name
     try:
-        content = read(path)
+        content = read(path, LONGEST)
         signature = base64.b64decode(read(bundle / f"{name}.sig").strip(), validate=True)
     except (OSError, binascii.Error) as error:
         refuse(bundle, f"the bundle is not whole: {error}", MAKER)
@@ -222,6 +232,14 @@ class Bundle:
             refuse(folder / "penstock.pub", "the signature does not belong to the newest of the maker's keys", OTHER)
         content, self.listed = signed(folder, "bundle.json", self.key)
         self.identity = hashlib.sha256(content).hexdigest()
+        # a key of anybody's signs it so far, and people compare what is printed beside
+        name, version, end = (self.listed.get(word) for word in ("name", "version", "expires"))
+        if not (isinstance(name, str) and NAME.fullmatch(name)):
+            refuse(folder / "bundle.json", "the bundle's name is none", OTHER)
+        if not (isinstance(version, str) and version.isascii() and VERSION.fullmatch(version.lower())):
+            refuse(folder / "bundle.json", "the bundle's version is none", OTHER)
+        if end and not (isinstance(end, str) and DAY.fullmatch(end[:10])):
+            refuse(folder / "bundle.json", "the day on which the bundle ends is none", OTHER)
         self.sizes = {artifact["sha256"]: artifact["size"] for artifact in self.listed["artifacts"]}
         self.carried, self.medium = set(self.sizes), ""
         if (folder / "volume.json").exists():
@@ -483,8 +501,8 @@ def run(options: argparse.Namespace) -> None:
     bundle = Bundle(options.bundle)
     trust = trusted(bundle, options)
     words = HOW[trust["how"]] if trust else "a key that this machine does not know: compare it with its maker's"
-    name = fingerprint(bundle.key)
-    print(f"{bundle.medium}{bundle.listed['name']} {bundle.listed['version']}, signed by {name}, {words}")
+    print(fingerprint(bundle.key))
+    print(f"is the key that signed {bundle.medium}{bundle.listed['name']} {bundle.listed['version']}, {words}")
     end = (bundle.listed.get("expires") or "")[:10]
     if end and end < time.strftime("%Y-%m-%d", time.gmtime()):
         print(f"warning: its time is over since {end}; ask its maker for a newer one", file=sys.stderr)

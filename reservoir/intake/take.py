@@ -25,6 +25,7 @@ from reservoir.intake.trust import Spoken, Trust
 from reservoir.signing import keychain
 
 SHOWN = 16
+_OLDER = "import a newer bundle, or this one with `penstock reservoir import --allow-rollback`"
 
 
 @dataclass(frozen=True)
@@ -211,7 +212,7 @@ def _refuse_older(bundle: Bundle, present: dict[str, Bundle], folder: Path) -> N
             f"the site holds {bundle.name} {last.version} of {last.created}, which is newer than "
             f"{bundle.version} of {bundle.created}",
             where=str(folder),
-            hint="import a newer bundle, or say --allow-rollback",
+            hint=_OLDER,
         )
 
 
@@ -223,7 +224,7 @@ def _refuse_removed(store: Store, bundle: Bundle, folder: Path) -> None:
             f"this site took {bundle.name} {mark.version} of {mark.created}, which is newer than "
             f"{bundle.version} of {bundle.created}",
             where=str(folder),
-            hint="import a newer bundle, or say --allow-rollback",
+            hint=_OLDER,
         )
 
 

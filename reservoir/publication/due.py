@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
 from common.errors import ConflictError, IntegrityError, NotFoundError, Problem
 from common.progress import Progress, counter, silent
 from reservoir.bundle import bundles
@@ -11,9 +15,10 @@ from reservoir.download.threads import in_threads
 from reservoir.intake.store import Store
 from reservoir.intake.trust import expected_key
 from reservoir.publication.publish import record_of
-from reservoir.signing import ed25519
+from reservoir.signing import ed25519, keychain
 
 _HINT = "carry the bundle here again"
+_OTHER_KEY = f"{_HINT}; where the site gave its maker's key up, import one that the present key signed"
 
 
 def due(store: Store) -> dict[str, Bundle]:
@@ -62,9 +67,26 @@ def _signed(store: Store, identity: str) -> Bundle:
     folder, key = store.bundles / identity, expected_key(store)
     if key is None:
         raise ConflictError("the site knows no maker of bundles", where=str(store.pinned_key), hint=_HINT)
-    content = (folder / bundles.LIST).read_bytes()
-    ed25519.check(key, content, (folder / bundles.SIGNATURE).read_bytes(), str(folder / bundles.SIGNATURE), _HINT)
+    content, signature = (folder / bundles.LIST).read_bytes(), (folder / bundles.SIGNATURE).read_bytes()
+    _require_maker([key, *_replaced(store, key)], content, signature, str(folder / bundles.SIGNATURE))
     bundle = bundles.decode(content, str(folder / bundles.LIST))
     if bundles.identity(bundle, content) != identity:
         raise IntegrityError("the list is that of another bundle", where=str(folder / bundles.LIST), hint=_HINT)
     return bundle
+
+
+def _replaced(store: Store, key: Ed25519PublicKey) -> list[Ed25519PublicKey]:
+    """Return the keys that `key` replaced by its maker's own statements: the site took bundles of these before."""
+    chain = keychain.read(store.keychain)
+    if not chain.rotations or chain.rotations[-1].new != keychain.raw(key):
+        return []
+    return [Ed25519PublicKey.from_public_bytes(bytes.fromhex(old)) for old in chain.replaced()]
+
+
+def _require_maker(keys: list[Ed25519PublicKey], content: bytes, signature: bytes, where: str) -> None:
+    """Raise IntegrityError unless one of the keys made a signature."""
+    for key in keys[1:]:
+        with suppress(IntegrityError):
+            ed25519.check(key, content, signature, where, _OTHER_KEY)
+            return
+    ed25519.check(keys[0], content, signature, where, _OTHER_KEY)

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 ManifestPath = Annotated[Path, typer.Argument(help="The manifest.", metavar="MANIFEST")]
-LockPath = Annotated[Path | None, typer.Option("--lock", help="The lock; default: reservoir.lock beside the manifest.")]
+LockPath = Annotated[
+    Path | None,
+    typer.Option("--lock", help="The lock; default: beside the manifest, reservoir.lock or NAME.lock of NAME.yml."),
+]
 BundlePath = Annotated[Path, typer.Argument(help="The folder of a bundle.", metavar="BUNDLE")]
 BundlePaths = Annotated[list[Path], typer.Argument(help="The folder of a bundle, or of media.", metavar="BUNDLE")]
 Root = Annotated[Path, typer.Option("--root", help="Where the site keeps what was imported.")]
@@ -52,7 +55,8 @@ def public_key(path: Path | None) -> Ed25519PublicKey | None:
 
 
 def lock_path(manifest: Path, lock: Path | None) -> Path:
-    return lock or manifest.parent / "reservoir.lock"
+    """Return where the lock of a manifest lies: manifests of any other name than the product's have locks of theirs."""
+    return lock or manifest.with_name("reservoir.lock" if manifest.stem == "manifest" else f"{manifest.stem}.lock")
 
 
 def show(result: dict[str, Any], as_json: bool, text: str) -> None:

@@ -91,6 +91,15 @@ def test_a_second_deploy_prints_no_password(monkeypatch: pytest.MonkeyPatch) -> 
     assert "admin_password" not in plain
 
 
+def test_a_deploy_of_what_was_gone_back_to_says_so_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = deployed(None, 0)
+    monkeypatch.setattr(deployment, "deploy", lambda *_, **__: done)
+    assert "gone back" not in run(site_app, "deploy", "-f", EXAMPLE).stdout
+    done.rolled_back = 3
+    (line,) = [line for line in run(site_app, "deploy", "-f", EXAMPLE).stdout.splitlines() if "gone back" in line]
+    assert line == "serves   publication 3, which was gone back to; `penstock reservoir publish` ends that"
+
+
 def test_revoke_says_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
     revoked: list[str] = []
     monkeypatch.setattr(deployment, "revoke", lambda _, node: revoked.append(node))
@@ -290,3 +299,17 @@ def test_a_plan_without_a_worker_names_it_with_the_code_of_what_is_not_whole(mon
     result = run(site_app, "deploy", "-f", EXAMPLE, "--bundle", "bundle", "--plan")
     assert isinstance(result.exception, PartialError)
     assert "without worker2" in result.stdout
+
+
+@pytest.mark.parametrize("words", [(), ("--bundle", "bundle", "--check"), ("--bundle", "bundle", "--plan")])
+@pytest.mark.parametrize("option", [("--key", "maker.pub"), ("--trust-first",), ("--replace-key",)])
+def test_words_about_trust_are_refused_where_nothing_is_imported(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], option: tuple[str, ...]
+) -> None:
+    for place, name in ((planning, "rehearse"), (planning, "plan"), (deployment, "deploy")):
+        monkeypatch.setattr(place, name, lambda *_, **__: pytest.fail("it went on"))
+    result = run(site_app, "deploy", "-f", EXAMPLE, *words, *option)
+    assert isinstance(result.exception, InputError)
+    (problem,) = result.exception.problems
+    assert problem.where == option[0]
+    assert "import" in problem.reason

@@ -52,6 +52,7 @@ class World:
         self.broken: list[str] = []
         self.hosts: dict[str, Any] = {}
         self.unattended = False
+        self.rolled_back = False
         self.without_lock: list[str] = []
 
     def bundle(self) -> Any:
@@ -75,7 +76,10 @@ class World:
     def publish(self, *_: Any, unattended: bool, **__: Any) -> Any:
         self.did.append("publish")
         self.unattended = unattended
-        return SimpleNamespace(changed=self.changed, left_out=self.left_out)
+        served = [self.identity, "penstock-1.2.3-abc"]
+        return SimpleNamespace(
+            changed=self.changed, left_out=self.left_out, bundles=served, number=3, rolled_back=self.rolled_back
+        )
 
     def issue(self, *_: Any) -> bool:
         self.did.append("issue")
@@ -219,8 +223,8 @@ def test_a_second_deploy_changes_nothing_and_keeps_the_password(site: Site, worl
 def test_only_a_bundle_that_is_new_ends_a_rollback(site: Site, world: World) -> None:
     run(site, world)
     assert not world.unattended
-    world.changed = False
-    run(site, world)
+    world.changed, world.rolled_back = False, True
+    assert run(site, world).rolled_back == 3
     assert world.unattended
 
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import ast
+import base64
 import itertools
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -221,7 +223,9 @@ def test_a_key_that_nobody_vouches_for_installs_nothing(
     assert not prefix.exists()
     assert install(folder, "--verify-only", first="") == 0
     assert install(folder) == 0
-    assert f"signed by {name}, trusted at first sight with --trust-first" in capsys.readouterr().out
+    told = capsys.readouterr().out.splitlines()
+    assert f"{name}\nis the key that signed small 1.0, trusted at first sight with --trust-first" in "\n".join(told)
+    assert name in told, "people compare what stands on a line of its own"
     assert install(folder, first="") == 0, "it is known from then on"
     assert install(product(tmp_path, key, "2.0"), "--key", pem(tmp_path, key), first="") == 0
     assert "given with --key" in capsys.readouterr().out
@@ -484,3 +488,56 @@ def test_the_installer_shows_control_characters_and_does_not_do_them(
     said = capsys.readouterr().err
     assert said.endswith(".\n")
     assert said.rstrip("\n").isprintable()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"name": "penstock 0.9, signed by FINGERPRINT\x1b[8m"},
+        {"name": "penstock\n"},
+        {"name": "pen\u202estock"},
+        {"name": None},
+        {"version": "1.0, signed by FINGERPRINT\x1b[8m"},
+        {"version": "1.0\n"},
+        {"version": "\u0661.0"},
+        {"version": 1},
+        {"expires": "\x1b[8m"},
+    ],
+)
+def test_a_bundle_cannot_write_what_people_compare(
+    bundle: Path, key: Ed25519PrivateKey, install: Run, capsys: pytest.CaptureFixture[str], words: dict[str, object]
+) -> None:
+    """Whoever made a bundle signs it with a key of their own: nothing in it says whose it is."""
+    listed = json.loads((bundle / bundles.LIST).read_text()) | words
+    content = json.dumps(listed).encode()
+    (bundle / bundles.LIST).write_bytes(content)
+    (bundle / bundles.SIGNATURE).write_bytes(base64.b64encode(key.sign(content)))
+    assert install(bundle, "--verify-only") == 3
+    said = capsys.readouterr()
+    assert (said.out, "FINGERPRINT" in said.err) == ("", False)
+    assert "\x1b" not in said.err
+
+
+def test_a_chain_of_keys_is_short(
+    tmp_path: Path, bundle: Path, key: Ed25519PrivateKey, install: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is read before anybody is trusted, and each of its signatures takes time."""
+    keys = [Ed25519PrivateKey.generate() for _ in range(65)] + [key]
+    rotations = [
+        keychain.statement(old, new.public_key(), 1 + at, 0) for at, (old, new) in enumerate(itertools.pairwise(keys))
+    ]
+    (bundle / bundles.KEYS).write_bytes(keychain.encode(Keychain(rotations=rotations)))
+    assert install(bundle, "--verify-only") == 3
+    assert "more than 64 keys" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [bundles.KEYS, bundles.PUBLIC_KEY, bundles.SIGNATURE])
+def test_what_is_read_before_anybody_is_trusted_is_short(
+    bundle: Path, install: Run, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    path = bundle / name
+    path.touch()
+    with path.open("ab") as file:
+        file.truncate((1 << 20) + 1)
+    assert install(bundle, "--verify-only") == 3
+    assert f"{name}: is longer than any of its kind" in capsys.readouterr().err

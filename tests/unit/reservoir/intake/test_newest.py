@@ -25,7 +25,8 @@ def site(tmp_path: Path, bundle: Path, key: Ed25519PrivateKey) -> Path:
 
 def test_what_was_removed_still_says_what_is_older(site: Path, bundle: Path) -> None:
     with pytest.raises(
-        ConflictError, match=r"this site took small 2.0 of .*, which is newer than 1.0.*--allow-rollback"
+        ConflictError,
+        match=r"this site took small 2.0 of .*, which is newer than 1.0.*`penstock reservoir import --allow-rollback`",
     ):
         take(bundle, site)
     assert take(bundle, site, allow_rollback=True).changed

@@ -204,7 +204,8 @@ def test_an_older_bundle_is_refused_unless_it_is_wanted(
     take(second, root)
     before = contents(root)
     with pytest.raises(
-        ConflictError, match=r"the site holds small 2.0 of .*, which is newer than 1.0.*--allow-rollback"
+        ConflictError,
+        match=r"the site holds small 2.0 of .*, which is newer than 1.0.*`penstock reservoir import --allow-rollback`",
     ):
         take(bundle, root)
     assert contents(root) == before

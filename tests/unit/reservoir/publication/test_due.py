@@ -9,10 +9,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import IntegrityError, NotFoundError
 from reservoir.bundle import bundles
+from reservoir.intake import take as intake
 from reservoir.intake.store import Store
 from reservoir.publication.due import due, require_sound
 from reservoir.publication.publish import rollback
-from tests.unit.reservoir.parts import flip_bit, publish_versions
+from reservoir.signing import ed25519, keychain
+from tests.unit.reservoir.parts import flip_bit, make_bundle, publish_versions, take
 
 
 @pytest.fixture
@@ -78,3 +80,25 @@ def test_the_list_of_another_bundle_of_that_maker_is_refused(store: Store) -> No
         (store.bundles / second / name).write_bytes((store.bundles / first / name).read_bytes())
     with pytest.raises(IntegrityError, match="the list is that of another bundle"):
         require_sound(store, second, read=False)
+
+
+def test_what_an_older_key_of_the_maker_signed_is_sound_after_a_rotation(tmp_path: Path) -> None:
+    path, store = tmp_path / "signing.key", Store(tmp_path / "site")
+    first = take(make_bundle(tmp_path / "made", ed25519.new_key(path)), store.root).identity
+    keychain.rotate(path, 0)
+    new = ed25519.read_key(path)
+    other = make_bundle(tmp_path / "made", new, name="other", chain=keychain.of_key(path, new))
+    take(other, store.root)
+    require_sound(store, first, read=False)
+    flip_bit(store.bundles / first / bundles.LIST)
+    with pytest.raises(IntegrityError):
+        require_sound(store, first, read=False)
+
+
+def test_what_a_key_signed_that_was_given_up_is_not_and_the_hint_says_so(tmp_path: Path, store: Store) -> None:
+    (identity,) = due(store)
+    stranger = Ed25519PrivateKey.generate()
+    other = make_bundle(tmp_path / "made", stranger, name="other")
+    intake.take(other, store.root, key=stranger.public_key(), replace_key=True)
+    with pytest.raises(IntegrityError, match="import one that the present key signed"):
+        require_sound(store, identity, read=False)

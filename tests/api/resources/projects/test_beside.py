@@ -79,6 +79,20 @@ async def test_only_the_site_gives_them(cluster: Cluster) -> None:
     await ok(dora.patch(f"{V1}/projects/rockets", json={"cpu_quota_milli": 1000, "description": "to Mars"}))
 
 
+async def test_a_cap_of_the_site_is_lifted_by_the_site_alone(cluster: Cluster) -> None:
+    """Without a hard cap of GPUs a quota of CPU or memory bounds nothing, but where it has a limit."""
+    dora, _ = await two_companies(cluster)
+    await add_project(dora, "rockets")
+    rockets = f"{V1}/projects/rockets"
+    await ok(cluster.admin.patch(rockets, json={"memory_quota_mib": 1024, "over_quota": False}))
+    error = await refused(dora.patch(rockets, json={"over_quota": True}), 403)
+    assert error["where"] == "over_quota"
+    await ok(dora.patch(rockets, json={"over_quota": False, "description": "to Mars"}))
+    await ok(cluster.admin.patch(rockets, json={"over_quota": True, "memory_limit_mib": 2048}))
+    await ok(cluster.admin.patch(rockets, json={"over_quota": False, **dict.fromkeys(QUOTAS)}))
+    await ok(dora.patch(rockets, json={"over_quota": True}))
+
+
 def _snapshot(cluster: Cluster) -> Snapshot:
     cycle = loop_of(cluster).last
     assert cycle is not None

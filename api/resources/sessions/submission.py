@@ -27,7 +27,7 @@ from api.resources.projects import beside
 from api.resources.projects import service as projects
 from api.resources.sandboxes import service as sandboxes
 from api.resources.schemas import Name
-from api.resources.sessions import access, defaults, repository, spec, ways
+from api.resources.sessions import access, defaults, leases, repository, spec, ways
 from api.resources.sessions.addresses import Taken, addresses
 from api.resources.sessions.mounts import mounts
 from api.resources.sessions.schemas import BatchRequest, SessionRequest
@@ -150,8 +150,8 @@ async def _make(
     _check_fits(request, amounts, allowed, context.fleet)
     preemptible = kind is Kind.TRAINING if request.preemptible is None else request.preemptible
     projects.check_cap(project, request.replicas * amounts.gpu_milli, preemptible=preemptible)
-    cpu_milli, memory_mib = (request.replicas * amount for amount in (amounts.cpu_milli, amounts.memory_mib))
-    beside.check_caps(project, cpu_milli, memory_mib, preemptible=preemptible)
+    cpu_milli = request.replicas * leases.counted_cpu_milli(amounts.cpu_milli, context.settings)
+    beside.check_caps(project, cpu_milli, request.replicas * amounts.memory_mib, preemptible=preemptible)
     title, reference = await _image(db, request, project)
     await user_policies.check(db, user, _extra(len(names), request.replicas, amounts))
     _check_unmoved(user, caller)

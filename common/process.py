@@ -39,7 +39,7 @@ def run(
     accepted: Collection[int] = (0,),
     timeout_s: float | None = None,
 ) -> str:
-    """Run a program to its end and return its standard output.
+    """Run a program to its end and return its standard output, with marks where that is no text.
 
     Raises ProcessError with the end of what it said where it ends with a code that is not `accepted`, and where it is
     ended because it has not ended after `timeout_s`.
@@ -49,7 +49,15 @@ def run(
         raise UnavailableError(f"there is no program {words[0]}", where=words[0], hint=hint)
     try:
         done = subprocess.run(
-            _tied(words), env=env, cwd=cwd, input=stdin, capture_output=True, text=True, check=False, timeout=timeout_s
+            _tied(words),
+            env=env,
+            cwd=cwd,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=timeout_s,
         )
     except OSError as error:
         raise UnavailableError(f"cannot start {words[0]}: {error.strerror}", where=words[0], hint=hint) from error

@@ -88,10 +88,17 @@ async def delete_session(
 @router.post("/restart", status_code=204)
 @action(Action.SESSION_RESTART)
 async def restart_session(
-    name: NamePath, project: NameQuery, caller: Caller, db: Transaction, response: Response, _wake: WakeAfterwards
+    *,
+    name: NamePath,
+    project: NameQuery,
+    caller: Caller,
+    db: Transaction,
+    settings: SettingsOf,
+    response: Response,
+    _wake: WakeAfterwards,
 ) -> None:
     """End the containers of a session and put it back into the queue."""
-    await service.restart(db, project, name, caller)
+    await service.restart(db, project, name, caller, settings)
     _refresh(response)
 
 

@@ -1,7 +1,8 @@
 """Dry runs of submissions: what the scheduler would decide on sessions that nobody has submitted.
 
-Sessions are made as a submission makes them, in a transaction that is rolled back, and decided on by a planner of its
-own, behind all that wait. That is kept for a moment: people who fill in a form ask again and again.
+A session is made as a submission makes it, in a transaction that is rolled back, and decided on by a planner of its
+own, as often as it is asked for, behind all that wait. That is kept for a moment: people who fill in a form ask again
+and again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from api.auth.identity import Identity
@@ -37,18 +38,21 @@ AT_ONCE = 3
 
 @dataclass(frozen=True)
 class _Asked:
-    """What a request asks for: ids, why nothing would start yet however much is free, and amounts of a container."""
+    """What a request asks for: how often, why nothing would start yet however much is free, and amounts of a container.
 
-    ids: Sequence[UUID]
+    `id` is that of the one session that was made.
+    """
+
+    id: UUID
+    count: int
     not_yet: str
     amounts: Mapping[str, int]
 
     @classmethod
-    def of(cls, made: Sequence[Session]) -> _Asked:
-        """Return what was asked for, of the sessions that were made; they are not there any more afterwards."""
-        first = made[0]
-        amounts = {name: getattr(first, name) for name in AMOUNTS}
-        return cls([session.id for session in made], first.reason if first.starts_at else "", amounts)
+    def of(cls, made: Session, count: int) -> _Asked:
+        """Return what was asked for, of the session that was made; it is not there any more afterwards."""
+        amounts = {name: getattr(made, name) for name in AMOUNTS}
+        return cls(made.id, count, made.reason if made.starts_at else "", amounts)
 
 
 @dataclass(frozen=True)
@@ -91,22 +95,23 @@ class DryRuns:
         look = await self._look_at(request.project)
         async with database.transaction() as db:
             made = await submission.would_submit(db, request, caller, context)
-            asked = _Asked.of(made)
-            workloads = [] if asked.not_yet else await look.loop.workloads(db, asked.ids)
+            asked = _Asked.of(made, request.count)
+            workloads = [] if asked.not_yet else await look.loop.workloads(db, [asked.id])
             await db.rollback()
         if asked.not_yet:
             return _view(asked, 0, asked.not_yet, submission.NOT_DUE, 0)
+        equal = [replace(each, id=f"{each.id}-{number}") for each in workloads for number in range(asked.count)]
         async with self._one_at_a_time:
             try:
-                decision = await asyncio.to_thread(_decided, look, workloads)
+                decision = await asyncio.to_thread(_decided, look, equal)
             except Exception:
                 self._look = None
                 raise
-        waiting = [reason for id_ in asked.ids if (reason := decision.pending_reasons.get(str(id_)))]
+        waiting = [reason for each in equal if (reason := decision.pending_reasons.get(each.id))]
         if not waiting:
-            return _view(asked, len(asked.ids), "", "", 0)
+            return _view(asked, asked.count, "", "", 0)
         first = min(waiting, key=lambda reason: reason.position)
-        return _view(asked, len(asked.ids) - len(waiting), first.reason, first.cause.value, first.position)
+        return _view(asked, asked.count - len(waiting), first.reason, first.cause.value, first.position)
 
     @contextmanager
     def _admitted(self, user_id: UUID) -> Iterator[None]:
@@ -140,6 +145,6 @@ def _decided(look: _Look, workloads: Sequence[Workload]) -> Decision:
 
 
 def _view(asked: _Asked, starting: int, reason: str, cause: str, position: int) -> DryRunView:
-    waiting = len(asked.ids) - starting
+    waiting = asked.count - starting
     told = {"reason": reason, "cause": cause, "position": position}
     return DryRunView.model_validate({**asked.amounts, **told, "starting": starting, "waiting": waiting})

@@ -5,27 +5,30 @@ Whoever administers the launcher takes places back at any time: cancelled, out o
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
 from uuid import UUID
 
 import structlog
+from sqlalchemy import select
 
 from api.clock import Clock
 from api.control.reconcilers import change
 from api.control.reconcilers.change import SessionUpdate
-from api.control.reconcilers.follow import starts_again
+from api.control.reconcilers.follow import WITHDRAWN, starts_again
 from api.database import Database
 from api.engine.launcher import Launcher, Lease, Leases, NotLentError
 from api.resources.sessions import leases
 from api.resources.sessions import service as sessions
+from api.tables.nodes import Node, NodeState
 from api.tables.sessions import Session, State
 from common.errors import UnavailableError
 
 log = structlog.get_logger()
 
 EVERY_S = 1.0
-WITHDRAWN = "withdrawn"
-"""Why a session ended whose lease ended before it."""
+AT_ONCE = 8
+"""So many leases that were forgotten are asked for side by side: each may take as long as one is waited for."""
 
 
 class LeaseKeeper:
@@ -61,12 +64,13 @@ class LeaseKeeper:
             self._say(str(error))
             return
         self._say("")
-        self._withhold(seen.withheld)
+        self._withhold(seen.withheld(await self._ready_nodes()))
         lost = {lease: session_id for lease, session_id in running.items() if lease not in seen.lent}
         if lost:
             await self._take_back(lost, seen)
         # Whoever asks for a lease has been written as about to start before.
-        if seen.lent and (unheld := set(seen.lent) - (await self._held(None)).keys()):
+        there = {*seen.lent, *seen.left}
+        if there and (unheld := there - (await self._held(None)).keys()):
             log.info("leases of no session", leases=len(unheld))
             await self._launcher.release(unheld)
 
@@ -75,20 +79,37 @@ class LeaseKeeper:
             found = await leases.held(db, states)
         return {Lease(id_, attempt): id_ for id_, attempt in found.items()}
 
+    async def _ready_nodes(self) -> list[str]:
+        async with self._database.reading() as db:
+            return [*await db.scalars(select(Node.name).where(Node.state == NodeState.READY))]
+
     async def _take_back(self, lost: Mapping[Lease, UUID], seen: Leases) -> None:
         async with self._database.reading() as db:
             found = await sessions.whole(db, set(lost.values()))
+        forgotten: list[tuple[Lease, Session]] = []
         for lease, session_id in lost.items():
             session = found.get(session_id)
             if session is None or session.state is not State.RUNNING or session.attempt != lease.attempt:
                 continue
-            why = seen.ended.get(lease) or await self._ask_again(lease, session)
-            if why:
-                async with self._database.transaction() as db:
-                    await change.apply(db, SessionUpdate(session, _withdrawn(session, why)))
+            if why := seen.ended.get(lease):
+                await self._end(session, why)
+            else:
+                forgotten.append((lease, session))
+        for first in range(0, len(forgotten), AT_ONCE):
+            some = forgotten[first : first + AT_ONCE]
+            answers = await asyncio.gather(*(self._ask_again(*each) for each in some))
+            for (_, session), answer in zip(some, answers, strict=True):
+                if answer:
+                    await self._end(session, answer)
+            if None in answers:
+                return
 
-    async def _ask_again(self, lease: Lease, session: Session) -> str:
-        """Ask again for a lease that was forgotten; returns why it is not lent, or nothing."""
+    async def _end(self, session: Session, why: str) -> None:
+        async with self._database.transaction() as db:
+            await change.apply(db, SessionUpdate(session, _withdrawn(session, why)))
+
+    async def _ask_again(self, lease: Lease, session: Session) -> str | None:
+        """Ask again for a lease that was forgotten; returns why it is not lent, or nothing, and None if nobody says."""
         log.warning("lease forgotten", session=session.name, session_id=str(session.id))
         try:
             await self._launcher.admit(lease, leases.leased_nodes(session))
@@ -96,6 +117,7 @@ class LeaseKeeper:
             return f"Slurm has forgotten its job. {error.problems[0].reason}"
         except UnavailableError as error:
             self._say(str(error))
+            return None
         return ""
 
     def _say(self, what: str) -> None:

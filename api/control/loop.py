@@ -176,7 +176,7 @@ class Loop:
         moment = now()
         # with nothing kept: what this one keeps is the leader's, and others may ask at the same time
         other = copy(self)
-        other._fleet, other._residents, other._moves = Fleet(), Residents(), self._moves.copy()
+        other._fleet, other._residents, other._moves = self._fleet.anew(), Residents(), self._moves.copy()
         other._failures, other._unreadable, other._moved_at = Failures(), set(), dict(self._moved_at)
         async with self._database.reading() as db:
             await other._fleet.refresh(db)

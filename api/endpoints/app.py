@@ -48,7 +48,7 @@ from api.endpoints import (
 from api.endpoints.access import PREFIX, check_routes, is_behind_edge
 from api.endpoints.auditing import Failures, concluded, watch_left_out
 from api.endpoints.caching import NoStore
-from api.endpoints.change_rate import ChangeRate
+from api.endpoints.change_rate import DRY_RUNS_A_MINUTE, ChangeRate, DryRunRate
 from api.endpoints.outages import WriteCheck
 from api.endpoints.repeats import Repeats
 from api.endpoints.routes import authorized
@@ -148,6 +148,7 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine,
     app.state.texts = Texts()
     app.state.failed_attempts = Failures()
     app.state.change_rate = ChangeRate(settings.changes_per_hour, clock)
+    app.state.dry_run_rate = DryRunRate(DRY_RUNS_A_MINUTE, clock)
     app.state.audit_log = audit.log_of(settings)
     app.state.audit_searches = asyncio.Semaphore(audit_log.AT_ONCE)
     app.state.log_searches = asyncio.Semaphore(logs.AT_ONCE)

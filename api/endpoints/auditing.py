@@ -26,7 +26,7 @@ from api.auth.policy import Action
 from api.clock import now
 from api.database import Database
 from api.endpoints.access import PREFIX, SAFE_METHODS, action_of, is_for_agents
-from api.endpoints.change_rate import ChangeRate
+from api.endpoints.change_rate import ChangeRate, DryRunRate
 from api.resources.audit import service
 from api.resources.logins.callers import KnownCaller
 from api.resources.schemas import is_name
@@ -170,11 +170,17 @@ def _is_told(connection: HTTPConnection, wanted: Action | None) -> bool:
     return changes or wanted in READS
 
 
-def slow_down(connection: HTTPConnection) -> None:
-    """Refuse one more change of an account that makes them without end; raises ThrottledError."""
+def slow_down(connection: HTTPConnection, endpoint: Callable[..., Any]) -> None:
+    """Refuse one more change, or dry run, of an account that asks for them without end; raises ThrottledError."""
     known: KnownCaller | None = getattr(connection.state, "known", None)
-    if known and attempt_of(connection):
-        count(connection, known.identity.id, signed_in=known.table is Login)
+    if known is None:
+        return
+    signed_in = known.table is Login
+    if action_of(endpoint) in DRY_RUNS:
+        rate: DryRunRate = connection.app.state.dry_run_rate
+        rate.take(known.identity.id, signed_in=signed_in)
+    elif attempt_of(connection):
+        count(connection, known.identity.id, signed_in=signed_in)
 
 
 def count(connection: HTTPConnection, account: UUID, *, signed_in: bool) -> None:

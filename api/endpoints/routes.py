@@ -32,7 +32,7 @@ class Route(APIRoute):
         async def answer(request: Request) -> Response:
             async with attempted(request, self.endpoint):
                 await authorize(request)
-                slow_down(request)
+                slow_down(request, self.endpoint)
                 request.scope[_AUTHORIZED] = True
                 return await handle(BoundedRequest(request, bound))
 
@@ -49,9 +49,10 @@ async def authorized(connection: HTTPConnection) -> None:
     What has no body, a WebSocket, is authorized here.
     """
     if connection.scope["type"] == "websocket":
-        async with attempted(connection, connection.scope["endpoint"]):
+        endpoint = connection.scope["endpoint"]
+        async with attempted(connection, endpoint):
             await authorize(connection)
-            slow_down(connection)
+            slow_down(connection, endpoint)
     elif _AUTHORIZED not in connection.scope:
         raise ForbiddenError("nobody may call this")
 

@@ -191,7 +191,7 @@ async def restart_session(
     name: NamePath, project: NameQuery, caller: Caller, db: Transaction, settings: SettingsOf, _wake: WakeAfterwards
 ) -> SessionView:
     """End the containers of a session and put it back into the queue: same id, name, volumes and request."""
-    return await _view(db, await service.restart(db, project, name, caller), settings)
+    return await _view(db, await service.restart(db, project, name, caller, settings), settings)
 
 
 @router.post("/{name}/extend")

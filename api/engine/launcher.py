@@ -6,7 +6,7 @@ they are gone, and says what has been taken back meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
@@ -34,14 +34,23 @@ class LeasedNode:
 
 @dataclass(frozen=True)
 class Leases:
-    """What a launcher knows: leases that are lent or asked for, why others have ended, and why nodes lend no more.
+    """What a launcher knows: leases that are lent or asked for, and why others have ended.
 
-    A lease that is in neither was never asked for, or the launcher has forgotten it.
+    A lease that is in neither was never asked for, or the launcher has forgotten it. Those that are `left` have ended
+    and still hold something. `nodes` are those that it knows, with the reason where one lends nothing more, and
+    `unknown` is why others lend nothing.
     """
 
     lent: Collection[Lease] = ()
     ended: Mapping[Lease, str] = field(default_factory=dict)
-    withheld: Mapping[str, str] = field(default_factory=dict)
+    left: Collection[Lease] = ()
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    unknown: str = ""
+
+    def withheld(self, names: Iterable[str]) -> dict[str, str]:
+        """Return why nodes lend nothing, of those that the launcher knows and of ours with these names."""
+        others = {name: self.unknown for name in names if name not in self.nodes}
+        return others | {name: why for name, why in self.nodes.items() if why}
 
 
 class NotLentError(ConflictError):

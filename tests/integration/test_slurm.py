@@ -78,6 +78,7 @@ async def test_a_job_that_somebody_cancels_ends_its_session_with_the_reason(clus
     await watch(cluster)
     session = await cluster.session("demo")
     assert (session["state"], session["reason"]) == ("FAILED", "Slurm took its place back: CANCELLED")
+    assert session["cause"] == "withdrawn"
     assert not cluster.engine.containers
 
 
@@ -115,6 +116,40 @@ async def test_a_job_that_belongs_to_no_session_is_cancelled(
     session = await run(cluster)
     await watch(cluster)
     assert held(slurm) == [f"penstock:{session['id']}:0"]
+
+
+async def test_a_job_that_is_suspended_has_lost_its_place_and_is_cancelled(
+    cluster: Cluster, slurm: Slurm, launcher: SlurmLauncher
+) -> None:
+    await launcher.admit(Lease(uuid4(), 0), [PLACE])
+    await run(cluster, kind="interactive")
+    for number in slurm.ask("squeue", "--noheader", "--format=%i").split():
+        slurm.ask("scontrol", "suspend", number)
+    await watch(cluster)
+    session = await cluster.session("demo")
+    assert (session["state"], session["reason"]) == ("FAILED", "Slurm took its place back: SUSPENDED")
+    assert [state for state, _ in slurm.jobs() if state == "SUSPENDED"] == []
+
+
+async def test_of_two_jobs_of_a_lease_one_stays(cluster: Cluster, slurm: Slurm) -> None:
+    session = await run(cluster)
+    comment = f"--comment=penstock:{session['id']}:0"
+    slurm.ask("sbatch", comment, "--nodes=1", "--mem=64M", "--output=/dev/null", "--wrap=sleep 600")
+    slurm.wait("2", "sh", "-c", "squeue --noheader --states=RUNNING | wc -l")
+    await watch(cluster)
+    slurm.wait("1", "sh", "-c", "squeue --noheader --states=RUNNING | wc -l")
+    assert slurm.ask("squeue", "--noheader", "--states=RUNNING", "--format=%b").split() == ["gres:fgpu:500"]
+    assert (await cluster.session("demo"))["state"] == "RUNNING"
+
+
+async def test_a_node_that_slurm_does_not_know_takes_nothing_and_says_why(cluster: Cluster, slurm: Slurm) -> None:
+    await cluster.add_node("worker3", gpus=6)
+    await watch(cluster)
+    await cluster.submit("demo", gpu_milli=6000)
+    await cluster.settle()
+    session = await cluster.session("demo")
+    assert session["state"] == "PENDING"
+    assert "worker3 is unhealthy (Slurm does not know it in partition penstock)" in session["reason"]
 
 
 async def test_a_lease_is_asked_for_once(slurm: Slurm, launcher: SlurmLauncher) -> None:

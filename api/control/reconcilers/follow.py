@@ -26,7 +26,11 @@ INTERRUPTIONS = {
     MACHINE_RESTARTED: "node-restarted",
     ENGINE_RESTARTED: "engine-restarted",
 }
-"""Causes of ends, by what agents say: all that ran on a node ended with it. They stay when the session has ended."""
+"""Causes of ends, by what agents say: all that ran on a node ended with it."""
+WITHDRAWN = "withdrawn"
+"""Why a session ended whose lease ended before it."""
+LASTING = frozenset({*INTERRUPTIONS.values(), WITHDRAWN})
+"""Causes that stay when the session has ended."""
 MAX_CHARACTERS = 2000
 """So much is kept of what an agent says is wrong: it may quote a whole command line, and every list shows it."""
 BY_SIGNAL = 128

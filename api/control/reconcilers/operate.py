@@ -17,7 +17,7 @@ from structlog.contextvars import bind_contextvars
 from api.clock import now
 from api.control.reconcilers import change, reach, resizes
 from api.control.reconcilers.failures import OUTAGES, all_of, failed
-from api.control.reconcilers.follow import INTERRUPTIONS, Noted, after
+from api.control.reconcilers.follow import LASTING, Noted, after
 from api.control.reconcilers.outcomes import LOG_TAIL_BYTES, Outcome, Outcomes
 from api.control.reconcilers.timed import TimedReconciler
 from api.database import Database
@@ -192,7 +192,7 @@ class Operator:
                 if ended and network is not None:
                     await networks.leave(db, network, left)
         else:
-            cause = session.cause if session.cause in INTERRUPTIONS.values() else ""
+            cause = session.cause if session.cause in LASTING else ""
             values = sessions.ending({"state": final_state, "reason": _last_reason(session), "cause": cause})
             ended = await self._outcomes.write(Outcome(Change.of(session, values), tail, network, left))
         if ended:

@@ -18,8 +18,16 @@ GRES = "fgpu"
 COMMENT = "penstock"
 LISTED = "%i|%T|%r|%k"
 """Id, state, reason and comment. The comment is free text, so that only jobs of our own account may be listed so."""
-WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
-LENT = "RUNNING"
+LENT = frozenset({"RUNNING", "RESIZING", "SIGNALING", "STOPPED"})
+"""States in which a job has its places. One that is stopped keeps its cores, one that is suspended does not."""
+SUSPENDED = "SUSPENDED"
+OVER = frozenset(
+    {
+        *("BOOT_FAIL", "CANCELLED", "COMPLETED", "COMPLETING", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL"),
+        *("OUT_OF_MEMORY", "PREEMPTED", "RECONFIG_FAIL", "REVOKED", "STAGE_OUT", "TIMEOUT"),
+    }
+)
+"""States in which a job holds nothing any more, and never will. One of which we do not know the state waits."""
 SCRIPT = "#!/bin/sh\nexec sleep infinity\n"
 """What holds the places: no secret is in it, and nothing of the session."""
 
@@ -36,7 +44,12 @@ class Job:
     @property
     def is_over(self) -> bool:
         """Whether it holds nothing any more, and never will."""
-        return self.state != LENT and self.state not in WAITING
+        return self.state in OVER
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its session has lost its place: one that is suspended is still there, while others have that."""
+        return self.is_over or self.state == SUSPENDED
 
 
 def comment(lease: Lease) -> str:
@@ -112,14 +125,25 @@ def by_lease(jobs: Iterable[Job]) -> dict[Lease, list[Job]]:
     return dict(found)
 
 
+def kept(jobs: Iterable[Job]) -> list[Job]:
+    """Return the one job of a lease that counts, with its components: one that is lent, or else may be.
+
+    Of equal ones it is the first. The others are not needed: somebody has asked twice, or copied a comment.
+    """
+    by_number: defaultdict[int, list[Job]] = defaultdict(list)
+    for job in sorted(jobs, key=lambda job: job.number):
+        by_number[job.number].append(job)
+    return min(by_number.values(), key=lambda some: (not are_lent(some), bool(why_over(some))), default=[])
+
+
 def are_lent(jobs: Collection[Job]) -> bool:
     """Return whether all components of a lease have their places."""
-    return bool(jobs) and all(job.state == LENT for job in jobs)
+    return bool(jobs) and all(job.state in LENT for job in jobs)
 
 
 def why_over(jobs: Iterable[Job]) -> str:
     """Return why a lease has ended, in Slurm's words; empty where it has not."""
-    over = next((job for job in jobs if job.is_over), None)
+    over = next((job for job in jobs if job.is_lost), None)
     if over is None:
         return ""
     return over.state if over.reason in ("", "None", over.state) else f"{over.state} ({over.reason})"
@@ -127,4 +151,4 @@ def why_over(jobs: Iterable[Job]) -> str:
 
 def why_waiting(jobs: Iterable[Job]) -> str:
     """Return why a lease is not lent, in Slurm's words."""
-    return next((job.reason for job in jobs if job.state != LENT), "its job is not to be found")
+    return next((job.reason for job in jobs if job.state not in LENT), "its job is not to be found")

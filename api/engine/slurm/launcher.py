@@ -52,14 +52,14 @@ class SlurmLauncher:
             await self._submit(lease, places)
         clock = asyncio.get_running_loop()
         deadline = clock.time() + self._lend_s
-        while not jobs.are_lent(found):
-            why = jobs.why_over(found)
+        while not jobs.are_lent(counts := jobs.kept(found)):
+            why = jobs.why_over(counts)
             if why or clock.time() > deadline:
                 await self._cancel(found)
                 raise NotLentError(
                     f"Slurm took its place back: {why}"
                     if why
-                    else f"Slurm does not lend its place: {jobs.why_waiting(found)}"
+                    else f"Slurm does not lend its place: {jobs.why_waiting(counts)}"
                 )
             found = await self._jobs(lease)
 
@@ -72,13 +72,21 @@ class SlurmLauncher:
             log.warning("leases are given back later", leases=len(leases), reason=str(error))
 
     async def watch(self) -> Leases:
-        """List all jobs of ours, and the nodes."""
-        found = await self._listing.after_now()
+        """List all jobs of ours, and the nodes; of several jobs of a lease but one stays."""
+        listed_jobs = await self._listing.after_now()
+        found = {lease: jobs.kept(some) for lease, some in listed_jobs.items()}
+        await self._cancel([job for lease, some in listed_jobs.items() for job in some if job not in found[lease]])
         listed = await self._ask(
             ["sinfo", "--Node", f"--partition={self._partition}", "--noheader", f"--format={nodes.FORMAT}"]
         )
         ended = {lease: why for lease, some in found.items() if (why := jobs.why_over(some))}
-        return Leases(lent=found.keys() - ended.keys(), ended=ended, withheld=nodes.withheld(listed))
+        return Leases(
+            lent=found.keys() - ended.keys(),
+            ended=ended,
+            left={lease for lease in ended if not all(job.is_over for job in found[lease])},
+            nodes=nodes.read(listed),
+            unknown=f"Slurm does not know it in partition {self._partition}",
+        )
 
     async def _jobs(self, lease: Lease) -> list[Job]:
         return (await self._listing.after_now()).get(lease, [])

@@ -67,6 +67,12 @@ class Fleet:
         """Count nodes as closed that their launcher lends nothing more of, for these reasons, until told otherwise."""
         self._withheld = dict(reasons)
 
+    def anew(self) -> Fleet:
+        """Return another one that has read nothing yet, without the nodes that lend nothing more here."""
+        other = Fleet()
+        other.withhold(self._withheld)
+        return other
+
     async def refresh(self, db: AsyncSession) -> object:
         """Read what has changed of the nodes; returns what is another value whenever something has."""
         query = select(fingerprint(Node.id, Node.revision), *groups.version())

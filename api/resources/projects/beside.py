@@ -35,12 +35,15 @@ def amounts(project: Project) -> Mapping[str, int | None]:
     return {name: getattr(project, name) for kind in _KINDS for name in (kind.quota, kind.limit)}
 
 
-def check(project: Project, before: Mapping[str, int | None], caller: Identity) -> None:
+def check(project: Project, before: Mapping[str, int | None], caller: Identity, *, was_capped: bool = False) -> None:
     """Refuse limits that say something else than the quotas do, and changes but by the site's people.
 
-    A quota of CPU or memory has no bound in the domain, and takes from all others.
+    A quota of CPU or memory has no bound in the domain, and takes from all others. One that `was_capped` had no more
+    than its quotas.
     """
     changed = [name for name, amount in amounts(project).items() if amount != before.get(name)]
+    if was_capped and project.over_quota and any(_is_unbounded(project, kind) for kind in _KINDS):
+        changed.append("over_quota")
     if changed and not caller.may(Action.PROJECT_WEIGH):
         raise ForbiddenError(
             "you may not say what a project has of CPU and memory",
@@ -65,6 +68,11 @@ def check_caps(project: Project, cpu_milli: int, memory_mib: int, *, preemptible
             where=kind.field,
             hint=f"ask for fewer, or for a larger {'limit' if is_limit else 'quota'}",
         )
+
+
+def _is_unbounded(project: Project, kind: _Kind) -> bool:
+    """Return whether nothing but a hard cap bounds what the site has given a quota of."""
+    return getattr(project, kind.quota) is not None and getattr(project, kind.limit) is None
 
 
 def _check_limit(project: Project, kind: _Kind) -> None:

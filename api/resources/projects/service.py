@@ -157,13 +157,14 @@ async def change(db: AsyncSession, name: str, request: ProjectChange, caller: Id
     caller.check(needed(request), project=project)
     before, hard_before, kept_to = _quota(project), _hard_quota(project), _groups_of(project)
     beyond, min_runtime_s, of_beside = _beyond_quota(project), project.min_runtime_s, beside.amounts(project)
+    was_capped = not project.over_quota
     for field in given - OF_PEOPLE - {"period"}:
         setattr(project, field, getattr(request, field))
     await _check_groups(db, project, caller, kept_to.values())
     _check_weight(project, beyond, caller)
     _check_min_runtime(project, min_runtime_s, caller)
     _check_limit(project, given=given)
-    beside.check(project, of_beside, caller)
+    beside.check(project, of_beside, caller, was_capped=was_capped)
     if request.period:
         _set_period(project, request.period)
     if given & OF_PEOPLE:

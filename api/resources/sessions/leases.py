@@ -9,6 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.engine.launcher import Lease, LeasedNode
+from api.settings import Launching, Settings
 from api.tables.sessions import HOLDS, Session, State
 
 CORE = 1000
@@ -37,6 +38,11 @@ def leased_nodes(session: Session) -> list[LeasedNode]:
 def whole_cores(cpu_milli: int) -> int:
     """Return the cores that a launcher lends for so many thousandths, in thousandths; one for what has no limit."""
     return max(1, -(-cpu_milli // CORE)) * CORE
+
+
+def counted_cpu_milli(cpu_milli: int, settings: Settings) -> int:
+    """Return what counts of the cores of a container: whole ones where a launcher lends no others."""
+    return whole_cores(cpu_milli) if settings.engine is Launching.SLURM else cpu_milli
 
 
 async def held(db: AsyncSession, states: Collection[State] | None) -> dict[UUID, int]:

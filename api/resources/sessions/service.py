@@ -15,8 +15,9 @@ from api.auth.policy import Action
 from api.clock import now
 from api.resources.projects import beside
 from api.resources.projects import service as projects
-from api.resources.sessions import access, changes, repository
+from api.resources.sessions import access, changes, leases, repository
 from api.resources.sessions.changes import Change, Read, Versioned
+from api.settings import Settings
 from api.tables.projects import Access, Project
 from api.tables.sessions import ENDED, Kind, Session, State
 from api.tables.users import User
@@ -78,7 +79,7 @@ async def delete(db: AsyncSession, project: str, name: str, caller: Identity) ->
     raise _busy(name)
 
 
-async def restart(db: AsyncSession, project: str, name: str, caller: Identity) -> UUID:
+async def restart(db: AsyncSession, project: str, name: str, caller: Identity, settings: Settings) -> UUID:
     """End the containers of a session, which then waits for new ones; the wish may be repeated.
 
     Raises ConflictError where it has no containers to end, or where its project might not start it again.
@@ -90,7 +91,7 @@ async def restart(db: AsyncSession, project: str, name: str, caller: Identity) -
         if session.state not in RESTARTED:
             hint = "submit it again" if session.state in ENDED else "restart one that runs"
             raise ConflictError(f"session {name} is {session.state}", where="name", hint=hint)
-        _check_may_wait(session)
+        _check_may_wait(session, settings)
         asked = {"request_id": request_id.current()}
         if await reclaim(db, session.id, session.revision, f"restarted by {caller.name}", **asked):
             log.info("audit", what="session restarted", session=name, project=project, by=caller.name)
@@ -254,12 +255,13 @@ async def _delete(db: AsyncSession, session: Session) -> bool:
     return await change(db, session, **values)
 
 
-def _check_may_wait(session: Session) -> None:
+def _check_may_wait(session: Session, settings: Settings) -> None:
     """Refuse to put a session into the queue that it would not leave again; raises ConflictError."""
     projects.check_active(session.project, now())
     try:
         projects.check_cap(session.project, session.total_milli, preemptible=session.preemptible)
-        cpu_milli, memory_mib = (session.replicas * amount for amount in (session.cpu_milli, session.memory_mib))
+        cpu_milli = session.replicas * leases.counted_cpu_milli(session.cpu_milli, settings)
+        memory_mib = session.replicas * session.memory_mib
         beside.check_caps(session.project, cpu_milli, memory_mib, preemptible=session.preemptible)
     except InputError as error:
         raise ConflictError(error.problems[0].reason, where="name", hint="ask for a larger quota") from error

@@ -27,7 +27,7 @@ from api.resources.projects import beside
 from api.resources.projects import service as projects
 from api.resources.sandboxes import service as sandboxes
 from api.resources.schemas import Name
-from api.resources.sessions import access, defaults, repository, spec, ways
+from api.resources.sessions import access, defaults, leases, repository, spec, ways
 from api.resources.sessions.addresses import Taken, addresses
 from api.resources.sessions.mounts import mounts
 from api.resources.sessions.schemas import BatchRequest, SessionRequest
@@ -90,12 +90,14 @@ async def submit(db: AsyncSession, request: SessionRequest, caller: Identity, co
 
 async def would_submit(
     db: AsyncSession, request: BatchRequest, caller: Identity, context: SubmissionContext
-) -> list[Session]:
-    """Make what a request asks for in a transaction that the caller rolls back: nobody else ever sees it.
+) -> Session:
+    """Make the first of what a request asks for in a transaction that the caller rolls back: nobody else ever sees it.
 
-    Raises what `submit` raises.
+    It is without its words and addresses, of which the scheduler knows nothing: whoever asks again and again has little
+    written, and holds up nobody. Raises what `submit` raises.
     """
-    return await _make(db, request, [request.name] if request.count == 1 else _names(request), caller, context)
+    names = [request.name] if request.count == 1 else _names(request)
+    return (await _make(db, request, names, caller, context, is_dry=True))[0]
 
 
 async def submit_batch(
@@ -127,7 +129,13 @@ async def _submit(
 
 
 async def _make(
-    db: AsyncSession, request: SessionRequest, names: Sequence[str], caller: Identity, context: SubmissionContext
+    db: AsyncSession,
+    request: SessionRequest,
+    names: Sequence[str],
+    caller: Identity,
+    context: SubmissionContext,
+    *,
+    is_dry: bool = False,
 ) -> list[Session]:
     _check_length(request)
     project = await projects.get(db, request.project, caller)
@@ -142,8 +150,8 @@ async def _make(
     _check_fits(request, amounts, allowed, context.fleet)
     preemptible = kind is Kind.TRAINING if request.preemptible is None else request.preemptible
     projects.check_cap(project, request.replicas * amounts.gpu_milli, preemptible=preemptible)
-    cpu_milli, memory_mib = (request.replicas * amount for amount in (amounts.cpu_milli, amounts.memory_mib))
-    beside.check_caps(project, cpu_milli, memory_mib, preemptible=preemptible)
+    cpu_milli = request.replicas * leases.counted_cpu_milli(amounts.cpu_milli, context.settings)
+    beside.check_caps(project, cpu_milli, request.replicas * amounts.memory_mib, preemptible=preemptible)
     title, reference = await _image(db, request, project)
     await user_policies.check(db, user, _extra(len(names), request.replicas, amounts))
     _check_unmoved(user, caller)
@@ -180,9 +188,9 @@ async def _make(
             within_required=request.within_required or ways.is_in_one_island(request),
             p2p=request.p2p,
             rdma=request.rdma,
-            command=request.command,
-            args=request.args,
-            environment=request.environment,
+            command=None if is_dry else request.command,
+            args=[] if is_dry else request.args,
+            environment={} if is_dry else request.environment,
             mounts=mounted,
             local_image=request.local_image,
             sandbox=sandbox,
@@ -196,9 +204,9 @@ async def _make(
             containers=[],
             services=[],
         )
-        for name in names
+        for name in (names[:1] if is_dry else names)
     ]
-    await _give_addresses(db, made, request)
+    await _give_addresses(db, made, request, is_dry=is_dry)
     for session in made:
         repository.add(db, session)
     await db.flush()
@@ -372,18 +380,25 @@ async def _check_names(db: AsyncSession, project: Project, names: Sequence[str],
         )
 
 
-async def _give_addresses(db: AsyncSession, made: Sequence[Session], request: SessionRequest) -> None:
-    """Give each session its addresses at the edge, none of them twice; those that are taken are read once for all."""
+async def _give_addresses(
+    db: AsyncSession, made: Sequence[Session], request: SessionRequest, *, is_dry: bool = False
+) -> None:
+    """Give each session its addresses at the edge, none of them twice; those that are taken are read once for all.
+
+    Where it `is_dry` none is given, and no lock taken: raises what is known to be refused.
+    """
     if not request.ports:
         return
-    await exclusively(db, SERVICES_LOCK)
+    if not is_dry:
+        await exclusively(db, SERVICES_LOCK)
     taken = await repository.taken_paths(db)
     paths, base_paths = set(taken.paths), set(taken.base_paths)
     for session in made:
         so_far = Taken(paths, base_paths, taken.projects)
         project, apart = session.project.name, session.project.domain is not None
         for address in addresses(project, session.name, request.ports, request.args, so_far, apart=apart):
-            session.services.append(Service(port=address.port, path=address.path, base_path=address.base_path))
+            if not is_dry:
+                session.services.append(Service(port=address.port, path=address.path, base_path=address.base_path))
             paths.add(address.path)
             base_paths |= {address.base_path} if address.base_path else set()
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Collection
 from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
+from sqlalchemy import select, text
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.control import dry_runs
+from api.control.loop import Loop
+from api.database import SERVICES_LOCK
+from api.endpoints.change_rate import DryRunRate
 from api.scheduler.planner import Planner
+from api.scheduler.snapshot import Workload
+from api.tables.sessions import Session
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.api.steps import body, run
 
@@ -102,3 +111,54 @@ async def test_nobody_has_many_answers_made_at_once(ready: Cluster, monkeypatch:
     assert refused_.result().status_code == 429
     assert [answer.status_code for answer in await asyncio.gather(*rest)] == [200] * dry_runs.AT_ONCE
     assert (await check(ready))["starting"] == 1
+
+
+async def test_many_are_made_as_one_without_its_words_and_hold_up_no_addresses(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks again and again has the database write as little as possible."""
+    made: list[tuple[Any, ...]] = []
+    locks: list[int] = []
+    workloads = Loop.workloads
+
+    async def look(self: Loop, db: AsyncSession, ids: Collection[UUID]) -> list[Workload]:
+        made.extend((await db.execute(select(Session.command, Session.args, Session.environment))).tuples())
+        held = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory' AND objid = :lock"
+        locks.append((await db.execute(text(held), {"lock": SERVICES_LOCK})).scalar_one())
+        return await workloads(self, db, ids)
+
+    monkeypatch.setattr(Loop, "workloads", look)
+    words = {
+        "command": ["sh"],
+        "args": ["-c", "true"],
+        "environment": {f"LONG_{each}": "x" * 30_000 for each in range(4)},
+    }
+    found = await check(ready, count=3, ports=[8080], **words)
+    assert (found["starting"], made, locks) == (3, [(None, [], {})], [0])
+
+
+async def test_addresses_that_others_have_are_refused_all_the_same(ready: Cluster) -> None:
+    notebook: dict[str, Any] = {"ports": [8888], "args": ["--ServerApp.base_url=/team-a/lab"]}
+    await ready.submit("first", **notebook)
+    told = await refused(ready.admin.post(f"{V1}/sessions/check", json=body("new", **notebook)), 409)
+    assert told["reason"] == "the base_url team-a/lab is taken"
+
+
+async def test_who_asks_without_end_is_slowed_down(ready: Cluster) -> None:
+    ready.app.state.dry_run_rate = DryRunRate(2, ready.clock)
+    for _ in range(2):
+        await check(ready)
+    answer = await ready.admin.post(f"{V1}/sessions/check", json=body("new"))
+    assert (answer.status_code, answer.headers["Retry-After"]) == (429, "30")
+    answer = await ready.admin.post("/launch/check", data={"name": "new"})
+    assert answer.status_code == 429, "the form of the console counts, too"
+    ready.clock.passed += 30
+    await check(ready)
+
+
+async def test_nodes_that_lend_nothing_have_no_place(ready: Cluster) -> None:
+    ready.manager.loop.withhold({"worker1": "Slurm: drained"})
+    found = await check(ready)
+    assert (found["starting"], "Slurm: drained" in found["reason"]) == (0, True), found
+    cycle = await ready.manager.loop.last_cycle()
+    assert [(node.open, node.unhealthy) for node in cycle.snapshot.nodes] == [(False, "Slurm: drained")]

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from api.scheduler.snapshot import Bounds, Snapshot
+from api.settings import Launching
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.api.control.test_loop import loop_of
 from tests.api.resources.domains.test_domains import two_companies
 from tests.api.resources.domains.test_limits import add_project
-from tests.api.steps import body
+from tests.api.steps import body, run
 
 pytestmark = pytest.mark.anyio
 
@@ -77,6 +78,35 @@ async def test_only_the_site_gives_them(cluster: Cluster) -> None:
     await ok(cluster.admin.patch(f"{V1}/projects/rockets", json={"cpu_quota_milli": 1000}))
     await refused(dora.patch(f"{V1}/projects/rockets", json={"cpu_quota_milli": None}), 403)
     await ok(dora.patch(f"{V1}/projects/rockets", json={"cpu_quota_milli": 1000, "description": "to Mars"}))
+
+
+async def test_a_cap_of_the_site_is_lifted_by_the_site_alone(cluster: Cluster) -> None:
+    """Without a hard cap of GPUs a quota of CPU or memory bounds nothing, but where it has a limit."""
+    dora, _ = await two_companies(cluster)
+    await add_project(dora, "rockets")
+    rockets = f"{V1}/projects/rockets"
+    await ok(cluster.admin.patch(rockets, json={"memory_quota_mib": 1024, "over_quota": False}))
+    error = await refused(dora.patch(rockets, json={"over_quota": True}), 403)
+    assert error["where"] == "over_quota"
+    await ok(dora.patch(rockets, json={"over_quota": False, "description": "to Mars"}))
+    await ok(cluster.admin.patch(rockets, json={"over_quota": True, "memory_limit_mib": 2048}))
+    await ok(cluster.admin.patch(rockets, json={"over_quota": False, **dict.fromkeys(QUOTAS)}))
+    await ok(dora.patch(rockets, json={"over_quota": True}))
+
+
+async def test_where_slurm_lends_whole_cores_count(ready: Cluster) -> None:
+    """The scheduler counts them so: what would wait for ever is refused, too."""
+    ready.app.state.settings = ready.settings.model_copy(update={"engine": Launching.SLURM})
+    await ok(ready.admin.patch(TEAM, json={"cpu_quota_milli": 1500}))
+    desk = body("desk", gpu_milli=0, cpu_milli=1500, interactive=True)
+    error = await refused(ready.admin.post(f"{V1}/sessions", json=desk), 422)
+    assert "may hold 1.5 CPU by work that cannot be reclaimed, and 2 CPU are asked for" in error["reason"]
+    await ok(ready.admin.patch(TEAM, json={"cpu_quota_milli": 2000}))
+    session = await run(ready, "desk", gpu_milli=0, cpu_milli=1500, interactive=True)
+    assert session["cpu_milli"] == 1500
+    await ok(ready.admin.patch(TEAM, json={"cpu_quota_milli": 1500}))
+    restart = ready.admin.post(f"{V1}/sessions/desk/restart", params={"project": "team-a"})
+    assert "2 CPU are asked for" in (await refused(restart, 409))["reason"]
 
 
 def _snapshot(cluster: Cluster) -> Snapshot:

@@ -64,6 +64,10 @@ def test_components_of_a_job_are_one_lease() -> None:
         ("NODE_FAIL", "NodeDown", "NODE_FAIL (NodeDown)"),
         ("COMPLETING", "None", "COMPLETING"),
         ("SUSPENDED", "None", "SUSPENDED"),
+        ("SIGNALING", "None", ""),
+        ("RESIZING", "None", ""),
+        ("STOPPED", "None", ""),
+        ("SOMETHING_NEW", "None", ""),
         ("PENDING", "Resources", ""),
         ("CONFIGURING", "None", ""),
         ("RUNNING", "None", ""),
@@ -72,7 +76,7 @@ def test_components_of_a_job_are_one_lease() -> None:
 def test_a_lease_ends_with_the_state_of_its_job(state: str, reason: str, told: str) -> None:
     found = jobs.read(f"7|{state}|{reason}|{COMMENT}")
     assert jobs.why_over(found) == told
-    assert jobs.are_lent(found) is (state == "RUNNING")
+    assert jobs.are_lent(found) is (state in ("RUNNING", "SIGNALING", "RESIZING", "STOPPED"))
 
 
 def test_a_lease_that_one_component_has_lost_is_over() -> None:
@@ -100,3 +104,33 @@ def test_other_jobs_of_the_account_are_left_alone(line: str) -> None:
 def test_nothing_listed_is_nothing_lent() -> None:
     assert not jobs.are_lent([])
     assert jobs.why_waiting([]) == "its job is not to be found"
+
+
+def test_a_suspended_job_has_lost_its_places_and_is_there_all_the_same() -> None:
+    found = jobs.read(f"7|SUSPENDED|None|{COMMENT}\n8|TIMEOUT|TimeLimit|{COMMENT}")
+    assert [job.is_over for job in found] == [False, True]
+    assert [jobs.why_over([job]) for job in found] == ["SUSPENDED", "TIMEOUT (TimeLimit)"]
+
+
+@pytest.mark.parametrize(
+    ("states", "kept"),
+    [
+        ({3: "RUNNING", 7: "RUNNING"}, 3),
+        ({3: "PENDING", 7: "RUNNING"}, 7),
+        ({3: "CANCELLED", 7: "RUNNING"}, 7),
+        ({3: "PENDING", 7: "PENDING"}, 3),
+        ({3: "SUSPENDED", 7: "PENDING"}, 7),
+        ({3: "CANCELLED", 7: "TIMEOUT"}, 3),
+    ],
+)
+def test_one_job_of_a_lease_is_kept(states: dict[int, str], kept: int) -> None:
+    listing = "".join(
+        f"{number}+{part}|{state}|None|{COMMENT}\n" for number, state in states.items() for part in (0, 1)
+    )
+    of_lease = jobs.by_lease(jobs.read(listing))[LEASE]
+    assert [job.number for job in jobs.kept(of_lease)] == [kept, kept]
+
+
+def test_a_job_of_which_one_component_waits_is_not_lent_before_another() -> None:
+    of_lease = jobs.read(f"3+0|RUNNING|None|{COMMENT}\n3+1|PENDING|None|{COMMENT}\n7|RUNNING|None|{COMMENT}")
+    assert [job.number for job in jobs.kept(of_lease)] == [7]

@@ -101,6 +101,17 @@ class Beside:
                 found[resource] = beyond
         return found
 
+    def due_within_quota(self, workload: Workload) -> Mapping[Resource, int] | None:
+        """Return how much the project must give up of its own so that work without GPUs is within its quotas.
+
+        None where that could never be, or it has none.
+        """
+        asked = list(self._asked(workload))
+        if not asked or any(workload.amount(resource) > bounds.quota for resource, bounds in asked):
+            return None
+        beyond = {resource: self.after(resource, workload) - bounds.quota for resource, bounds in asked}
+        return {resource: amount for resource, amount in beyond.items() if amount > 0}
+
     def lines(self) -> Mapping[str, Line]:
         """Return what each project that has quotas has beyond them; who is not named has none, and no right."""
         found: dict[str, Line] = {}

@@ -35,6 +35,7 @@ class Beside:
     def __init__(self, projects: Mapping[str, ProjectState], amounts: OfProjects, claims: Claims) -> None:
         self._projects, self._amounts, self._claims = projects, amounts, claims
         self.counts = bool(amounts)
+        self._lines: Mapping[str, Line] | None = None
 
     @classmethod
     def of(
@@ -114,6 +115,11 @@ class Beside:
 
     def lines(self) -> Mapping[str, Line]:
         """Return what each project that has quotas has beyond them; who is not named has none, and no right."""
+        if self._lines is None:
+            self._lines = self._find_lines()
+        return self._lines
+
+    def _find_lines(self) -> Mapping[str, Line]:
         found: dict[str, Line] = {}
         for name in {name for of in self._amounts.values() for name in of}:
             project = self._projects[name]
@@ -136,11 +142,7 @@ class Beside:
 
     def nominated(self, resource: Resource, name: str, but: Workload | None = None, *, fixed: bool = False) -> int:
         """Return what a project is about to have."""
-        return sum(
-            each.amount(resource)
-            for each in self._claims.about_to_start(name)
-            if not (but and each.id == but.id) and not (fixed and each.preemptible)
-        )
+        return self._claims.nominated_beside(resource, name, but, fixed=fixed)
 
     def quota(self, resource: Resource, name: str) -> int:
         """Return the quota of a project that has one."""
@@ -149,12 +151,14 @@ class Beside:
 
     def place(self, workload: Workload) -> None:
         """Note that a workload starts."""
+        self._lines = None
         for resource, of in self._amounts.items():
             if workload.project in of:
                 of[workload.project].count(workload.amount(resource), preemptible=workload.preemptible)
 
     def terminate(self, workload: Workload) -> None:
         """Note that a workload is being stopped."""
+        self._lines = None
         for resource, of in self._amounts.items():
             if workload.project in of:
                 of[workload.project].stop(workload.amount(resource), preemptible=workload.preemptible)

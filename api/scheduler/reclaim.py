@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from api.scheduler import pending_reasons
@@ -11,7 +11,7 @@ from api.scheduler.draft import Draft, Pool, Statement, Vain
 from api.scheduler.signature import signature_of
 from api.scheduler.snapshot import Workload
 from api.scheduler.victim_search import cheapest
-from api.scheduler.victims import VictimPool
+from api.scheduler.victims import Line, VictimPool
 
 NOMINATIONS_CHECKED = 20
 """So many workloads that wait already, each with its own scheduling signature, are asked whether they would take the
@@ -91,16 +91,29 @@ def pools(draft: Draft, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, 
 def _beyond_beside(
     draft: Draft, workload: Workload, vain: Vain, pool: Callable[..., VictimPool]
 ) -> Iterator[tuple[Pool, VictimPool]]:
-    """Yield for a guarantee of CPU and memory who goes beyond those: what has no GPUs, then also what has too many."""
+    """Yield for a guarantee of CPU and memory who goes beyond those: what has no GPUs, then also what has too many.
+
+    Nobody where nobody does. Those who do are the same for all projects that do not themselves.
+    """
     project, lines = workload.project, draft.ledger.beside.lines()
-    asked: list[dict[str, int]] = [{}]
-    if over_quota := draft.ledger.over_quota(project):
-        asked.append(over_quota)
-    for surplus in asked:
+    guests, over_quota = _guests_beyond(draft, lines), draft.ledger.over_quota("")
+    own_beyond = over_quota.pop(project, 0)
+    whose = f" of {project}" if own_beyond or project in guests else ""
+    asked: list[dict[str, int]] = [{}] if guests - {project} else []
+    for surplus in [*asked, over_quota] if over_quota else asked:
         for last_may_pass in (False, True):
-            kind: Pool = (f"CPU and memory of {project}{' and GPUs' if surplus else ''}", last_may_pass)
+            kind: Pool = (f"CPU and memory{whose}{' and GPUs' if surplus else ''}", last_may_pass)
             if workload not in vain.pools[kind]:
                 yield kind, pool(surplus, last_may_pass=last_may_pass, guests_of=project, lines=lines)
+
+
+def _guests_beyond(draft: Draft, lines: Mapping[str, Line]) -> set[str]:
+    """Return the projects of work without GPUs that has no right, or goes beyond the quotas of CPU and memory."""
+    return {
+        name
+        for name, asking in draft.residents.without_gpus().items()
+        if not (line := lines.get(name)) or line.surplus or any(set(asked).isdisjoint(line.given) for asked in asking)
+    }
 
 
 def _own_and_beyond_beside(

@@ -35,6 +35,7 @@ class Beside:
     def __init__(self, projects: Mapping[str, ProjectState], amounts: OfProjects, claims: Claims) -> None:
         self._projects, self._amounts, self._claims = projects, amounts, claims
         self.counts = bool(amounts)
+        self._lines: Mapping[str, Line] | None = None
 
     @classmethod
     def of(
@@ -101,8 +102,24 @@ class Beside:
                 found[resource] = beyond
         return found
 
+    def due_within_quota(self, workload: Workload) -> Mapping[Resource, int] | None:
+        """Return how much the project must give up of its own so that work without GPUs is within its quotas.
+
+        None where that could never be, or it has none.
+        """
+        asked = list(self._asked(workload))
+        if not asked or any(workload.amount(resource) > bounds.quota for resource, bounds in asked):
+            return None
+        beyond = {resource: self.after(resource, workload) - bounds.quota for resource, bounds in asked}
+        return {resource: amount for resource, amount in beyond.items() if amount > 0}
+
     def lines(self) -> Mapping[str, Line]:
         """Return what each project that has quotas has beyond them; who is not named has none, and no right."""
+        if self._lines is None:
+            self._lines = self._find_lines()
+        return self._lines
+
+    def _find_lines(self) -> Mapping[str, Line]:
         found: dict[str, Line] = {}
         for name in {name for of in self._amounts.values() for name in of}:
             project = self._projects[name]
@@ -125,11 +142,7 @@ class Beside:
 
     def nominated(self, resource: Resource, name: str, but: Workload | None = None, *, fixed: bool = False) -> int:
         """Return what a project is about to have."""
-        return sum(
-            each.amount(resource)
-            for each in self._claims.about_to_start(name)
-            if not (but and each.id == but.id) and not (fixed and each.preemptible)
-        )
+        return self._claims.nominated_beside(resource, name, but, fixed=fixed)
 
     def quota(self, resource: Resource, name: str) -> int:
         """Return the quota of a project that has one."""
@@ -138,12 +151,14 @@ class Beside:
 
     def place(self, workload: Workload) -> None:
         """Note that a workload starts."""
+        self._lines = None
         for resource, of in self._amounts.items():
             if workload.project in of:
                 of[workload.project].count(workload.amount(resource), preemptible=workload.preemptible)
 
     def terminate(self, workload: Workload) -> None:
         """Note that a workload is being stopped."""
+        self._lines = None
         for resource, of in self._amounts.items():
             if workload.project in of:
                 of[workload.project].stop(workload.amount(resource), preemptible=workload.preemptible)

@@ -6,11 +6,11 @@ What a project may still have, who is next and what is fair are told from them b
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from api.scheduler.snapshot import Placement, Workload
+from api.scheduler.snapshot import Placement, Resource, Workload
 
 NEVER = 1 << 62
 SECOND = 1_000_000
@@ -76,9 +76,10 @@ class Claims:
         self._of: dict[str, Claim] = {}
         self._soft: dict[str, Claim] = {}
         self._deferred: defaultdict[str, dict[str, Claim]] = defaultdict(dict)
-        self._about_to_start: defaultdict[str, dict[str, Workload]] = defaultdict(dict)
         self._nominated: Counter[str] = Counter()
         self._nominated_fixed: Counter[str] = Counter()
+        self._beside: Counter[tuple[str, Resource]] = Counter()
+        self._beside_fixed: Counter[tuple[str, Resource]] = Counter()
 
     def __iter__(self) -> Iterator[Claim]:
         return iter(self._of.values())
@@ -128,23 +129,33 @@ class Claims:
         if not self._of:
             return 0
         total = (self._nominated_fixed if fixed else self._nominated)[project]
-        own = self._of.get(but.id) if but else None
-        if own is None or own.standing is not Standing.NOMINATED or (fixed and own.workload.preemptible):
-            return total
-        return total - own.workload.total_milli
+        own = self._counted(but, fixed=fixed)
+        return total - own.total_milli if own else total
 
-    def about_to_start(self, project: str) -> Collection[Workload]:
-        """Return those of a project that are nominated."""
-        return self._about_to_start[project].values() if project in self._about_to_start else ()
+    def nominated_beside(
+        self, resource: Resource, project: str, but: Workload | None = None, *, fixed: bool = False
+    ) -> int:
+        """Return the same of a resource beside GPUs."""
+        total = (self._beside_fixed if fixed else self._beside)[project, resource]
+        own = self._counted(but, fixed=fixed)
+        return total - own.amount(resource) if own else total
+
+    def _counted(self, workload: Workload | None, *, fixed: bool) -> Workload | None:
+        """Return the workload as it is counted among those about to start, or the `fixed` ones, if it is."""
+        own = self._of.get(workload.id) if workload else None
+        if own is None or own.standing is not Standing.NOMINATED or (fixed and own.workload.preemptible):
+            return None
+        return own.workload
 
     def _count(self, claim: Claim, sign: int) -> None:
         if claim.standing is not Standing.NOMINATED:
             return
         workload = claim.workload
-        if sign > 0:
-            self._about_to_start[workload.project][workload.id] = workload
-        else:
-            del self._about_to_start[workload.project][workload.id]
         self._nominated[workload.project] += sign * workload.total_milli
         if not workload.preemptible:
             self._nominated_fixed[workload.project] += sign * workload.total_milli
+        for resource in Resource:
+            amount = sign * workload.amount(resource)
+            self._beside[workload.project, resource] += amount
+            if not workload.preemptible:
+                self._beside_fixed[workload.project, resource] += amount

@@ -79,7 +79,7 @@ class ClusterState:
 
     def has_free(self, placements: Sequence[Placement], workload: Workload) -> bool:
         """Return whether the workload could go to exactly these places now."""
-        takes = self.layout.takes(workload)
+        takes = self.layout.takes(workload) & allowed(self.layout, workload)
         if not all(self._is_open(placement, takes) for placement in placements):
             return False
         with self.trial():

@@ -174,7 +174,7 @@ class Cycle:
         behind others, which may have what it leaves.
         """
         for workload in queue:
-            if self._is_guaranteed(workload):
+            if self.ledger.is_guaranteed(workload):
                 yield workload
                 continue
             rest.append(workload)
@@ -186,12 +186,6 @@ class Cycle:
                 and (claim := quota_alone(self.draft, workload))
             ):
                 self.draft.keep(claim)
-
-    def _is_guaranteed(self, workload: Workload) -> bool:
-        """Return whether it is within its quota: without GPUs in one of CPU or memory, where any project has such."""
-        if workload.total_milli or not self.ledger.beside.counts:
-            return self.ledger.in_quota(workload)
-        return self.ledger.beside.is_guaranteed(workload)
 
     def _is_first(self, workload: Workload) -> bool:
         """Return whether nothing of the quota is kept yet, or of the limit where it asks for more than the quota."""
@@ -223,7 +217,7 @@ class Cycle:
 
         Guarantees are served in the order of submission as long as there is enough for all of them.
         """
-        in_quota = self._is_guaranteed(workload)
+        in_quota = self.ledger.is_guaranteed(workload)
         if not (in_quota or workload.total_milli):
             return 2, 0, workload.submitted_at, workload.id
         if in_quota and (self.guarantees_fit or self.draft.waited_long(workload)):

@@ -103,6 +103,12 @@ class Ledger:
             return self.beside.in_quota(workload)
         return self.after(workload) <= self.project(workload.project).quota_milli
 
+    def is_guaranteed(self, workload: Workload) -> bool:
+        """Return whether it is within its quota: without GPUs in one of CPU or memory, where any project has such."""
+        if workload.total_milli or not self.beside.counts:
+            return self.in_quota(workload)
+        return self.beside.is_guaranteed(workload)
+
     def within_fair_share(self, workload: Workload) -> bool:
         """Return whether the project stays within its fair share with the workload."""
         after = self.retained(workload.project, workload) + workload.total_milli

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from api.scheduler import pending_reasons
+from api.scheduler.claims import Claim, Standing
 from api.scheduler.draft import Draft, Pool, Statement, Vain
 from api.scheduler.signature import signature_of
 from api.scheduler.snapshot import Workload
 from api.scheduler.victim_search import cheapest
-from api.scheduler.victims import VictimPool
+from api.scheduler.victims import Line, VictimPool
 
 NOMINATIONS_CHECKED = 20
 """So many workloads that wait already, each with its own scheduling signature, are asked whether they would take the
@@ -30,12 +31,15 @@ def reclaim(draft: Draft, workload: Workload, vain: Vain) -> Statement | None:
     if not has_a_turn(draft):
         return None
     for kind, pool in pools(draft, workload, vain):
-        victims = cheapest(draft.later, draft.residents, workload, pool)
-        if not victims:
-            vain.pools[kind].add(workload)
-            continue
-        with draft.once_gone(victims):
-            places = None if pool.own and _is_for_another(draft) else draft.later.find(workload)
+        makes_guaranteed = bool(pool.own) and pool.lines is not None
+        with draft.without(_without_right(draft) if makes_guaranteed else ()):
+            victims = cheapest(draft.later, draft.residents, workload, pool)
+            if not victims:
+                vain.pools[kind].add(workload)
+                continue
+            with draft.once_gone(victims):
+                is_taken = pool.own and _is_for_another(draft, guaranteed=makes_guaranteed)
+                places = None if is_taken else draft.later.find(workload)
         if places and draft.may_take(workload, places, draft.ledger.may_retain):
             return Statement(workload, places, victims, pending_reasons.names(victims, workload.project))
     return None
@@ -80,25 +84,63 @@ def pools(draft: Draft, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, 
         if surplus or guests:
             due = max(0, ledger.after(workload) - quota)
             yield both, own(surplus, last_may_pass=True, due=due, due_beside=due_beside, guests_of=guests)
+    if not workload.total_milli:
+        yield from _own_and_beyond_beside(draft, workload, vain, own)
 
 
 def _beyond_beside(
     draft: Draft, workload: Workload, vain: Vain, pool: Callable[..., VictimPool]
 ) -> Iterator[tuple[Pool, VictimPool]]:
-    """Yield for a guarantee of CPU and memory who goes beyond those: what has no GPUs, then also what has too many."""
+    """Yield for a guarantee of CPU and memory who goes beyond those: what has no GPUs, then also what has too many.
+
+    Nobody where nobody does. Those who do are the same for all projects that do not themselves.
+    """
     project, lines = workload.project, draft.ledger.beside.lines()
-    asked: list[dict[str, int]] = [{}]
-    if over_quota := draft.ledger.over_quota(project):
-        asked.append(over_quota)
-    for surplus in asked:
+    guests, over_quota = _guests_beyond(draft, lines), draft.ledger.over_quota("")
+    own_beyond = over_quota.pop(project, 0)
+    whose = f" of {project}" if own_beyond or project in guests else ""
+    asked: list[dict[str, int]] = [{}] if guests - {project} else []
+    for surplus in [*asked, over_quota] if over_quota else asked:
         for last_may_pass in (False, True):
-            kind: Pool = (f"CPU and memory of {project}{' and GPUs' if surplus else ''}", last_may_pass)
+            kind: Pool = (f"CPU and memory{whose}{' and GPUs' if surplus else ''}", last_may_pass)
             if workload not in vain.pools[kind]:
                 yield kind, pool(surplus, last_may_pass=last_may_pass, guests_of=project, lines=lines)
 
 
-def _is_for_another(draft: Draft) -> bool:
-    """Return whether one that waits before this one would take the room."""
-    before = {signature_of(item.workload): item.workload for item in draft.waiting if not item.never}
+def _guests_beyond(draft: Draft, lines: Mapping[str, Line]) -> set[str]:
+    """Return the projects of work without GPUs that has no right, or goes beyond the quotas of CPU and memory."""
+    return {
+        name
+        for name, asking in draft.residents.without_gpus().items()
+        if not (line := lines.get(name)) or line.surplus or any(set(asked).isdisjoint(line.given) for asked in asking)
+    }
+
+
+def _own_and_beyond_beside(
+    draft: Draft, workload: Workload, vain: Vain, own: Callable[..., VictimPool]
+) -> Iterator[tuple[Pool, VictimPool]]:
+    """Yield for what is a guarantee once enough of its own left: that of a lower priority, with who goes beyond."""
+    ledger, project = draft.ledger, workload.project
+    due = ledger.beside.due_within_quota(workload)
+    if due is None:
+        return
+    over_quota = ledger.over_quota(project)
+    for surplus in [{}, over_quota] if over_quota else [{}]:
+        kind: Pool = (f"both of CPU and memory{' and GPUs' if surplus else ''}", project, workload.priority)
+        if workload not in vain.pools[kind]:
+            lines = ledger.beside.lines()
+            yield kind, own(surplus, last_may_pass=True, due_beside=due, guests_of=project, lines=lines)
+
+
+def _without_right(draft: Draft) -> list[Claim]:
+    """Return the places that are kept for who is neither nominated nor guaranteed anything."""
+    kept = [claim for claim in draft.claims.with_places() if claim.standing is not Standing.NOMINATED]
+    return [claim for claim in kept if not draft.ledger.is_guaranteed(claim.workload)]
+
+
+def _is_for_another(draft: Draft, *, guaranteed: bool) -> bool:
+    """Return whether one that waits before this one would take the room; that of a guarantee only another one may."""
+    waiting = [item.workload for item in draft.waiting if not item.never]
+    before = {signature_of(each): each for each in waiting if not guaranteed or draft.ledger.is_guaranteed(each)}
     asked = list(before.values())[:NOMINATIONS_CHECKED]
     return any(draft.ledger.may_retain(other) and draft.later.find(other) is not None for other in asked)

@@ -44,7 +44,7 @@ class Residents:
         self._on: defaultdict[str, dict[str, Running]] = defaultdict(dict)
         self._priorities: defaultdict[str, Counter[int]] = defaultdict(Counter)
         self._of: defaultdict[str, dict[str, Running]] = defaultdict(dict)
-        self._without_gpus: Counter[str] = Counter()
+        self._without_gpus: defaultdict[str, Counter[tuple[Resource, ...]]] = defaultdict(Counter)
         self._moved: dict[str, int] = {}
         self._entries: dict[str, list[int]] = {}
         self._running: list[Running | None] = []
@@ -105,8 +105,8 @@ class Residents:
         """Return whether a preemptible workload of the project has a lower priority."""
         return project in self._priorities and any(each < priority for each in self._priorities[project])
 
-    def without_gpus(self) -> Mapping[str, int]:
-        """Return how many preemptible workloads without a GPU each project has that has any."""
+    def without_gpus(self) -> Mapping[str, Mapping[tuple[Resource, ...], int]]:
+        """Return how many preemptible workloads without a GPU ask for what, of each project that has any."""
         return self._without_gpus
 
     def moved_since(self, moment: int) -> int:
@@ -190,10 +190,16 @@ class Residents:
         return np.asarray(since <= latest[project])
 
     def _count_without_gpus(self, running: Running, sign: int) -> None:
-        project = running.workload.project
-        self._without_gpus[project] += sign * (not running.workload.total_milli)
-        if not self._without_gpus[project]:
-            del self._without_gpus[project]
+        workload = running.workload
+        if workload.total_milli:
+            return
+        asked = tuple(resource for resource in RESOURCES if workload.amount(resource))
+        of = self._without_gpus[workload.project]
+        of[asked] += sign
+        if not of[asked]:
+            del of[asked]
+        if not of:
+            del self._without_gpus[workload.project]
 
     def _append(self) -> int:
         if len(self._running) == self._columns.shape[1]:

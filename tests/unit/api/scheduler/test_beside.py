@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -133,6 +134,51 @@ def test_own_work_of_lower_priority_makes_room_below_the_cap() -> None:
     world.submit(cores("urgent", "a", 4, NOW, priority=90))
     assert world.settle() == ["r1"]
     assert "urgent" in world.running
+
+
+def test_a_higher_priority_takes_the_place_of_its_own_in_the_quota_and_the_room_of_guests() -> None:
+    world = world_of(bound("a", 8), project("b", 0), running=full("b", "b", "b"))
+    world.running["low"] = runs(cores("low", "a", 4, priority=10), on("n"))
+    world.submit(cores("big", "a", 8, NOW, priority=90))
+    assert sorted(world.settle()) == ["low", "r2"]
+    assert "big" in world.running
+
+
+def test_room_of_guests_is_no_ones_beyond_its_quota() -> None:
+    """What of its own has no lower priority leaves it too little of the quota."""
+    world = world_of(bound("a", 8), project("b", 0), running=full("b", "b"))
+    world.running["low"] = runs(cores("low", "a", 4, priority=10), on("n"))
+    world.running["same"] = runs(cores("same", "a", 4, priority=90), on("n"))
+    world.submit(cores("big", "a", 8, NOW, priority=90))
+    assert world.settle() == []
+
+
+def test_room_of_guests_is_taken_beyond_a_quota_of_gpus_too() -> None:
+    world = world_of(bound("a", 8), project("b", 0), gpus=1, cpus=12)
+    world.running["low"] = runs(cores("low", "a", 4, priority=10), on("n"))
+    world.running["guest"] = runs(work("guest", "b", 1, cpu_milli=8000), on("n", 1))
+    world.submit(cores("big", "a", 8, NOW, priority=90))
+    assert sorted(world.settle()) == ["guest", "low"]
+    assert "big" in world.running
+
+
+@pytest.mark.parametrize("age", [5, 100], ids=["just-now", "with-places-reserved"])
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_a_guest_that_waits_longer_does_not_keep_a_project_from_its_own_quota(gpus: int, age: int) -> None:
+    world = world_of(bound("a", 8), project("b", 0), gpus=1, cpus=8)
+    world.running |= {f"l{at}": runs(cores(f"l{at}", "a", 4, priority=10), on("n")) for at in range(2)}
+    world.submit(work("guest", "b", gpus, NOW - age, cpu_milli=8000))
+    world.submit(cores("big", "a", 8, NOW, priority=90))
+    assert sorted(world.settle()) == ["l0", "l1"]
+    assert set(world.running) == {"big"}
+
+
+def test_who_has_a_right_and_waits_longer_has_the_room_of_another_project() -> None:
+    """It fits in the room that another project would make for its own."""
+    world = world_of(bound("a", 8), bound("c", 4), cpus=8)
+    world.running |= {f"l{at}": runs(cores(f"l{at}", "a", 4, priority=10), on("n")) for at in range(2)}
+    world.submit(cores("due", "c", 4, NOW - 5), cores("big", "a", 8, NOW, priority=90))
+    assert world.settle() == []
 
 
 def test_who_is_guaranteed_goes_first_whoever_came_first() -> None:

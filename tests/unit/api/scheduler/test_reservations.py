@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from api.scheduler.reserve import RESERVED_PART
@@ -118,3 +121,31 @@ def test_a_reservation_moves_away_from_room_that_is_made_for_another() -> None:
     assert set(world.step().reservations) == {"high"}
     world.settle()
     assert set(world.running) == {"high"}
+
+
+RDMA = "rdma"
+
+
+@pytest.mark.parametrize(
+    ("asked", "before", "after"),
+    [
+        ({"traits": (RDMA,)}, {}, {"lacks": ((RDMA, "no InfiniBand"),)}),
+        ({"groups": ("red",)}, {"groups": ("red",)}, {"groups": ("blue",)}),
+    ],
+)
+def test_places_are_kept_only_where_a_workload_may_still_go(
+    asked: dict[str, Any], before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    """A gang is nominated for two nodes, and one of them loses what it needs while they are being freed."""
+    nodes = tuple(node(name, 1, **before) for name in "lmn")
+    world = World(nodes, (project("a", 2), project("b", 0), project("c", 1)), now=NOW)
+    world.running["stays"] = runs(work("stays", "c", preemptible=False), on("l", 1))
+    world.running |= {f"r{name}": runs(work(f"r{name}", "b"), on(name, 1)) for name in "mn"}
+    world.submit(work("gang", "a", 1, NOW, replicas=2, **asked))
+    assert {place.node for place in world.step().reservations["gang"]} == {"m", "n"}
+    world.nodes = (*nodes[:2], replace(nodes[2], **after))
+    world.settle()
+    assert "gang" in world.queue
+    world.delete("stays")
+    world.settle()
+    assert {place.node for place in world.running["gang"].placements} == {"l", "m"}

@@ -129,6 +129,8 @@ async def test_a_job_that_is_suspended_has_lost_its_place_and_is_cancelled(
     session = await cluster.session("demo")
     assert (session["state"], session["reason"]) == ("FAILED", "Slurm took its place back: SUSPENDED")
     assert [state for state, _ in slurm.jobs() if state == "SUSPENDED"] == []
+    # the next test needs the place
+    slurm.wait("idle 2", "sinfo", "--noheader", "--format=%T %D")
 
 
 async def test_of_two_jobs_of_a_lease_one_stays(cluster: Cluster, slurm: Slurm) -> None:
@@ -140,6 +142,8 @@ async def test_of_two_jobs_of_a_lease_one_stays(cluster: Cluster, slurm: Slurm) 
     slurm.wait("1", "sh", "-c", "squeue --noheader --states=RUNNING | wc -l")
     assert slurm.ask("squeue", "--noheader", "--states=RUNNING", "--format=%b").split() == ["gres:fgpu:500"]
     assert (await cluster.session("demo"))["state"] == "RUNNING"
+    slurm.ask("scancel", "--user=root")
+    slurm.wait("idle 2", "sinfo", "--noheader", "--format=%T %D")
 
 
 async def test_a_node_that_slurm_does_not_know_takes_nothing_and_says_why(cluster: Cluster, slurm: Slurm) -> None:

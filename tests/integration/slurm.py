@@ -84,6 +84,14 @@ class Slurm:
         listed = self.ask("squeue", "--noheader", "--format=%T|%k").splitlines()
         return [(state, comment) for state, _, comment in (line.partition("|") for line in listed)]
 
+    def clear(self) -> None:
+        """Cancel all jobs, and wait until none holds anything: one that completes does for a while."""
+        deadline = time.monotonic() + START_S
+        while listed := self.ask("squeue", "--noheader", "--format=%A %U").split():
+            self.ask("scancel", "--quiet", *listed[::2])
+            assert time.monotonic() < deadline, listed
+            time.sleep(0.2)
+
     def wait(self, what: str, *words: str) -> None:
         """Wait until a command says something."""
         deadline = time.monotonic() + START_S

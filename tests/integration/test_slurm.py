@@ -27,9 +27,14 @@ def slurm() -> Iterator[Slurm]:
         yield running
 
 
+@pytest.fixture(autouse=True)
+def _nothing_is_left(slurm: Slurm) -> None:
+    slurm.clear()
+
+
 @pytest.fixture
 def launcher(slurm: Slurm) -> SlurmLauncher:
-    return SlurmLauncher("penstock", slurm.conf, lend_s=2)
+    return SlurmLauncher("penstock", slurm.conf, lend_s=20)
 
 
 @pytest.fixture

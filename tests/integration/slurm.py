@@ -131,6 +131,8 @@ def running_slurm(names: Sequence[str] = ("worker1",), cores: int = 16) -> Itera
             slurm.start_node(name)
         slurm.wait(f"idle {len(names)}", "sinfo", "--noheader", "--format=%T %D")
         yield slurm
+        # their steps outlive the daemons
+        slurm.clear()
 
 
 def _munged(folder: Path) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Jobs of Slurm: the words that ask for one, and what is read of them. Pure.
 
-The formats are those that 22.05 and 24.11 have in common (man pages of sbatch and squeue).
+Words and formats are of the man pages of sbatch and squeue, and have been tried with 22.05.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from api.resources.sessions.views import DryRunView
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import Decision, Snapshot, Workload
 from api.tables.sessions import Session
-from common.errors import ThrottledError
+from common.errors import ThrottledError, UnavailableError
 
 KEPT_S = 2.0
 """A look at the cluster is good for so long."""
@@ -81,7 +81,8 @@ class DryRuns:
     ) -> DryRunView:
         """Return what would become of sessions; raises what a submission raises that is refused.
 
-        Raises ThrottledError where the caller waits for too many answers already.
+        Raises ThrottledError where the caller waits for too many answers already, and UnavailableError where the
+        scheduler fails at them.
         """
         with self._admitted(caller.id):
             async with database.reading() as db:
@@ -100,6 +101,8 @@ class DryRuns:
             await db.rollback()
         if asked.not_yet:
             return _view(asked, 0, asked.not_yet, submission.NOT_DUE, 0)
+        if not workloads:
+            raise UnavailableError("the scheduler fails at what is asked for", hint="look into the log of the API")
         equal = [replace(each, id=f"{each.id}-{number}") for each in workloads for number in range(asked.count)]
         async with self._one_at_a_time:
             try:

@@ -162,3 +162,13 @@ async def test_nodes_that_lend_nothing_have_no_place(ready: Cluster) -> None:
     assert (found["starting"], "Slurm: drained" in found["reason"]) == (0, True), found
     cycle = await ready.manager.loop.last_cycle()
     assert [(node.open, node.unhealthy) for node in cycle.snapshot.nodes] == [(False, "Slurm: drained")]
+
+
+async def test_what_the_scheduler_fails_at_is_said_to_be_so(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def none(_: Loop, __: AsyncSession, ___: Collection[UUID]) -> list[Workload]:
+        return []
+
+    monkeypatch.setattr(Loop, "workloads", none)
+    answer = await ready.admin.post(f"{V1}/sessions/check", json=body("new"))
+    assert answer.status_code == 503
+    assert "the scheduler fails at what is asked for" in answer.text

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from appliance.cli import config, output, parse
+from appliance.cli import config, membership, output, parse
 from appliance.cli.options import complete_groups, complete_nodes, given, group
 from appliance.cli.output import Format, FormatOption
 from appliance.client.views import Gpu, Hca, Node
@@ -24,6 +24,9 @@ STATES = {"lost": "Error", "unready": "NotReady"}
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the node.", autocompletion=complete_nodes)]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, whatever ends with it.")]
+
+for command in (membership.info, membership.add, membership.remove, membership.replace):
+    app.command(command.__name__)(command)
 
 
 @app.command("list")

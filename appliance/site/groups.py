@@ -14,6 +14,8 @@ STORAGE_CLIENT, STORAGE_MARKER, FABRIC = "storage_client", "storage_marker", "fa
 HEALTH, MONITORING, WAL_ARCHIVE = "health", "monitoring", "wal_archive"
 NVIDIA_DRIVER = "nvidia_driver"
 """These depend on more than the role."""
+INTERFACES, ATTACHMENT, DETACHMENT = "interfaces", "attachment", "detachment"
+"""These have a node while it joins or leaves the site."""
 
 OF_ANSIBLE = ("all", "ungrouped")
 NAMES = {
@@ -26,6 +28,9 @@ NAMES = {
     HEALTH,
     MONITORING,
     WAL_ARCHIVE,
+    INTERFACES,
+    ATTACHMENT,
+    DETACHMENT,
     *OF_ANSIBLE,
 }
 """What no node may be called: Ansible takes such a name for the whole group."""

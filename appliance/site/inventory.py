@@ -6,7 +6,7 @@ A group is named as the role that its nodes get; `inventory/group_vars/all/<role
 
 from __future__ import annotations
 
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
 from pydantic import BaseModel
@@ -262,8 +262,13 @@ def _said(part: BaseModel, *names: str) -> Variables:
 def _connection(site: Site, node: Node, state: str) -> Variables:
     if NodeRole.RESERVOIR in node.roles:
         return {"ansible_connection": "local"}
+    return connection(site, node.address, state)
+
+
+def connection(site: Site, address: IPv4Address, state: str = STATE) -> Variables:
+    """Return how the controller reaches a machine by SSH."""
     variables: Variables = {
-        "ansible_host": str(node.address),
+        "ansible_host": str(address),
         "ansible_port": site.ssh.port,
         "ansible_user": site.ssh.user,
         "ansible_become": site.ssh.user != "root",

@@ -15,11 +15,14 @@ from tools import role_readmes
 ROOT = Path(__file__).parents[2]
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
 SHORT = {
+    "attachment",
     "database_backup",
     "departure",
+    "detachment",
     "evidence",
     "fabric",
     "health",
+    "interfaces",
     "kept_files",
     "preflight",
     "repair",

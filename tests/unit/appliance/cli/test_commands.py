@@ -31,6 +31,8 @@ SAYS_ONLY_THAT_IT_IS_DONE = {
     *("reservoir verify", "reservoir uploads allow", "reservoir uploads deny", "reservoir uploads add-account"),
     *("reservoir uploads add-owner", "reservoir uploads remove-owner"),
     *("lab up", "lab down", "site verify"),
+    # how far it is, and why it goes no further
+    *("node add", "node remove", "node replace"),
 }
 SHOWS_WHAT_IS_NOT_OURS = {
     *("bash", "exec", "cp", "completion", "scheduler save", "reservoir receipt", "audit copy"),

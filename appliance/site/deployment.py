@@ -21,6 +21,7 @@ from typing import Any
 from appliance.site import (
     departure,
     driver_bundles,
+    edge_certificate,
     inventory,
     pki,
     playbook,
@@ -164,6 +165,7 @@ def deploy(
         run = partial(playbook.run, state=state, listen=listener.event, held=held)
         try:
             require_releases(site, listed)
+            edge_certificate.require(site, state)
             # before anything changes, and before their certificates are revoked
             done.left = departure.close(site, state, run)
             with clock("bundle"):
@@ -287,6 +289,8 @@ def identify(site: Site, state: Path, done: Deployment) -> None:
         done.admin_password = new_password()
         files.write(path, done.admin_password + "\n", 0o600)
         done.changed.append("administrator's password made")
+    if edge_certificate.keep(site, state):
+        done.changed.append("certificate of the company's own authority")
     # nobody types this one: commands of the administrator read it from here
     if not (state / INDEX_PASSWORD_FILE).is_file():
         files.write(state / INDEX_PASSWORD_FILE, new_password() + "\n", 0o600)

@@ -13,10 +13,13 @@ from pydantic import BaseModel
 
 from appliance.site import gpu_driver
 from appliance.site.groups import (
+    ATTACHMENT,
+    DETACHMENT,
     EVERY_NODE,
     FABRIC,
     GROUPS,
     HEALTH,
+    INTERFACES,
     MONITORING,
     NVIDIA_DRIVER,
     STORAGE_CLIENT,
@@ -53,9 +56,10 @@ ALIASES = {NodeRole.MASTER: "penstock", NodeRole.RESERVOIR: "reservoir"}
 Variables = dict[str, Any]
 
 
-def aliases(node: Node) -> list[str]:
-    """Return the service names of a node, in an order that does not depend on the site file."""
-    return [alias for role, alias in ALIASES.items() if role in node.roles]
+def aliases(site: Site, node: Node) -> list[str]:
+    """Return the service names of a node: ours, in an order that does not depend on the site file, and people's."""
+    own = [alias for role, alias in ALIASES.items() if role in node.roles]
+    return own + (site.edge.names if NodeRole.MASTER in node.roles else [])
 
 
 def build(site: Site, *, version: str, state: str = STATE, root: str = RESERVOIR_ROOT) -> dict[str, Any]:
@@ -115,6 +119,8 @@ def _members(site: Site) -> dict[str, list[str]]:
     members[WAL_ARCHIVE] = [site.master.name] if site.backup.wal_to else []
     members[NVIDIA_DRIVER] = [node.name for node in site.nodes if node.driver]
     members[FABRIC] = [node.name for node in site.nodes if node.ib_address is not None]
+    # commands of their own fill these
+    members |= {group: [] for group in (INTERFACES, ATTACHMENT, DETACHMENT)}
     return members
 
 
@@ -128,7 +134,7 @@ def _site(site: Site, version: str, state: str, root: str) -> Variables:
             {
                 "name": node.name,
                 "address": str(node.address),
-                "aliases": aliases(node),
+                "aliases": aliases(site, node),
             }
             for node in site.nodes
         ],

@@ -358,7 +358,7 @@ def _create(site: Site, node: Node, image: str, bundle: Path | None) -> None:
         *("--hostname", node.name),
         *("--network", network_name(site)),
         *("--ip", str(node.address)),
-        *(word for alias in (node.name, *aliases(node)) for word in ("--network-alias", alias)),
+        *(word for alias in (node.name, *aliases(site, node)) for word in ("--network-alias", alias)),
         # Docker drops questions about outside names instead of refusing them; programs should not wait long for that.
         *("--dns-opt", "timeout:1", "--dns-opt", "attempts:1"),
         *(word for label in labels.items() for word in ("--label", "=".join(label))),

@@ -227,12 +227,12 @@ class Site(StrictModel):
     def console_url(self) -> str:
         """Where people find the console."""
         port = "" if self.ports.console == 443 else f":{self.ports.console}"
-        return f"https://{self.master.address}{port}"
+        return f"https://{self._called}{port}"
 
     @property
     def api_url(self) -> str:
         """Where programs find the control API."""
-        return f"https://{self.master.address}:{self.ports.api}"
+        return f"https://{self._called}:{self.ports.api}"
 
     def nfs_server(self, storage: NfsStorage) -> Node:
         """Return the node that exports an NFS storage."""
@@ -241,7 +241,7 @@ class Site(StrictModel):
     @property
     def apps_url(self) -> str:
         """Where people find the apps of their sessions."""
-        return f"https://{self.master.address}:{self.ports.apps}"
+        return f"https://{self._called}:{self.ports.apps}"
 
     @property
     def session_pvc_root(self) -> str | None:
@@ -252,6 +252,11 @@ class Site(StrictModel):
     def session_pvc_storage(self) -> str | None:
         """The name of the storage that has them."""
         return next((name for name, _ in self._session_storages()), None)
+
+    @property
+    def _called(self) -> str:
+        """How people call the master: by its first name, else by its address."""
+        return self.edge.names[0] if self.edge.names else str(self.master.address)
 
     def _session_storages(self) -> Iterator[tuple[str, str]]:
         """Yield the storages that may carry PVCs, the first of which does, and where workers have them."""

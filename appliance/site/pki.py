@@ -85,7 +85,7 @@ def certificate_names(site: Site) -> list[CertificateName]:
     return [
         CertificateName(
             node.name,
-            (node.name, *aliases(node), "localhost"),
+            (node.name, *aliases(site, node), "localhost"),
             (node.address, LOOPBACK),
         )
         for node in site.nodes

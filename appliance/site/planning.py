@@ -20,6 +20,7 @@ from appliance.site import (
     departure,
     deployment,
     driver_bundles,
+    edge_certificate,
     inventory,
     playbook,
     preflight,
@@ -42,7 +43,10 @@ RESTARTED = "restarted"
 CHANGES = 12
 """The exit code of a plan by which something would change, as that of `terraform plan -detailed-exitcode`."""
 
-COPIED = ("pki", "storages", "known_hosts", *deployment.SECRET_FILES)
+COPIED = (
+    *("pki", "storages", "known_hosts", edge_certificate.CERTIFICATE, edge_certificate.KEY),
+    *deployment.SECRET_FILES,
+)
 """What a controller has of its nodes, and their playbooks read."""
 
 
@@ -118,6 +122,7 @@ class _Rehearsal:
         found = product.verified(bundle, root, listener.progress)
         served.require_foreseen(Store(root), found.identity, bundle)
         require_releases(site, found.bundle)
+        edge_certificate.require(site, state)
         driver_bundles.require(site, [found.bundle, *served.foreseen(Store(root), found.identity).values()])
         listener.phase("preflight")
         hosts = inventory.build(site, version=product.own(found.bundle).version, state=str(state), root=str(root))

@@ -53,6 +53,13 @@ def certificate(node: Node, seen: Seen, revoked: str, now: datetime) -> Iterator
     yield _end("authority.end", "the site's authority counts for long", seen["authority"], now)
 
 
+def company_certificate(until: float, now: datetime) -> Check:
+    """Judge how long a certificate of the company's own authority counts, which no deploy renews."""
+    state, said = _lasting(until, now)
+    hint = "" if state is CheckState.OK else "have it renewed, put it where `edge.certificate_file` says, and deploy"
+    return Check("certificate.company", "certificate for people's browsers counts for long", state, said, hint)
+
+
 def session_ways(site: Site, ways: Mapping[str, Any] | None) -> Iterator[Check]:
     """Judge what a container reached; what the node itself does not reach either says nothing."""
     if ways is None or ways["detail"]:
@@ -82,7 +89,7 @@ def _end(identity: str, name: str, until: int | None, now: datetime) -> Check:
     return Check(identity, name, state, said, "" if state is CheckState.OK else RENEW)
 
 
-def _lasting(until: int | None, now: datetime) -> tuple[CheckState, str]:
+def _lasting(until: float | None, now: datetime) -> tuple[CheckState, str]:
     """Return whether a certificate counts for long enough, and until when."""
     if until is None:
         return CheckState.FAIL, "there is none"

@@ -11,14 +11,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from appliance.site import inventory, machine_checks, pki, playbook
+from appliance.site import edge_certificate, inventory, machine_checks, pki, playbook
 from appliance.site.agent_checks import agent, gpus, listed, strangers
 from appliance.site.backup import health
 from appliance.site.backup.make import FOLDER
 from appliance.site.deployment import ROOT, STATE, behind, records, require_controller
 from appliance.site.model import NFS_PORT, Node, NodeRole, Site
 from appliance.site.seen import Evidence, NotGatheredError, Seen, guarded
-from appliance.site.service_checks import calls, certificate, session_ways
+from appliance.site.service_checks import calls, certificate, company_certificate, session_ways
 from appliance.site.verdict import NodeVerdict, Verdict
 from common import files
 from common.checks import Check
@@ -86,6 +86,8 @@ def verify(
         missed=behind(site, records(state)),
     )
     verdict.add(site.reservoir.name, health.judged(site, folder, datetime.now(UTC)))
+    if (ends := edge_certificate.until(state)) is not None:
+        verdict.add(site.master.name, [company_certificate(ends, datetime.now(UTC))])
     for node, check in trial(site) if trial else ():
         verdict.add(node, [check])
     _remember(verdict, state)

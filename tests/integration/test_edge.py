@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+import socket
 import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from common import certificates, problem
 from common.protocol import HEARTBEAT_PATH
+from common.settings.edge import EdgeSettings
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
 from tests.integration.echo import Echo, running_echo
 from tests.integration.edge import AGENT, Edge, running_edge
@@ -28,6 +31,36 @@ def test_the_api_learns_that_everybody_comes_encrypted_whatever_they_say(edge: E
     for port in (edge.console, edge.api, edge.apps):
         httpx.get(f"https://127.0.0.1:{port}/", headers={"X-Forwarded-Proto": "http"}, verify=False)
         assert Echo.asked[-1]["x-forwarded-proto"] == "https"
+
+
+def test_who_calls_by_a_name_sees_the_companys_certificate_and_all_others_the_sites(
+    authority: Authority,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    name = "gpu.example.com"
+    company, key = authority.issue(name)
+    (tmp_path / "own.crt").write_bytes(company.read_bytes())
+    (tmp_path / "own.key").write_bytes(key.read_bytes())
+    settings = EdgeSettings(names=[name], certificate_file="/c.pem", key_file="/k.pem").model_dump()
+    more = {"edge_settings": settings, "edge_company_files": str(tmp_path / "own")}
+    trusted = ssl.create_default_context(cafile=authority.ca)
+    with running_echo() as api, running_edge(authority, f"127.0.0.1:{api}", tmp_path, **more) as edge:
+        for port in (edge.console, edge.api, edge.apps):
+            shown = {called: _shown(trusted, port, called) for called in (name, "localhost", "master")}
+            assert shown == {name: name, "localhost": "master", "master": "master"}
+            asked = httpx.get(f"https://127.0.0.1:{port}/api/v1/health", headers={"Host": name}, verify=False)
+            assert asked.headers.get_list("X-Request-Id") == [Echo.asked[-1]["x-request-id"]]
+
+
+def _shown(trusted: ssl.SSLContext, port: int, name: str) -> str:
+    """Who the certificate speaks for that a caller by a name sees; it has to count, whatever it is for."""
+    trusted.check_hostname = False
+    with (
+        socket.create_connection(("127.0.0.1", port)) as plain,
+        trusted.wrap_socket(plain, server_hostname=name) as connection,
+    ):
+        said: Any = connection.getpeercert()
+    return str(dict(part for parts in said["subject"] for part in parts)["commonName"])
 
 
 def test_what_queries_say_is_in_no_log_of_requests(edge: Edge, tmp_path: Path) -> None:

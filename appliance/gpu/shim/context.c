@@ -10,6 +10,8 @@
 #include "fork.h"
 #include "limits.h"
 #include "nvml_usage.h"
+#include "packed.h"
+#include "pages.h"
 #include "pools.h"
 #include "record.h"
 #include "table.h"
@@ -88,9 +90,13 @@ static uint64_t end(const struct measure *measure)
     return grown;
 }
 
+/* Entries that stand aside have their kind as their count. */
 static void give_entry(const struct psg_entry *entry)
 {
-    psg_give(entry->gpu, entry->bytes);
+    if (entry->count == PSG_POINTER)
+        psg_block_give(entry);
+    else
+        psg_packed_give(entry->gpu, entry->bytes);
 }
 
 /* Memory that a context owns goes with it; physical handles and pools do not. */

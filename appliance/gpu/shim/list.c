@@ -12,22 +12,35 @@ struct pool {
     int gpu; /* -1: memory of the host, or of a GPU without a limit */
 };
 
+/* A destroyed pool of which blocks are left. */
+struct rest {
+    uint64_t number;
+    uint64_t reserved;
+    unsigned blocks;
+    int gpu;
+};
+
 static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
 static struct pool *pools;
 static size_t pool_count;
+static struct rest *rests;
+static size_t rest_count;
+static uint64_t numbers = 1;
 
 static void after_fork_in_child(void)
 {
     listing = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     pools = NULL;
     pool_count = 0;
+    rests = NULL;
+    rest_count = 0;
 }
 
 AT_FORK(.in_child = after_fork_in_child);
 
 bool psg_list_is_empty(void)
 {
-    return __atomic_load_n(&pool_count, __ATOMIC_RELAXED) == 0;
+    return __atomic_load_n(&pool_count, __ATOMIC_RELAXED) == 0 && __atomic_load_n(&rest_count, __ATOMIC_RELAXED) == 0;
 }
 
 void psg_list(CUmemoryPool handle, int gpu)
@@ -59,12 +72,51 @@ bool psg_is_listed(CUmemoryPool handle, int *gpu)
     return found;
 }
 
-void psg_unlist(CUmemoryPool handle)
+/* The caller has the lock. */
+static void unlist(CUmemoryPool handle)
 {
-    pthread_mutex_lock(&listing);
     for (size_t i = 0; i < pool_count; i++)
         if (pools[i].handle == handle)
             pools[i--] = pools[--pool_count];
+}
+
+void psg_unlist(CUmemoryPool handle)
+{
+    pthread_mutex_lock(&listing);
+    unlist(handle);
+    pthread_mutex_unlock(&listing);
+}
+
+uint64_t psg_list_destroyed(CUmemoryPool handle, int gpu, uint64_t reserved)
+{
+    pthread_mutex_lock(&listing);
+    unlist(handle);
+    uint64_t number = numbers;
+    numbers += 2;
+    struct rest *more = realloc(rests, (rest_count + 1) * sizeof *rests);
+    if (more) {
+        rests = more;
+        rests[rest_count++] = (struct rest){.number = number, .reserved = reserved, .gpu = gpu};
+    }
+    pthread_mutex_unlock(&listing);
+    return number;
+}
+
+void psg_list_left_block(uint64_t pool, bool more)
+{
+    pthread_mutex_lock(&listing);
+    for (size_t i = 0; i < rest_count; i++)
+        if (rests[i].number == pool)
+            rests[i].blocks = more ? rests[i].blocks + 1 : rests[i].blocks - (rests[i].blocks > 0);
+    pthread_mutex_unlock(&listing);
+}
+
+void psg_list_forget_empty(int gpu)
+{
+    pthread_mutex_lock(&listing);
+    for (size_t i = 0; i < rest_count; i++)
+        if (rests[i].gpu == gpu && rests[i].blocks == 0)
+            rests[i--] = rests[--rest_count];
     pthread_mutex_unlock(&listing);
 }
 
@@ -101,6 +153,8 @@ uint64_t psg_list_reserved(int gpu)
     for (size_t i = 0; i < pool_count; i++)
         if (pools[i].gpu == gpu)
             total += psg_pool_attribute(pools[i].handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    for (size_t i = 0; i < rest_count; i++)
+        total += rests[i].gpu == gpu ? rests[i].reserved : 0;
     pthread_mutex_unlock(&listing);
     return total;
 }

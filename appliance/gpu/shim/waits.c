@@ -13,7 +13,9 @@ static void waited(int gpu, CUstream stream, bool all, uint64_t admitted)
 {
     if (gpu < 0)
         return;
-    psg_pools_look(gpu);
+    /* Those of other GPUs, too: memory may be freed in the order of any stream. */
+    for (int each = 0; each < (int)psg_gpus(); each++)
+        psg_pools_look(each);
     psg_seen_idle(gpu, stream, all, admitted);
 }
 

@@ -32,6 +32,7 @@ static CUresult open_context(struct CUctx_st *context, int device)
 static void close_context(struct CUctx_st *context)
 {
     driver_free_context(context);
+    driver_free_arrays(context);
     machine_give(context->gpu, machine()->context);
     context->alive = 0;
 }

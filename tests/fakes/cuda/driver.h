@@ -97,6 +97,13 @@ block *driver_add(CUdeviceptr address, uint64_t bytes, block_kind kind, unsigned
 block *driver_remove(CUdeviceptr address);
 block *driver_find(CUdeviceptr inside);
 void driver_free_context(struct CUctx_st *context);
+/* Whole pages of so many bytes. */
+uint64_t driver_pages(uint64_t bytes);
+/* Takes memory for a block of a context; 0 where the GPU has not that much left. */
+CUdeviceptr driver_place(const struct CUctx_st *context, uint64_t bytes);
+void driver_unplace(CUdeviceptr address, unsigned gpu, uint64_t bytes);
+/* Arrays go with their context, too. */
+void driver_free_arrays(const struct CUctx_st *context);
 
 /* Pools; with the lock held. */
 CUmemoryPool driver_default_pool(int device);

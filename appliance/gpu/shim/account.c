@@ -285,10 +285,11 @@ uint64_t psg_used(int gpu)
     return total ? __atomic_load_n(&total->used, __ATOMIC_SEQ_CST) & PSG_USED_MASK : 0;
 }
 
-static bool try(struct psg_account *account, int gpu, uint64_t more, uint64_t less)
+static bool change_own(struct psg_account *account, int gpu, uint64_t more, uint64_t less)
 {
+    uint64_t limit = psg_memory_limit(gpu), counts = limit - smaller(psg_uncounted(gpu), limit);
     pthread_mutex_lock(&balancing[gpu]);
-    bool done = change(account, process->slot - 1, gpu, more, less, psg_memory_limit(gpu));
+    bool done = change(account, process->slot - 1, gpu, more, less, limit == UINT64_MAX ? limit : counts);
     pthread_mutex_unlock(&balancing[gpu]);
     return done;
 }
@@ -298,17 +299,22 @@ bool psg_take(int gpu, uint64_t bytes)
     struct psg_account *account = account_of_process(true);
     if (!account)
         return false;
-    if (bytes == 0 || try(account, gpu, bytes, 0))
+    if (bytes == 0 || change_own(account, gpu, bytes, 0))
         return true;
     psg_reap();
-    return try(account, gpu, bytes, 0);
+    return change_own(account, gpu, bytes, 0);
 }
 
 void psg_give(int gpu, uint64_t bytes)
 {
     struct psg_account *account = account_of_process(true);
     if (account && bytes)
-        try(account, gpu, 0, bytes);
+        change_own(account, gpu, 0, bytes);
+}
+
+uint64_t psg_held(int gpu)
+{
+    return psg_used(gpu) + psg_uncounted(gpu);
 }
 
 void psg_count_refusal(int gpu)

@@ -52,7 +52,7 @@ static int attach(void)
     if (file < 0)
         return ABSENT;
     int result = UNREADABLE;
-    /* Behind the end of a shorter file its last page has zeros, and no fallback is one of zeros. */
+    /* Behind the end of a shorter file its last page has zeros: no fallback, and nothing uncounted. */
     if (lseek(file, 0, SEEK_END) >= (off_t)offsetof(struct psg_limits, fallback)) {
         const struct psg_limits *found = mmap(NULL, sizeof *found, PROT_READ, MAP_SHARED, file, 0);
         if (found != MAP_FAILED && memcmp(found->magic, PSG_LIMITS_MAGIC, sizeof found->magic) == 0 &&
@@ -128,6 +128,11 @@ uint64_t psg_memory_limit(int gpu)
 {
     uint64_t bytes = __atomic_load_n(&limits->gpu[gpu].memory_bytes, __ATOMIC_ACQUIRE);
     return bytes ? bytes : UINT64_MAX;
+}
+
+uint64_t psg_uncounted(int gpu)
+{
+    return __atomic_load_n(&limits->uncounted[gpu], __ATOMIC_RELAXED);
 }
 
 uint32_t psg_compute_mode(int gpu)

@@ -59,7 +59,7 @@ static bool show(int gpu, unsigned long long *total, unsigned long long *free_by
         return false;
     psg_reap();
     psg_pools_look(gpu);
-    uint64_t taken = psg_used(gpu);
+    uint64_t taken = psg_held(gpu);
     *total = psg_memory_limit(gpu);
     *used = taken < *total ? taken : *total;
     *free_bytes = *total - *used;

@@ -14,7 +14,7 @@
             return result;                                           \
         psg_reap();                                                  \
         psg_pools_settle(gpu);                                       \
-        uint64_t limit = smaller(psg_memory_limit(gpu), *total), used = smaller(psg_used(gpu), limit); \
+        uint64_t limit = smaller(psg_memory_limit(gpu), *total), used = smaller(psg_held(gpu), limit); \
         *total = (type)limit;                                        \
         *free_bytes = (type)smaller(*free_bytes, limit - used);      \
         return result;                                               \

@@ -1,6 +1,7 @@
 /* Arrays and mipmaps of the current context. */
 #include "device.h"
 #include "driver.h"
+#include "handles.h"
 #include "limits.h"
 #include "packed.h"
 #include "table.h"
@@ -145,10 +146,12 @@ static bool begin_destroy(enum psg_kind kind, const void *array, struct psg_entr
 
 static CUresult end_destroy(bool known, const struct psg_entry *entry, CUresult result)
 {
-    if (known && result == CUDA_SUCCESS)
+    if (known && result == CUDA_SUCCESS) {
+        psg_parts_gone(entry->key);
         psg_packed_give(entry->gpu, entry->bytes);
-    else if (known)
+    } else if (known) {
         psg_table_put(entry);
+    }
     return result;
 }
 

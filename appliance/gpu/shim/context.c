@@ -8,6 +8,7 @@
 #include "device.h"
 #include "driver.h"
 #include "fork.h"
+#include "handles.h"
 #include "limits.h"
 #include "nvml_usage.h"
 #include "packed.h"
@@ -93,10 +94,13 @@ static uint64_t end(const struct measure *measure)
 /* Entries that stand aside have their kind as their count. */
 static void give_entry(const struct psg_entry *entry)
 {
-    if (entry->count == PSG_POINTER)
-        psg_block_give(entry);
-    else
+    switch (entry->count) {
+    case PSG_POINTER: psg_block_give(entry); break;
+    case PSG_AREA: psg_give(entry->gpu, entry->bytes); break;
+    default:
+        psg_parts_gone(entry->key);
         psg_packed_give(entry->gpu, entry->bytes);
+    }
 }
 
 /* Memory that a context owns goes with it; physical handles and pools do not. */
@@ -105,6 +109,7 @@ static void set_memory_apart(uint64_t context)
     psg_table_leave(PSG_POINTER, context);
     psg_table_leave(PSG_ARRAY, context);
     psg_table_leave(PSG_MIPMAP, context);
+    psg_table_leave(PSG_AREA, context);
 }
 
 static void lose_memory(uint64_t context)

@@ -20,6 +20,7 @@ CUresult cuStreamBeginCapture_ptsz(CUstream stream);
 CUresult cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
                                             CUgraphRecaptureCallback differs, void *data);
 CUresult cuCtxDetach(CUcontext context);
+CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *maps, unsigned int count, CUstream stream);
 
 /* Functions of the driver that are called here and are not hooked. */
 #define PSG_USED_FUNCTIONS(USE)      \
@@ -29,6 +30,8 @@ CUresult cuCtxDetach(CUcontext context);
     USE(cuDevicePrimaryCtxGetState)  \
     USE(cuCtxGetCurrent)             \
     USE(cuCtxGetDevice)              \
+    USE(cuCtxGetLimit)               \
+    USE(cuDeviceGetAttribute)        \
     USE(cuCtxPushCurrent_v2)         \
     USE(cuCtxPopCurrent_v2)          \
     USE(cuMemGetAllocationGranularity) \

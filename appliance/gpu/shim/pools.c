@@ -6,6 +6,7 @@
 #include "account.h"
 #include "device.h"
 #include "driver.h"
+#include "exports.h"
 #include "fork.h"
 #include "limits.h"
 #include "list.h"
@@ -101,6 +102,9 @@ static bool has_stock(int gpu)
 
 bool psg_take_or_trim(int gpu, uint64_t bytes)
 {
+    if (psg_take(gpu, bytes))
+        return true;
+    psg_exports_reap(gpu);
     if (psg_take(gpu, bytes))
         return true;
     if (has_stock(gpu) && psg_registered()) {

@@ -4,12 +4,13 @@
  *
  *   resolve                           dlsym and cuGetProcAddress: which pointer is exchanged for which of ours
  *   launches waits context nvml_view  what programs call
- *   memory arrays handles graph view
+ *   memory arrays areas graph view
+ *   handles
  *   compute                           when launches may go
  *   lengths watched                   how long launches take, and on which streams they run
  *   packed                            arrays, which have no addresses
  *   pools record                      what the GPU holds in stock, and what is recorded
- *   list stream window
+ *   list exports stream window
  *   pages                             what blocks take of the GPU
  *   device nvml_usage                 which GPU it is
  *   account table                     what this process holds, and the container

@@ -108,9 +108,10 @@ static int keep(struct held **held, uint64_t bytes)
     return *held != NULL;
 }
 
-static void drop(const struct held *held)
+static void drop(const void *array, const struct held *held)
 {
     pthread_mutex_lock(&driver_lock);
+    driver_unmap_array(array);
     let_go(held);
     pthread_mutex_unlock(&driver_lock);
 }
@@ -190,7 +191,7 @@ CUresult cuArrayDestroy(CUarray hArray)
     if (hArray == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     if (!hArray->level)
-        drop(hArray->held);
+        drop(hArray, hArray->held);
     free(hArray);
     return CUDA_SUCCESS;
 }
@@ -244,7 +245,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
     FAULT();
     if (hMipmappedArray == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
-    drop(hMipmappedArray->held);
+    drop(hMipmappedArray, hMipmappedArray->held);
     free(hMipmappedArray);
     return CUDA_SUCCESS;
 }

@@ -19,6 +19,7 @@
     X(cuGreenCtxDestroy, cuGreenCtxDestroy, 12040)                                                                     \
     X(cuGreenCtxStreamCreate, cuGreenCtxStreamCreate, 12050)                                                           \
     X(cuCtxFromGreenCtx, cuCtxFromGreenCtx, 12040)                                                                     \
+    X(cuCtxSetLimit, cuCtxSetLimit, 3010)                                                                              \
     X(cuCtxSynchronize, cuCtxSynchronize, 2000)                                                                        \
     X(cuMemGetInfo, cuMemGetInfo_v2, 3020)                                                                             \
     X(cuMemAlloc, cuMemAlloc_v2, 3020)                                                                                 \
@@ -44,6 +45,7 @@
     X(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, 11000)                                                 \
     X(cuMemExportToShareableHandle, cuMemExportToShareableHandle, 10020)                                               \
     X(cuMemImportFromShareableHandle, cuMemImportFromShareableHandle, 10020)                                           \
+    X(cuMemMapArrayAsync, cuMemMapArrayAsync, 11010)                                                                   \
     X(cuArrayCreate, cuArrayCreate_v2, 3020)                                                                           \
     X(cuArray3DCreate, cuArray3DCreate_v2, 3020)                                                                       \
     X(cuArrayDestroy, cuArrayDestroy, 2000)                                                                            \

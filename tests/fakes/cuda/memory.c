@@ -103,6 +103,7 @@ static CUresult allocate(CUdeviceptr *address, uint64_t bytes, block_kind kind)
         return code;
     context = driver_context()->part_of ? driver_context()->part_of : driver_context();
     pthread_mutex_lock(&driver_lock);
+    driver_free_exported();
     place = driver_place(context, bytes);
     if (place != 0)
         *address = driver_add(place, bytes, kind, context->gpu)->address;
@@ -180,6 +181,9 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
         code = CUDA_ERROR_INVALID_VALUE;
     if (code != CUDA_SUCCESS)
         return code;
+    pthread_mutex_lock(&driver_lock);
+    driver_free_exported();
+    pthread_mutex_unlock(&driver_lock);
     *total = machine()->memory;
     *free_bytes = *total - machine_used(driver_context()->gpu);
     return CUDA_SUCCESS;

@@ -224,17 +224,21 @@ void psg_seen_idle(int gpu, CUstream stream, bool all, uint64_t admitted)
     pthread_mutex_unlock(&gate->lock);
 }
 
-void psg_stream_gone(CUstream stream)
+static void stream_gone(int gpu, CUstream stream)
 {
-    for (int gpu = 0; gpu < PSG_GPUS; gpu++) {
-        struct gate *gate = &gates[gpu];
-        pthread_mutex_lock(&gate->lock);
-        if (psg_is_watched(&gate->streams, stream) && !drain(gpu, gate, stream, NULL)) {
-            psg_unwatch(&gate->streams, stream);
-            gate->gone = atomic_load(&gate->queued);
-        }
-        pthread_mutex_unlock(&gate->lock);
+    struct gate *gate = &gates[gpu];
+    pthread_mutex_lock(&gate->lock);
+    if (psg_is_watched(&gate->streams, stream) && !drain(gpu, gate, stream, NULL)) {
+        psg_unwatch(&gate->streams, stream);
+        gate->gone = atomic_load(&gate->queued);
     }
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void psg_stream_gone(int gpu, CUstream stream)
+{
+    for (int each = gpu < 0 ? 0 : gpu; each < (gpu < 0 ? (int)psg_gpus() : gpu + 1); each++)
+        stream_gone(each, stream);
 }
 
 void psg_streams_gone(void)

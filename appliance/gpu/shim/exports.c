@@ -8,8 +8,8 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "account.h"
@@ -64,17 +64,23 @@ static void after_fork_in_child(void)
 
 AT_FORK(.in_child = after_fork_in_child);
 
+/* By the kernel's call, for newer headers make it a function that older C libraries do not have. */
+static bool look_at(int descriptor, struct stat *status)
+{
+    return syscall(SYS_fstat, descriptor, status) == 0;
+}
+
 static struct own own_of(int descriptor)
 {
     struct stat status = {0};
-    fstat(descriptor, &status);
+    look_at(descriptor, &status);
     return (struct own){descriptor, status.st_dev, status.st_ino};
 }
 
 static bool is_open(const struct own *own)
 {
     struct stat status;
-    return fstat(own->descriptor, &status) == 0 && status.st_dev == own->device && status.st_ino == own->inode;
+    return look_at(own->descriptor, &status) && status.st_dev == own->device && status.st_ino == own->inode;
 }
 
 static void close_own(const struct own *own)
@@ -100,7 +106,7 @@ static struct probe *new_probe(int descriptor)
     uint64_t place;
     char path[32];
     struct probe *made = calloc(1, sizeof *made);
-    if (!made || getrandom(&place, sizeof place, 0) != sizeof place) {
+    if (!made || syscall(SYS_getrandom, &place, sizeof place, 0) != sizeof place) {
         free(made);
         return NULL;
     }

@@ -22,6 +22,9 @@ EARLY psg_finder psg_next_dlsym(void);
 /* dlsym without our own: the next definition after this library. */
 void *psg_find(void *library, const char *name);
 
+/* Whether two functions are of the same library. */
+bool psg_same_library(const void *one, const void *other);
+
 /* A library that is loaded, or that can be loaded where `load` is true; null else. */
 void *psg_library(const char *name, bool load);
 

@@ -129,7 +129,8 @@ void *psg_dlsym(void *library, const char *name)
         map_nvml();
     /* Callers that tell an error by dlerror must not see that our own questions found nothing. */
     dlerror();
-    return wrapper_of(found);
+    void *wrapper = wrapper_of(found);
+    return nvml && wrapper == found ? psg_nvml_unknown(found, name) : wrapper;
 }
 
 static void exchange(CUresult result, void **function)

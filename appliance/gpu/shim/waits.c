@@ -58,7 +58,7 @@ EXPORT CUresult cuEventSynchronize(CUevent event)
         struct psg_entry recording;                                  \
         if (psg_depth > 0 || !psg_limited() || !stream)              \
             return REAL(symbol, stream);                             \
-        psg_stream_gone(stream);                                     \
+        psg_stream_gone(psg_gpu_of_stream(stream), stream);          \
         bool known = psg_recording_take(stream, &recording);         \
         CUresult result = REAL(symbol, stream);                      \
         if (known && result == CUDA_SUCCESS)                         \

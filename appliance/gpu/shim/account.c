@@ -12,6 +12,7 @@
 #include "account.h"
 #include "fork.h"
 #include "limits.h"
+#include "lock.h"
 #include "process.h"
 
 #ifndef MADV_WIPEONFORK
@@ -145,16 +146,17 @@ static int find_slot(struct psg_account *account, int file)
 
 static void before_fork(void)
 {
-    pthread_mutex_lock(&registering);
+    psg_lock(&registering);
 }
 
 static void after_fork_in_parent(void)
 {
-    pthread_mutex_unlock(&registering);
+    psg_unlock(&registering);
 }
 
 static void after_fork_in_child(void)
 {
+    psg_unlock(&registering);
     registering = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     for (int gpu = 0; gpu < PSG_GPUS; gpu++)
         balancing[gpu] = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -219,7 +221,7 @@ static struct psg_account *account_of_process(bool with_slot)
         return account;
     if (!psg_limits_readable())
         return NULL;
-    pthread_mutex_lock(&registering);
+    psg_lock(&registering);
     if (prepare() && !refused) {
         /* A slot needs an open file of its own, and so a mapping of its own. */
         bool mapped = process->account || map_account();
@@ -242,7 +244,7 @@ static struct psg_account *account_of_process(bool with_slot)
         }
     }
     account = process && (!with_slot || process->slot) ? process->account : NULL;
-    pthread_mutex_unlock(&registering);
+    psg_unlock(&registering);
     return account;
 }
 
@@ -288,9 +290,9 @@ uint64_t psg_used(int gpu)
 static bool change_own(struct psg_account *account, int gpu, uint64_t more, uint64_t less)
 {
     uint64_t limit = psg_memory_limit(gpu), counts = limit - smaller(psg_uncounted(gpu), limit);
-    pthread_mutex_lock(&balancing[gpu]);
+    psg_lock(&balancing[gpu]);
     bool done = change(account, process->slot - 1, gpu, more, less, limit == UINT64_MAX ? limit : counts);
-    pthread_mutex_unlock(&balancing[gpu]);
+    psg_unlock(&balancing[gpu]);
     return done;
 }
 

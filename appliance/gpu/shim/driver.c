@@ -6,6 +6,7 @@
 #include "driver.h"
 #include "fork.h"
 #include "library.h"
+#include "lock.h"
 
 static pthread_mutex_t publishing = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool loaded;
@@ -98,13 +99,13 @@ static bool load(bool needed)
     psg_depth--;
     if (!library)
         return false;
-    pthread_mutex_lock(&publishing);
+    psg_lock(&publishing);
     if (!atomic_load_explicit(&loaded, memory_order_relaxed)) {
         known = answers;
         psg_driver = answers.driver;
         atomic_store_explicit(&loaded, true, memory_order_release);
     }
-    pthread_mutex_unlock(&publishing);
+    psg_unlock(&publishing);
     return true;
 }
 

@@ -15,6 +15,7 @@
 #include "account.h"
 #include "exports.h"
 #include "fork.h"
+#include "lock.h"
 
 #ifndef F_OFD_SETLK
 #define F_OFD_GETLK 36
@@ -161,7 +162,7 @@ void psg_exported(uint64_t handle, int descriptor)
     struct probe *probe = new_probe(descriptor);
     if (!probe)
         return;
-    pthread_mutex_lock(&sharing);
+    psg_lock(&sharing);
     struct memory *memory = exported_as(handle);
     if (!memory && (memory = calloc(1, sizeof *memory))) {
         *memory = (struct memory){.handle = handle, .next = exported};
@@ -174,12 +175,12 @@ void psg_exported(uint64_t handle, int descriptor)
         close_own(&probe->own);
         free(probe);
     }
-    pthread_mutex_unlock(&sharing);
+    psg_unlock(&sharing);
 }
 
 bool psg_export_holds(uint64_t handle, int gpu, uint64_t bytes)
 {
-    pthread_mutex_lock(&sharing);
+    psg_lock(&sharing);
     struct memory *memory = exported_as(handle);
     if (memory)
         forget_closed(memory);
@@ -188,13 +189,13 @@ bool psg_export_holds(uint64_t handle, int gpu, uint64_t bytes)
         memory->handle = 0, memory->gpu = gpu, memory->bytes = bytes;
     else if (memory)
         forget(memory);
-    pthread_mutex_unlock(&sharing);
+    psg_unlock(&sharing);
     return held;
 }
 
 void psg_exports_reap(int gpu)
 {
-    pthread_mutex_lock(&sharing);
+    psg_lock(&sharing);
     for (struct memory *each = exported, *next; each; each = next) {
         next = each->next;
         if (each->handle || each->gpu != gpu)
@@ -205,7 +206,7 @@ void psg_exports_reap(int gpu)
             forget(each);
         }
     }
-    pthread_mutex_unlock(&sharing);
+    psg_unlock(&sharing);
 }
 
 void psg_imported(uint64_t handle, int descriptor)
@@ -217,15 +218,15 @@ void psg_imported(uint64_t handle, int descriptor)
             close(copy);
         return;
     }
-    pthread_mutex_lock(&sharing);
+    psg_lock(&sharing);
     *made = (struct import){handle, own_of(copy), imports};
     imports = made;
-    pthread_mutex_unlock(&sharing);
+    psg_unlock(&sharing);
 }
 
 void psg_import_gone(uint64_t handle)
 {
-    pthread_mutex_lock(&sharing);
+    psg_lock(&sharing);
     for (struct import **each = &imports; *each;) {
         struct import *found = *each;
         if (found->handle != handle) {
@@ -236,5 +237,5 @@ void psg_import_gone(uint64_t handle)
         close_own(&found->own);
         free(found);
     }
-    pthread_mutex_unlock(&sharing);
+    psg_unlock(&sharing);
 }

@@ -9,6 +9,7 @@
 #include "fork.h"
 #include "handles.h"
 #include "limits.h"
+#include "lock.h"
 #include "pools.h"
 #include "table.h"
 
@@ -43,9 +44,9 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, c
         psg_give(gpu, size);
         return result;
     }
-    pthread_mutex_lock(&counting);
+    psg_lock(&counting);
     psg_table_put(&(struct psg_entry){.kind = PSG_HANDLE, .key = *handle, .gpu = (int16_t)gpu, .bytes = size, .count = 1});
-    pthread_mutex_unlock(&counting);
+    psg_unlock(&counting);
     return result;
 }
 
@@ -80,11 +81,11 @@ EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     if (!watched())
         return REAL(cuMemRelease, handle);
-    pthread_mutex_lock(&counting);
+    psg_lock(&counting);
     CUresult result = REAL(cuMemRelease, handle);
     if (result == CUDA_SUCCESS)
         drop(handle);
-    pthread_mutex_unlock(&counting);
+    psg_unlock(&counting);
     return result;
 }
 
@@ -92,11 +93,11 @@ EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle
 {
     if (!watched())
         return REAL(cuMemRetainAllocationHandle, handle, address);
-    pthread_mutex_lock(&counting);
+    psg_lock(&counting);
     CUresult result = REAL(cuMemRetainAllocationHandle, handle, address);
     if (result == CUDA_SUCCESS)
         hold(*handle);
-    pthread_mutex_unlock(&counting);
+    psg_unlock(&counting);
     return result;
 }
 
@@ -112,11 +113,11 @@ EXPORT CUresult cuMemExportToShareableHandle(void *shared, CUmemGenericAllocatio
     struct psg_entry entry;
     if (!watched())
         return REAL(cuMemExportToShareableHandle, shared, handle, type, flags);
-    pthread_mutex_lock(&counting);
+    psg_lock(&counting);
     CUresult result = REAL(cuMemExportToShareableHandle, shared, handle, type, flags);
     if (result == CUDA_SUCCESS && is_descriptor(type) && psg_table_get(PSG_HANDLE, handle, &entry) && entry.gpu >= 0)
         psg_exported(handle, *(int *)shared);
-    pthread_mutex_unlock(&counting);
+    psg_unlock(&counting);
     return result;
 }
 
@@ -126,13 +127,13 @@ EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *han
 {
     if (!watched())
         return REAL(cuMemImportFromShareableHandle, handle, shared, type);
-    pthread_mutex_lock(&counting);
+    psg_lock(&counting);
     CUresult result = REAL(cuMemImportFromShareableHandle, handle, shared, type);
     if (result == CUDA_SUCCESS && is_descriptor(type) && !hold(*handle)) {
         psg_imported(*handle, (int)(intptr_t)shared);
         psg_table_put(&(struct psg_entry){.kind = PSG_HANDLE, .key = *handle, .gpu = -1, .count = 1});
     }
-    pthread_mutex_unlock(&counting);
+    psg_unlock(&counting);
     return result;
 }
 
@@ -141,13 +142,13 @@ EXPORT CUresult cuMemMap(CUdeviceptr pointer, size_t size, size_t offset, CUmemG
 {
     if (!watched())
         return REAL(cuMemMap, pointer, size, offset, handle, flags);
-    pthread_mutex_lock(&counting);
+    psg_lock(&counting);
     CUresult result = REAL(cuMemMap, pointer, size, offset, handle, flags);
     /* Mappings of memory that is not charged are kept as well, so that an unmap finds its way from one to the next. */
     if (result == CUDA_SUCCESS)
         psg_table_put(&(struct psg_entry){.kind = PSG_MAPPING, .key = pointer, .bytes = size,
                                           .owner = hold(handle) ? handle : 0});
-    pthread_mutex_unlock(&counting);
+    psg_unlock(&counting);
     return result;
 }
 
@@ -155,7 +156,7 @@ EXPORT CUresult cuMemUnmap(CUdeviceptr pointer, size_t size)
 {
     if (!watched())
         return REAL(cuMemUnmap, pointer, size);
-    pthread_mutex_lock(&counting);
+    psg_lock(&counting);
     CUresult result = REAL(cuMemUnmap, pointer, size);
     for (CUdeviceptr at = pointer; result == CUDA_SUCCESS && at < pointer + size;) {
         struct psg_entry mapping;
@@ -167,7 +168,7 @@ EXPORT CUresult cuMemUnmap(CUdeviceptr pointer, size_t size)
             at += LEAST_MAPPING;
         }
     }
-    pthread_mutex_unlock(&counting);
+    psg_unlock(&counting);
     return result;
 }
 
@@ -211,10 +212,10 @@ static CUresult note_parts(const CUarrayMapInfo *maps, unsigned count, CUresult 
 {
     if (result != CUDA_SUCCESS || !watched())
         return result;
-    pthread_mutex_lock(&counting);
+    psg_lock(&counting);
     for (unsigned i = 0; i < count; i++)
         note_part(&maps[i]);
-    pthread_mutex_unlock(&counting);
+    psg_unlock(&counting);
     return result;
 }
 
@@ -230,7 +231,7 @@ EXPORT CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *maps, unsigned int count
 
 void psg_parts_gone(uint64_t array)
 {
-    pthread_mutex_lock(&counting);
+    psg_lock(&counting);
     psg_table_sweep(PSG_PART, array, drop_part);
-    pthread_mutex_unlock(&counting);
+    psg_unlock(&counting);
 }

@@ -9,6 +9,7 @@
 
 #include "fork.h"
 #include "limits.h"
+#include "lock.h"
 
 #ifdef PENSTOCK_TEST_PATHS
 static const char *limits_path(void)
@@ -71,10 +72,10 @@ void psg_look_for_limits(void)
 {
     if (atomic_load_explicit(&state, memory_order_acquire) > ABSENT)
         return;
-    pthread_mutex_lock(&attaching);
+    psg_lock(&attaching);
     if (atomic_load_explicit(&state, memory_order_relaxed) <= ABSENT)
         atomic_store_explicit(&state, attach(), memory_order_release);
-    pthread_mutex_unlock(&attaching);
+    psg_unlock(&attaching);
 }
 
 bool psg_limited(void)

@@ -6,6 +6,7 @@
 #include "driver.h"
 #include "fork.h"
 #include "list.h"
+#include "lock.h"
 
 struct pool {
     CUmemoryPool handle;
@@ -45,7 +46,7 @@ bool psg_list_is_empty(void)
 
 void psg_list(CUmemoryPool handle, int gpu)
 {
-    pthread_mutex_lock(&listing);
+    psg_lock(&listing);
     size_t place = 0;
     while (place < pool_count && pools[place].handle != handle)
         place++;
@@ -56,19 +57,19 @@ void psg_list(CUmemoryPool handle, int gpu)
         pools[place] = (struct pool){handle, gpu};
         pool_count += place == pool_count;
     }
-    pthread_mutex_unlock(&listing);
+    psg_unlock(&listing);
 }
 
 bool psg_is_listed(CUmemoryPool handle, int *gpu)
 {
     bool found = false;
-    pthread_mutex_lock(&listing);
+    psg_lock(&listing);
     for (size_t i = 0; i < pool_count && !found; i++) {
         found = pools[i].handle == handle;
         if (found)
             *gpu = pools[i].gpu;
     }
-    pthread_mutex_unlock(&listing);
+    psg_unlock(&listing);
     return found;
 }
 
@@ -82,14 +83,14 @@ static void unlist(CUmemoryPool handle)
 
 void psg_unlist(CUmemoryPool handle)
 {
-    pthread_mutex_lock(&listing);
+    psg_lock(&listing);
     unlist(handle);
-    pthread_mutex_unlock(&listing);
+    psg_unlock(&listing);
 }
 
 uint64_t psg_list_destroyed(CUmemoryPool handle, int gpu, uint64_t reserved)
 {
-    pthread_mutex_lock(&listing);
+    psg_lock(&listing);
     unlist(handle);
     uint64_t number = numbers;
     numbers += 2;
@@ -98,26 +99,26 @@ uint64_t psg_list_destroyed(CUmemoryPool handle, int gpu, uint64_t reserved)
         rests = more;
         rests[rest_count++] = (struct rest){.number = number, .reserved = reserved, .gpu = gpu};
     }
-    pthread_mutex_unlock(&listing);
+    psg_unlock(&listing);
     return number;
 }
 
 void psg_list_left_block(uint64_t pool, bool more)
 {
-    pthread_mutex_lock(&listing);
+    psg_lock(&listing);
     for (size_t i = 0; i < rest_count; i++)
         if (rests[i].number == pool)
             rests[i].blocks = more ? rests[i].blocks + 1 : rests[i].blocks - (rests[i].blocks > 0);
-    pthread_mutex_unlock(&listing);
+    psg_unlock(&listing);
 }
 
 void psg_list_forget_empty(int gpu)
 {
-    pthread_mutex_lock(&listing);
+    psg_lock(&listing);
     for (size_t i = 0; i < rest_count; i++)
         if (rests[i].gpu == gpu && rests[i].blocks == 0)
             rests[i--] = rests[--rest_count];
-    pthread_mutex_unlock(&listing);
+    psg_unlock(&listing);
 }
 
 int psg_gpu_of_pool(CUmemoryPool handle)
@@ -149,21 +150,21 @@ uint64_t psg_pool_attribute(CUmemoryPool handle, CUmemPool_attribute which)
 uint64_t psg_list_reserved(int gpu)
 {
     uint64_t total = 0;
-    pthread_mutex_lock(&listing);
+    psg_lock(&listing);
     for (size_t i = 0; i < pool_count; i++)
         if (pools[i].gpu == gpu)
             total += psg_pool_attribute(pools[i].handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
     for (size_t i = 0; i < rest_count; i++)
         total += rests[i].gpu == gpu ? rests[i].reserved : 0;
-    pthread_mutex_unlock(&listing);
+    psg_unlock(&listing);
     return total;
 }
 
 void psg_list_trim(int gpu)
 {
-    pthread_mutex_lock(&listing);
+    psg_lock(&listing);
     for (size_t i = 0; i < pool_count; i++)
         if (pools[i].gpu == gpu)
             REAL(cuMemPoolTrimTo, pools[i].handle, 0);
-    pthread_mutex_unlock(&listing);
+    psg_unlock(&listing);
 }

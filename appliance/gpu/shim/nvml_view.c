@@ -6,6 +6,7 @@
 #include "fork.h"
 #include "library.h"
 #include "limits.h"
+#include "lock.h"
 #include "nvml_real.h"
 #include "nvml_view.h"
 #include "pools.h"
@@ -239,12 +240,12 @@ static unsigned own_percent(int gpu)
     struct look *last = &looks[gpu];
     if (!total)
         return 0;
-    pthread_mutex_lock(&looking);
+    psg_lock(&looking);
     if (!last->at) {
         *last = (struct look){psg_now(), __atomic_load_n(&total->busy_ns, __ATOMIC_RELAXED), 0};
-        pthread_mutex_unlock(&looking);
+        psg_unlock(&looking);
         psg_sleep_until(psg_now() + LOOK);
-        pthread_mutex_lock(&looking);
+        psg_lock(&looking);
     }
     uint64_t now = psg_now(), busy_ns = __atomic_load_n(&total->busy_ns, __ATOMIC_RELAXED);
     if (now >= last->at + LOOK) {
@@ -252,7 +253,7 @@ static unsigned own_percent(int gpu)
         *last = (struct look){now, busy_ns, (unsigned)smaller(100 * worked / (now - last->at), 100)};
     }
     unsigned percent = last->percent;
-    pthread_mutex_unlock(&looking);
+    psg_unlock(&looking);
     return percent;
 }
 

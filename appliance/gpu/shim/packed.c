@@ -4,6 +4,7 @@
 
 #include "account.h"
 #include "fork.h"
+#include "lock.h"
 #include "packed.h"
 #include "pages.h"
 #include "pools.h"
@@ -24,11 +25,11 @@ bool psg_packed_take(int gpu, uint64_t bytes)
 {
     if (bytes >= psg_page(gpu))
         return psg_take_or_trim(gpu, psg_whole_pages(gpu, bytes));
-    pthread_mutex_lock(&packing);
+    psg_lock(&packing);
     uint64_t more = psg_whole_pages(gpu, together[gpu] + bytes) - psg_whole_pages(gpu, together[gpu]);
     bool fits = psg_take_or_trim(gpu, more);
     together[gpu] += fits ? bytes : 0;
-    pthread_mutex_unlock(&packing);
+    psg_unlock(&packing);
     return fits;
 }
 
@@ -38,9 +39,9 @@ void psg_packed_give(int gpu, uint64_t bytes)
         psg_give(gpu, psg_whole_pages(gpu, bytes));
         return;
     }
-    pthread_mutex_lock(&packing);
+    psg_lock(&packing);
     uint64_t before = together[gpu];
     together[gpu] -= smaller(bytes, before);
     psg_give(gpu, psg_whole_pages(gpu, before) - psg_whole_pages(gpu, together[gpu]));
-    pthread_mutex_unlock(&packing);
+    psg_unlock(&packing);
 }

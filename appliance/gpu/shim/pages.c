@@ -7,6 +7,7 @@
 #include "device.h"
 #include "driver.h"
 #include "fork.h"
+#include "lock.h"
 #include "pages.h"
 #include "table.h"
 
@@ -64,12 +65,12 @@ static uint64_t count(int gpu, uint64_t address, uint64_t bytes, bool more)
     uint64_t size = psg_page(gpu), end = address + bytes;
     uint64_t inner = (address + size - 1) & ~(size - 1), behind = end & ~(size - 1);
     uint64_t own = behind > inner ? behind - inner : 0;
-    pthread_mutex_lock(&placing);
+    psg_lock(&placing);
     if (address < inner)
         own += count_on(gpu, inner - size, more) ? size : 0;
     if (end > behind && behind >= inner)
         own += count_on(gpu, behind, more) ? size : 0;
-    pthread_mutex_unlock(&placing);
+    psg_unlock(&placing);
     return own;
 }
 

@@ -10,6 +10,7 @@
 #include "fork.h"
 #include "limits.h"
 #include "list.h"
+#include "lock.h"
 #include "pages.h"
 #include "pools.h"
 #include "stream.h"
@@ -108,9 +109,9 @@ bool psg_take_or_trim(int gpu, uint64_t bytes)
     if (psg_take(gpu, bytes))
         return true;
     if (has_stock(gpu) && psg_registered()) {
-        pthread_mutex_lock(&stocks[gpu].lock);
+        psg_lock(&stocks[gpu].lock);
         trim(gpu);
-        pthread_mutex_unlock(&stocks[gpu].lock);
+        psg_unlock(&stocks[gpu].lock);
         if (psg_take(gpu, bytes))
             return true;
     }
@@ -128,9 +129,9 @@ void psg_pools_settle(int gpu)
 {
     if (!has_stock(gpu))
         return;
-    pthread_mutex_lock(&stocks[gpu].lock);
+    psg_lock(&stocks[gpu].lock);
     charge(gpu, measure(gpu, 0));
-    pthread_mutex_unlock(&stocks[gpu].lock);
+    psg_unlock(&stocks[gpu].lock);
 }
 
 void psg_pools_look(int gpu)
@@ -148,7 +149,7 @@ void psg_pools_look(int gpu)
 bool psg_graph_nodes(int gpu, int64_t bytes)
 {
     struct stock *stock = &stocks[gpu];
-    pthread_mutex_lock(&stock->lock);
+    psg_lock(&stock->lock);
     atomic_store(&graphs_have_memory, true);
     stock->nodes += (uint64_t)bytes;
     uint64_t target = measure(gpu, 0);
@@ -157,7 +158,7 @@ bool psg_graph_nodes(int gpu, int64_t bytes)
         stock->nodes -= (uint64_t)bytes;
         psg_count_refusal(gpu);
     }
-    pthread_mutex_unlock(&stock->lock);
+    psg_unlock(&stock->lock);
     return fits;
 }
 
@@ -170,14 +171,14 @@ uint32_t psg_pools_trims(void)
 bool psg_graph_expect(int gpu, uint64_t bytes)
 {
     struct stock *stock = &stocks[gpu];
-    pthread_mutex_lock(&stock->lock);
+    psg_lock(&stock->lock);
     atomic_store(&graphs_have_memory, true);
     uint64_t spare = reserved_by_graphs(gpu) - graph_attribute(gpu, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
     uint64_t target = measure(gpu, bytes > spare ? bytes - spare : 0);
     bool fits = target <= stock->charged || charge_or_trim(gpu, target - stock->charged);
     if (!fits)
         psg_count_refusal(gpu);
-    pthread_mutex_unlock(&stock->lock);
+    psg_unlock(&stock->lock);
     return fits;
 }
 
@@ -194,12 +195,12 @@ static uint64_t expected_growth(CUmemoryPool handle, uint64_t size)
 
 static bool begin(int gpu, CUmemoryPool handle, size_t size)
 {
-    pthread_mutex_lock(&stocks[gpu].lock);
+    psg_lock(&stocks[gpu].lock);
     uint64_t growth = expected_growth(handle, size);
     if (growth <= PSG_USED_MASK && charge_or_trim(gpu, growth))
         return true;
     psg_count_refusal(gpu);
-    pthread_mutex_unlock(&stocks[gpu].lock);
+    psg_unlock(&stocks[gpu].lock);
     return false;
 }
 
@@ -220,7 +221,7 @@ static CUresult end(int gpu, CUmemoryPool handle, CUresult result, CUdeviceptr *
     if (result == CUDA_SUCCESS)
         psg_table_put(&(struct psg_entry){.kind = PSG_POOLED, .key = *pointer, .gpu = (int16_t)gpu, .bytes = size,
                                           .owner = (uint64_t)(uintptr_t)handle});
-    pthread_mutex_unlock(&stocks[gpu].lock);
+    psg_unlock(&stocks[gpu].lock);
     return result;
 }
 
@@ -342,9 +343,9 @@ EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
         psg_unlist(pool);
         return REAL(cuMemPoolDestroy, pool);
     }
-    pthread_mutex_lock(&stocks[gpu].lock);
+    psg_lock(&stocks[gpu].lock);
     CUresult result = destroy(pool, gpu);
-    pthread_mutex_unlock(&stocks[gpu].lock);
+    psg_unlock(&stocks[gpu].lock);
     return result;
 }
 

@@ -8,6 +8,7 @@
 #include "driver.h"
 #include "fork.h"
 #include "limits.h"
+#include "lock.h"
 #include "record.h"
 #include "stream.h"
 #include "table.h"
@@ -25,9 +26,9 @@ AT_FORK(.in_child = after_fork_in_child);
 
 bool psg_asking_begin(CUstreamCaptureMode *mode)
 {
-    pthread_mutex_lock(&asking);
+    psg_lock(&asking);
     if (atomic_load(&recordings) > 0) {
-        pthread_mutex_unlock(&asking);
+        psg_unlock(&asking);
         return false;
     }
     *mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -38,7 +39,7 @@ bool psg_asking_begin(CUstreamCaptureMode *mode)
 void psg_asking_end(CUstreamCaptureMode *mode)
 {
     REAL(cuThreadExchangeStreamCaptureMode, mode);
-    pthread_mutex_unlock(&asking);
+    psg_unlock(&asking);
 }
 
 static bool capturing(CUstream stream)
@@ -63,9 +64,9 @@ static uint64_t key_of(CUstream stream)
 static struct psg_entry begin(CUstream stream)
 {
     uint64_t context = psg_context_of_stream(stream);
-    pthread_mutex_lock(&asking);
+    psg_lock(&asking);
     atomic_fetch_add(&recordings, 1);
-    pthread_mutex_unlock(&asking);
+    psg_unlock(&asking);
     return (struct psg_entry){.kind = PSG_RECORDING, .key = key_of(stream), .owner = context};
 }
 

@@ -11,6 +11,7 @@
 #include "fork.h"
 #include "library.h"
 #include "limits.h"
+#include "lock.h"
 #include "nvml_view.h"
 
 __asm__(".symver dlerror, dlerror@" FIRST_GLIBC);
@@ -86,19 +87,19 @@ static void map_driver(void)
 {
     if (atomic_load_explicit(&driver_mapped, memory_order_acquire) || !psg_driver_loaded())
         return;
-    pthread_mutex_lock(&building);
+    psg_lock(&building);
     if (!atomic_load_explicit(&driver_mapped, memory_order_relaxed)) {
         psg_driver_each(add_driver);
         atomic_store_explicit(&driver_mapped, true, memory_order_release);
     }
-    pthread_mutex_unlock(&building);
+    psg_unlock(&building);
 }
 
 static void add_nvml(void *real, void *wrapper)
 {
-    pthread_mutex_lock(&building);
+    psg_lock(&building);
     add(real, wrapper);
-    pthread_mutex_unlock(&building);
+    psg_unlock(&building);
 }
 
 static void map_nvml(void)

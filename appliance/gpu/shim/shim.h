@@ -16,7 +16,7 @@
  *   account table                     what this process holds, and the container
  *   driver nvml_real                  the real functions
  *   limits process
- *   fork library
+ *   fork library lock
  *
  * Only hooks.def and setters.def name functions of modules above: as places in a table of pointers, by which nothing is
  * called. */

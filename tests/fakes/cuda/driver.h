@@ -20,10 +20,12 @@
 #define DRIVER_AREAS 3 /* stack, buffer of printf, heap of malloc, as CUlimit numbers them */
 #define QUEUE 1024 /* launches of a context that a card takes before the next one waits */
 
-/* Leaves a function with the code that FAKE_GPU_FAULT names for this call of it. */
+/* Leaves a function with the code that FAKE_GPU_FAULT names for this call of it. A thread that was cancelled ends here. */
 #define FAULT()                                                                                                        \
     do {                                                                                                               \
-        int injected = machine_fault(__func__);                                                                        \
+        int injected;                                                                                                  \
+        pthread_testcancel();                                                                                          \
+        injected = machine_fault(__func__);                                                                            \
         if (injected != 0)                                                                                             \
             return (CUresult)injected;                                                                                 \
     } while (0)

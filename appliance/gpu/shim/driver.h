@@ -73,6 +73,12 @@ extern struct psg_driver psg_driver;
 bool psg_driver_load(void);
 bool psg_driver_loaded(void);
 
+/* Takes a library as the driver where none is loaded by its usual name; false: another one is in use already. */
+bool psg_driver_adopt(void *library);
+
+/* Whether a function is the driver's own. */
+bool psg_driver_has(const void *function);
+
 /* Calls `each` with what the driver answered for every line of hooks.def, by its number: all that it has by name first, for
  * what a name says of a pointer is certain, then what its resolver says. Null where it has none. */
 void psg_driver_each(void (*each)(unsigned hook, void *real));

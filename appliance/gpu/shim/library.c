@@ -18,6 +18,17 @@ psg_finder psg_next_dlsym(void)
     return found;
 }
 
+void *psg_next_dlopen(void)
+{
+    static void *next;
+    void *found = __atomic_load_n(&next, __ATOMIC_RELAXED);
+    if (!found) {
+        found = dlvsym(RTLD_NEXT, "dlopen", FIRST_GLIBC);
+        __atomic_store_n(&next, found, __ATOMIC_RELAXED);
+    }
+    return found;
+}
+
 void *psg_find(void *library, const char *name)
 {
     return psg_next_dlsym()(library, name);

@@ -19,6 +19,9 @@ typedef void *(*psg_finder)(void *library, const char *name);
 /* The C library's own dlsym, which ours stands before. */
 EARLY psg_finder psg_next_dlsym(void);
 
+/* Its dlopen. */
+EARLY void *psg_next_dlopen(void);
+
 /* dlsym without our own: the next definition after this library. */
 void *psg_find(void *library, const char *name);
 

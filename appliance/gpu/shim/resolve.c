@@ -28,6 +28,7 @@ static atomic_bool driver_mapped;
 static atomic_bool nvml_mapped;
 
 EARLY void *psg_dlsym(void *library, const char *name);
+EARLY int psg_dlopen_mode(int mode);
 
 static void after_fork_in_child(void)
 {
@@ -112,6 +113,43 @@ static void map_nvml(void)
     psg_depth--;
 }
 
+/* A process has one driver. Another copy of it, by its path or in a namespace of its own, would have contexts and memory
+ * that nobody counts. */
+static CUresult refuse_second_driver(void)
+{
+    return CUDA_ERROR_STUB_LIBRARY;
+}
+
+/* What stands for a function that the driver may have, or another library. */
+static void *of_driver(void *library, void *found)
+{
+    void *wrapper = wrapper_of(found);
+    if (wrapper != found || psg_driver_has(found) || psg_same_library(found, (void *)psg_dlsym))
+        return wrapper;
+    psg_depth++;
+    bool is_driver = psg_same_library(found, psg_find(library, "cuGetProcAddress"));
+    psg_depth--;
+    if (!is_driver)
+        return found;
+    if (psg_driver_adopt(library)) {
+        map_driver();
+        return wrapper_of(found);
+    }
+    static atomic_bool said;
+    if (!atomic_exchange(&said, true))
+        psg_say("a second copy of the GPU's driver in one process is refused.");
+    return (void *)refuse_second_driver;
+}
+
+/* A library that is bound to what it brings itself would be bound to the driver past us. */
+EARLY int psg_dlopen_mode(int mode)
+{
+    if (!(mode & RTLD_DEEPBIND))
+        return mode;
+    psg_look_for_limits();
+    return psg_limited() ? mode & ~RTLD_DEEPBIND : mode;
+}
+
 void *psg_dlsym(void *library, const char *name)
 {
     void *found = psg_next_dlsym()(library, name);
@@ -128,10 +166,12 @@ void *psg_dlsym(void *library, const char *name)
         map_driver();
     else
         map_nvml();
+    void *wrapper = driver ? of_driver(library, found) : wrapper_of(found);
+    if (nvml && wrapper == found)
+        wrapper = psg_nvml_unknown(found, name);
     /* Callers that tell an error by dlerror must not see that our own questions found nothing. */
     dlerror();
-    void *wrapper = wrapper_of(found);
-    return nvml && wrapper == found ? psg_nvml_unknown(found, name) : wrapper;
+    return wrapper;
 }
 
 static void exchange(CUresult result, void **function)

@@ -4,6 +4,7 @@
  * spoils the recording. So recordings are counted from before their beginning until after their end. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #include "driver.h"
 #include "fork.h"
@@ -77,7 +78,7 @@ bool psg_recording_take(CUstream stream, struct psg_entry *recording)
 
 void psg_recording_over(const struct psg_entry *recording)
 {
-    (void)recording;
+    free((void *)(uintptr_t)recording->bytes);
     atomic_fetch_sub(&recordings, 1);
 }
 
@@ -93,6 +94,41 @@ static bool watched(void)
             return REAL(symbol, __VA_ARGS__);                        \
         struct psg_entry recording = begin(used_stream);             \
         CUresult result = REAL(symbol, __VA_ARGS__);                 \
+        if (result != CUDA_SUCCESS || !psg_table_put(&recording))    \
+            psg_recording_over(&recording);                          \
+        return result;                                               \
+    }
+
+/* The function of the program that is asked about nodes that differ, until the recording is over. */
+struct asked {
+    CUgraphRecaptureCallback differs;
+    void *data;
+};
+
+/* What it asks of the driver is the program's, in the middle of a call as it is. */
+static CUresult ask_program(void *argument, CUgraphNode node, const CUgraphNodeParams *before,
+                            const CUgraphNodeParams *after, CUgraphRecaptureStatus status)
+{
+    const struct asked *asked = argument;
+    int depth = psg_depth;
+    psg_depth = 0;
+    CUresult result = asked->differs(asked->data, node, before, after, status);
+    psg_depth = depth;
+    return result;
+}
+
+#define RECORDS_AGAIN(symbol, used_stream)                           \
+    EXPORT CUresult symbol(CUstream stream, CUstreamCaptureMode mode, CUgraph graph, \
+                           CUgraphRecaptureCallback differs, void *data) \
+    {                                                                \
+        struct asked *asked = watched() ? malloc(sizeof *asked) : NULL; \
+        if (!asked)                                                  \
+            return REAL(symbol, stream, mode, graph, differs, data); \
+        *asked = (struct asked){differs, data};                      \
+        struct psg_entry recording = begin(used_stream);             \
+        recording.bytes = (uint64_t)(uintptr_t)asked;                \
+        CUresult result = differs ? REAL(symbol, stream, mode, graph, ask_program, asked) \
+                                  : REAL(symbol, stream, mode, graph, differs, data); \
         if (result != CUDA_SUCCESS || !psg_table_put(&recording))    \
             psg_recording_over(&recording);                          \
         return result;                                               \
@@ -116,8 +152,6 @@ static bool watched(void)
 #define INTO_GRAPH                                                                                                   \
     (CUstream stream, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges, size_t count,           \
      CUstreamCaptureMode mode)
-#define AGAIN                                                                                                        \
-    (CUstream stream, CUstreamCaptureMode mode, CUgraph graph, CUgraphRecaptureCallback differs, void *data)
 
 RECORDS(cuStreamBeginCapture, stream, (CUstream stream), stream)
 RECORDS(cuStreamBeginCapture_ptsz, OWN, (CUstream stream), stream)
@@ -125,8 +159,8 @@ RECORDS(cuStreamBeginCapture_v2, stream, (CUstream stream, CUstreamCaptureMode m
 RECORDS(cuStreamBeginCapture_v2_ptsz, OWN, (CUstream stream, CUstreamCaptureMode mode), stream, mode)
 RECORDS(cuStreamBeginCaptureToGraph, stream, INTO_GRAPH, stream, graph, after, edges, count, mode)
 RECORDS(cuStreamBeginCaptureToGraph_ptsz, OWN, INTO_GRAPH, stream, graph, after, edges, count, mode)
-RECORDS(cuStreamBeginRecaptureToGraph, stream, AGAIN, stream, mode, graph, differs, data)
-RECORDS(cuStreamBeginRecaptureToGraph_ptsz, OWN, AGAIN, stream, mode, graph, differs, data)
+RECORDS_AGAIN(cuStreamBeginRecaptureToGraph, stream)
+RECORDS_AGAIN(cuStreamBeginRecaptureToGraph_ptsz, OWN)
 RECORDED(cuStreamEndCapture, stream)
 RECORDED(cuStreamEndCapture_ptsz, OWN)
 

@@ -3,7 +3,7 @@
  * What a module offers stands in the header of its name, and a module reads the headers of those below it only:
  *
  *   resolve                           dlsym and cuGetProcAddress: which pointer is exchanged for which of ours
- *   launches waits context nvml_view  what programs call
+ *   launches waits context callbacks nvml_view  what programs call
  *   memory arrays areas graph view
  *   handles
  *   compute                           when launches may go

@@ -76,6 +76,27 @@ static CUresult add_alloc_node(number graph, number name, number bytes, int any)
     return code;
 }
 
+static number wanted;
+
+static void allocate_at_the_end(void *place)
+{
+    tell((number)p_cuMemAlloc(place, wanted));
+}
+
+/* Destroys a graph with an object whose end allocates memory; tells the code of that. */
+static CUresult end_object(number name, number bytes)
+{
+    CUuserObject object;
+    CUgraph graph;
+    wanted = bytes;
+    CUresult code = p_cuGraphCreate(&graph, 0);
+    if (code == CUDA_SUCCESS)
+        code = p_cuUserObjectCreate(&object, &memory[name], allocate_at_the_end, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    if (code == CUDA_SUCCESS)
+        code = p_cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+    return code == CUDA_SUCCESS ? p_cuGraphDestroy(graph) : code;
+}
+
 static CUresult pool_number(number pool, CUmemPool_attribute which)
 {
     cuuint64_t value = 0;
@@ -314,6 +335,8 @@ static CUresult graph_command(const char *word, const number *n)
     CUgraphNode node;
     if (same(word, "graph"))
         return p_cuGraphCreate(&graphs[n[0]], 0);
+    if (same(word, "endobject"))
+        return end_object(n[0], n[1]);
     if (same(word, "graphfree"))
         return p_cuGraphDestroy(graphs[n[0]]);
     if (same(word, "allocnode"))

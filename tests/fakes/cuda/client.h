@@ -53,6 +53,8 @@
     X(cuMipmappedArrayDestroy, cuMipmappedArrayDestroy, 5000)                                                          \
     X(cuGraphCreate, cuGraphCreate, 10000)                                                                             \
     X(cuGraphDestroy, cuGraphDestroy, 10000)                                                                             \
+    X(cuUserObjectCreate, cuUserObjectCreate, 11030)                                                                   \
+    X(cuGraphRetainUserObject, cuGraphRetainUserObject, 11030)                                                         \
     X(cuGraphAddKernelNode, cuGraphAddKernelNode_v2, 12000)                                                            \
     X(cuGraphAddMemAllocNode, cuGraphAddMemAllocNode, 11040)                                                           \
     X(cuGraphAddMemFreeNode, cuGraphAddMemFreeNode, 11040)                                                             \

@@ -120,9 +120,37 @@ CUresult cuGraphCreate(CUgraph *phGraph, unsigned flags)
     return CUDA_SUCCESS;
 }
 
+struct CUuserObject_st {
+    void *data;
+    CUhostFn destroy;
+};
+
+CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn function, unsigned count, unsigned flags)
+{
+    FAULT();
+    if (object_out == NULL || function == NULL || count != 1 || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
+        return CUDA_ERROR_INVALID_VALUE;
+    *object_out = calloc(1, sizeof **object_out);
+    **object_out = (struct CUuserObject_st){ptr, function};
+    return CUDA_SUCCESS;
+}
+
+/* A graph has one at most, and takes over the only reference. */
+CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned count, unsigned flags)
+{
+    FAULT();
+    if (graph == NULL || graph->object != NULL || count != 1 || flags != CU_GRAPH_USER_OBJECT_MOVE)
+        return CUDA_ERROR_INVALID_VALUE;
+    graph->object = object;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuGraphDestroy(CUgraph hGraph)
 {
     FAULT();
+    if (hGraph->object != NULL)
+        hGraph->object->destroy(hGraph->object->data);
+    free(hGraph->object);
     destroy(hGraph);
     return CUDA_SUCCESS;
 }

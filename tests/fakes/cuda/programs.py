@@ -1,4 +1,4 @@
-"""Random programs of valid calls, for two GPUs: memory of every kind in any order, contexts and pools that end first."""
+"""Random programs of valid calls, for two GPUs: memory of every kind in any order, contexts and pools that end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to the driver past the library: another copy of it, a namespace of its own, libraries bound to it deeply."""
+"""Ways to the driver past the library: another copy, a namespace of its own, libraries bound deeply, callbacks."""
 
 from __future__ import annotations
 
@@ -99,6 +99,20 @@ def test_a_library_that_is_bound_deeply_is_held(tenant: Make, bench: Bench, tmp_
     program += "ctypes.c_ulong(int(sys.argv[2]))))"
     for size, code in ((2 * LIMIT, OUT_OF_MEMORY), (LIMIT, 0)):
         done = subprocess.run(
-            [sys.executable, "-c", program, library, str(size)], env=share.environment, capture_output=True, text=True
+            [sys.executable, "-c", program, library, str(size)],
+            env=share.environment,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         assert int(done.stdout) == code
+
+
+def test_what_the_driver_calls_in_the_middle_of_a_call_is_charged(tenant: Make) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        assert client.must(f"endobject 0 {2 * LIMIT}").told == (OUT_OF_MEMORY,)
+        assert client.must(f"endobject 0 {LIMIT}").told == (0,)
+        assert share.used() == share.machine.used() == LIMIT
+        client.must("free 0")
+        assert share.used() == 0

@@ -54,7 +54,7 @@ int allocate(unsigned long bytes)
 """
 
 
-def run(share: Tenant, *arguments: str | Path) -> list[int]:
+def run(share: Tenant, *arguments: str | Path | int) -> list[int]:
     """Let a Python program use a driver; returns the codes of its calls."""
     command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
     done = subprocess.run(command, env=share.environment, capture_output=True, text=True, check=True)

@@ -131,6 +131,7 @@ def test_a_thread_that_is_cancelled_in_a_call_holds_up_nobody(tenant: Make) -> N
     share.file.change([type(limit)(limit.uuid, GIB, limit.milli, limit.compute)])
     with share.ready() as client:
         client.send("cancel 300")
+        assert client.process.stdout
         ready, _, _ = select.select([client.process.stdout], [], [], 60)
         assert ready, "a lock was never given back"
         assert client.answer().code == 0

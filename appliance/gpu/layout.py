@@ -55,10 +55,16 @@ class FirstLimitsRecord(ctypes.LittleEndianStructure):
     ]
 
 
-class LimitsRecord(FirstLimitsRecord):
-    """`struct psg_limits`: the file that the agent writes."""
+class SecondLimitsRecord(FirstLimitsRecord):
+    """`struct psg_limits` up to what is uncounted, which the second files did not have."""
 
     _fields_ = [("fallback", TimetableRecord * GPUS)]
+
+
+class LimitsRecord(SecondLimitsRecord):
+    """`struct psg_limits`: the file that the agent writes."""
+
+    _fields_ = [("uncounted", ctypes.c_uint64 * GPUS)]
 
 
 class TotalRecord(ctypes.LittleEndianStructure):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from appliance.gpu import share_files, tmpfs_quota
@@ -123,6 +123,10 @@ class Preload(AccountedOnly):
         """
         counted = share_files.read_account(self._folder / container / "account/account")
         return dict(zip((limit.uuid for limit in self.limits(container).limits()), counted, strict=False))
+
+    def charge(self, container: str, uncounted: Mapping[str, int]) -> None:
+        """Charge a container what it holds beyond its account, in bytes by GPU; raises UnavailableError."""
+        self.limits(container).charge(uncounted)
 
     def _frame(self, folder: Path) -> None:
         """Make empty places for what is mounted into a container below mounts; raises UnavailableError."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from appliance.gpu import layout
-from appliance.gpu.layout import FirstLimitsRecord, Limit, LimitsRecord, Total
+from appliance.gpu.layout import FirstLimitsRecord, Limit, LimitsRecord, SecondLimitsRecord, Total
 from appliance.gpu.timetable import Window, current
 from common.errors import UnavailableError
 
@@ -26,7 +26,8 @@ class LimitsFile:
         try:
             with path.open("r+b") as file:
                 self._map = mmap.mmap(file.fileno(), 0)
-            kind = LimitsRecord if len(self._map) >= ctypes.sizeof(LimitsRecord) else FirstLimitsRecord
+            kinds = (LimitsRecord, SecondLimitsRecord)
+            kind = next((kind for kind in kinds if ctypes.sizeof(kind) <= len(self._map)), FirstLimitsRecord)
             self._record: FirstLimitsRecord = kind.from_buffer(self._map)
         except (OSError, ValueError) as error:
             raise _unusable(path, str(error)) from error
@@ -70,7 +71,7 @@ class LimitsFile:
 
     def fallback(self, uuid: str) -> Window:
         """Return what becomes valid for a GPU where nobody puts it off; an empty one where there is none."""
-        if not isinstance(self._record, LimitsRecord):
+        if not isinstance(self._record, SecondLimitsRecord):
             return Window()
         return layout.window_of(self._record.fallback[self._number(uuid)])
 
@@ -79,7 +80,7 @@ class LimitsFile:
 
         Returns whether they stand there; a file of the first kind has no place for them, and that is no trouble.
         """
-        if not isinstance(self._record, LimitsRecord):
+        if not isinstance(self._record, SecondLimitsRecord):
             return True
         if any(self._is_fallen(uuid, now_ns) for uuid in windows):
             return False
@@ -87,6 +88,16 @@ class LimitsFile:
             for uuid, window in windows.items():
                 layout.lay(self._record.fallback[self._number(uuid)], window)
         return True
+
+    def charge(self, uncounted: Mapping[str, int]) -> None:
+        """Write what processes hold beyond the account, in bytes by GPU; an earlier file has no place for it."""
+        if isinstance(self._record, LimitsRecord):
+            for uuid, size in uncounted.items():
+                self._record.uncounted[self._number(uuid)] = size
+
+    def uncounted(self, uuid: str) -> int:
+        """Return the bytes of a GPU that processes hold beyond the account."""
+        return self._record.uncounted[self._number(uuid)] if isinstance(self._record, LimitsRecord) else 0
 
     def _is_fallen(self, uuid: str, now_ns: int) -> bool:
         fallback = self.fallback(uuid)

@@ -86,7 +86,8 @@ class GpuSettings(StrictModel):
         default=512,
         ge=0,
         le=65536,
-        description="how far over its limit a session's GPU memory may be before it is stopped, in MiB",
+        description="how far over its limit a session's GPU memory may be before it is stopped, in MiB for each of its "
+        "processes on the GPU",
     )
     accelerators: Annotated[list[Accelerator], Field(min_length=1), WORDS] = Field(
         default=["nvidia"], description="kinds of accelerators that workers look for"

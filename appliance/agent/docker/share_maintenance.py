@@ -39,7 +39,7 @@ class ShareMaintenance:
     def tasks(self, supervisor: Supervisor) -> dict[str, Work]:
         """Return what must run beside the supervisor, for ever, by names."""
         readings = GpuReadings(self.shares, self.telemetry)
-        enforcer = MemoryEnforcer(self.shares, readings, self.settings.gpu_slack_mib, supervisor.end)
+        enforcer = MemoryEnforcer(self.shares, readings, self.preload, self.settings.gpu_slack_mib, supervisor.end)
         sampler = Sampler(self.shares, readings, self.preload)
         outbox = Outbox(self.settings)
         return {

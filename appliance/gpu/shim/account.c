@@ -12,6 +12,7 @@
 #include "account.h"
 #include "fork.h"
 #include "limits.h"
+#include "lock.h"
 #include "process.h"
 
 #ifndef MADV_WIPEONFORK
@@ -145,16 +146,17 @@ static int find_slot(struct psg_account *account, int file)
 
 static void before_fork(void)
 {
-    pthread_mutex_lock(&registering);
+    psg_lock(&registering);
 }
 
 static void after_fork_in_parent(void)
 {
-    pthread_mutex_unlock(&registering);
+    psg_unlock(&registering);
 }
 
 static void after_fork_in_child(void)
 {
+    psg_unlock(&registering);
     registering = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     for (int gpu = 0; gpu < PSG_GPUS; gpu++)
         balancing[gpu] = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -219,7 +221,7 @@ static struct psg_account *account_of_process(bool with_slot)
         return account;
     if (!psg_limits_readable())
         return NULL;
-    pthread_mutex_lock(&registering);
+    psg_lock(&registering);
     if (prepare() && !refused) {
         /* A slot needs an open file of its own, and so a mapping of its own. */
         bool mapped = process->account || map_account();
@@ -242,7 +244,7 @@ static struct psg_account *account_of_process(bool with_slot)
         }
     }
     account = process && (!with_slot || process->slot) ? process->account : NULL;
-    pthread_mutex_unlock(&registering);
+    psg_unlock(&registering);
     return account;
 }
 
@@ -285,11 +287,12 @@ uint64_t psg_used(int gpu)
     return total ? __atomic_load_n(&total->used, __ATOMIC_SEQ_CST) & PSG_USED_MASK : 0;
 }
 
-static bool try(struct psg_account *account, int gpu, uint64_t more, uint64_t less)
+static bool change_own(struct psg_account *account, int gpu, uint64_t more, uint64_t less)
 {
-    pthread_mutex_lock(&balancing[gpu]);
-    bool done = change(account, process->slot - 1, gpu, more, less, psg_memory_limit(gpu));
-    pthread_mutex_unlock(&balancing[gpu]);
+    uint64_t limit = psg_memory_limit(gpu), counts = limit - smaller(psg_uncounted(gpu), limit);
+    psg_lock(&balancing[gpu]);
+    bool done = change(account, process->slot - 1, gpu, more, less, limit == UINT64_MAX ? limit : counts);
+    psg_unlock(&balancing[gpu]);
     return done;
 }
 
@@ -298,17 +301,22 @@ bool psg_take(int gpu, uint64_t bytes)
     struct psg_account *account = account_of_process(true);
     if (!account)
         return false;
-    if (bytes == 0 || try(account, gpu, bytes, 0))
+    if (bytes == 0 || change_own(account, gpu, bytes, 0))
         return true;
     psg_reap();
-    return try(account, gpu, bytes, 0);
+    return change_own(account, gpu, bytes, 0);
 }
 
 void psg_give(int gpu, uint64_t bytes)
 {
     struct psg_account *account = account_of_process(true);
     if (account && bytes)
-        try(account, gpu, 0, bytes);
+        change_own(account, gpu, 0, bytes);
+}
+
+uint64_t psg_held(int gpu)
+{
+    return psg_used(gpu) + psg_uncounted(gpu);
 }
 
 void psg_count_refusal(int gpu)

@@ -10,6 +10,9 @@ bool psg_registered(void);
 struct psg_total *psg_total(int gpu);
 uint64_t psg_used(int gpu);
 
+/* What the container is charged, and what it holds beyond that. */
+uint64_t psg_held(int gpu);
+
 /* Bytes are taken before the driver is asked for them; false: the limit forbids them. */
 bool psg_take(int gpu, uint64_t bytes);
 void psg_give(int gpu, uint64_t bytes);

@@ -14,6 +14,7 @@
 #include "fork.h"
 #include "lengths.h"
 #include "limits.h"
+#include "lock.h"
 #include "record.h"
 #include "watched.h"
 #include "window.h"
@@ -95,9 +96,9 @@ static uint64_t pending(const struct gate *gate)
 /* Sleeps without the lock: others may launch, wait or destroy streams meanwhile. */
 static void sleep_unlocked(struct gate *gate, uint64_t until)
 {
-    pthread_mutex_unlock(&gate->lock);
+    psg_unlock(&gate->lock);
     psg_sleep_until(until);
-    pthread_mutex_lock(&gate->lock);
+    psg_lock(&gate->lock);
 }
 
 /* What the GPU does; the caller has the lock, as of all that follows ---------------------------------------------- */
@@ -217,32 +218,36 @@ void psg_seen_idle(int gpu, CUstream stream, bool all, uint64_t admitted)
     struct gate *gate = &gates[gpu];
     if (pending(gate) == 0 || (!all && !psg_is_only(&gate->streams, stream)))
         return;
-    pthread_mutex_lock(&gate->lock);
+    psg_lock(&gate->lock);
     /* Of what another thread has launched meanwhile nobody knows anything. */
     if (atomic_load(&gate->admitted) == admitted)
         all_ended(gpu, gate, psg_now());
-    pthread_mutex_unlock(&gate->lock);
+    psg_unlock(&gate->lock);
 }
 
-void psg_stream_gone(CUstream stream)
+static void stream_gone(int gpu, CUstream stream)
 {
-    for (int gpu = 0; gpu < PSG_GPUS; gpu++) {
-        struct gate *gate = &gates[gpu];
-        pthread_mutex_lock(&gate->lock);
-        if (psg_is_watched(&gate->streams, stream) && !drain(gpu, gate, stream, NULL)) {
-            psg_unwatch(&gate->streams, stream);
-            gate->gone = atomic_load(&gate->queued);
-        }
-        pthread_mutex_unlock(&gate->lock);
+    struct gate *gate = &gates[gpu];
+    psg_lock(&gate->lock);
+    if (psg_is_watched(&gate->streams, stream) && !drain(gpu, gate, stream, NULL)) {
+        psg_unwatch(&gate->streams, stream);
+        gate->gone = atomic_load(&gate->queued);
     }
+    psg_unlock(&gate->lock);
+}
+
+void psg_stream_gone(int gpu, CUstream stream)
+{
+    for (int each = gpu < 0 ? 0 : gpu; each < (gpu < 0 ? (int)psg_gpus() : gpu + 1); each++)
+        stream_gone(each, stream);
 }
 
 void psg_streams_gone(void)
 {
     for (int gpu = 0; gpu < PSG_GPUS; gpu++) {
-        pthread_mutex_lock(&gates[gpu].lock);
+        psg_lock(&gates[gpu].lock);
         psg_watch_none(&gates[gpu].streams);
-        pthread_mutex_unlock(&gates[gpu].lock);
+        psg_unlock(&gates[gpu].lock);
     }
     psg_measures_gone();
 }
@@ -329,7 +334,7 @@ static bool has_place(const struct gate *gate, CUstream stream, uint64_t now, ui
 static struct psg_measured wait_for_window(int gpu, struct gate *gate, CUstream stream, const void *what)
 {
     uint64_t now, length;
-    pthread_mutex_lock(&gate->lock);
+    psg_lock(&gate->lock);
     if (!pending(gate) && (now = psg_now()) > gate->rests + MILLISECOND && gate->rests)
         psg_rested(gpu, now - gate->rests);
     gate->rests = 0;
@@ -356,7 +361,7 @@ static struct psg_measured wait_for_window(int gpu, struct gate *gate, CUstream 
     count(gpu, gate, now);
     /* Beside work on other streams it may take longer; but that says more than nothing. */
     bool measurable = psg_is_only(&gate->streams, stream) || (gate->overdue && !length);
-    pthread_mutex_unlock(&gate->lock);
+    psg_unlock(&gate->lock);
     return measurable ? psg_measure_begin(gpu, stream, what, now, turn)
                       : (struct psg_measured){.gpu = gpu, .pair = -1};
 }

@@ -15,8 +15,8 @@ void psg_launched(struct psg_measured measured, CUstream stream);
 uint64_t psg_admitted(int gpu);
 void psg_seen_idle(int gpu, CUstream stream, bool all, uint64_t admitted);
 
-/* A stream, or all of a context, are about to be destroyed. */
-void psg_stream_gone(CUstream stream);
+/* A stream of a GPU (-1: nobody can tell which), or all of a context, are about to be destroyed. */
+void psg_stream_gone(int gpu, CUstream stream);
 void psg_streams_gone(void);
 
 #endif

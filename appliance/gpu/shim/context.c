@@ -8,8 +8,12 @@
 #include "device.h"
 #include "driver.h"
 #include "fork.h"
+#include "handles.h"
 #include "limits.h"
+#include "lock.h"
 #include "nvml_usage.h"
+#include "packed.h"
+#include "pages.h"
 #include "pools.h"
 #include "record.h"
 #include "table.h"
@@ -88,9 +92,16 @@ static uint64_t end(const struct measure *measure)
     return grown;
 }
 
+/* Entries that stand aside have their kind as their count. */
 static void give_entry(const struct psg_entry *entry)
 {
-    psg_give(entry->gpu, entry->bytes);
+    switch (entry->count) {
+    case PSG_POINTER: psg_block_give(entry); break;
+    case PSG_AREA: psg_give(entry->gpu, entry->bytes); break;
+    default:
+        psg_parts_gone(entry->key);
+        psg_packed_give(entry->gpu, entry->bytes);
+    }
 }
 
 /* Memory that a context owns goes with it; physical handles and pools do not. */
@@ -99,6 +110,7 @@ static void set_memory_apart(uint64_t context)
     psg_table_leave(PSG_POINTER, context);
     psg_table_leave(PSG_ARRAY, context);
     psg_table_leave(PSG_MIPMAP, context);
+    psg_table_leave(PSG_AREA, context);
 }
 
 static void lose_memory(uint64_t context)
@@ -140,9 +152,9 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
         return REAL(cuDevicePrimaryCtxRetain, context, device);
     if (!psg_registered())
         return CUDA_ERROR_OPERATING_SYSTEM;
-    pthread_mutex_lock(&creating);
+    psg_lock(&creating);
     CUresult result = retain(context, device, gpu);
-    pthread_mutex_unlock(&creating);
+    psg_unlock(&creating);
     return result;
 }
 
@@ -163,12 +175,12 @@ static void forget_inactive(CUdevice device)
         int gpu = psg_depth == 0 && psg_limited() ? psg_gpu_of_device(device) : -1; \
         if (gpu < 0)                                                 \
             return REAL(symbol, device);                             \
-        pthread_mutex_lock(&creating);                               \
+        psg_lock(&creating);                               \
         psg_streams_gone();                                       \
         CUresult result = REAL(symbol, device);                      \
         if (result == CUDA_SUCCESS)                                  \
             forget_inactive(device);                                 \
-        pthread_mutex_unlock(&creating);                             \
+        psg_unlock(&creating);                             \
         return result;                                               \
     }
 
@@ -204,9 +216,9 @@ EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc part, CUde
         return REAL(cuGreenCtxCreate, green, part, device, flags);
     if (!psg_registered())
         return CUDA_ERROR_OPERATING_SYSTEM;
-    pthread_mutex_lock(&creating);
+    psg_lock(&creating);
     CUresult result = create_green(green, part, device, flags, gpu);
-    pthread_mutex_unlock(&creating);
+    psg_unlock(&creating);
     return result;
 }
 
@@ -230,7 +242,7 @@ EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green)
     struct psg_entry entry;
     if (psg_depth > 0 || !psg_limited() || !psg_table_take(PSG_GREEN, (uint64_t)(uintptr_t)green, &entry))
         return REAL(cuGreenCtxDestroy, green);
-    pthread_mutex_lock(&creating);
+    psg_lock(&creating);
     psg_streams_gone();
     CUresult result = REAL(cuGreenCtxDestroy, green);
     if (result == CUDA_SUCCESS) {
@@ -241,7 +253,7 @@ EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green)
     } else {
         psg_table_put(&entry);
     }
-    pthread_mutex_unlock(&creating);
+    psg_unlock(&creating);
     return result;
 }
 
@@ -262,7 +274,7 @@ static void keep(const struct measure *measure, CUcontext context)
         if (!psg_registered())                                       \
             return CUDA_ERROR_OPERATING_SYSTEM;                      \
         struct measure measure;                                      \
-        pthread_mutex_lock(&creating);                               \
+        psg_lock(&creating);                               \
         CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                  \
         if (begin(&measure, gpu)) {                                  \
             result = REAL(symbol, __VA_ARGS__);                      \
@@ -271,7 +283,7 @@ static void keep(const struct measure *measure, CUcontext context)
             else                                                     \
                 psg_give(gpu, measure.charged);                      \
         }                                                            \
-        pthread_mutex_unlock(&creating);                             \
+        psg_unlock(&creating);                             \
         return result;                                               \
     }
 

@@ -6,6 +6,7 @@
 #include "driver.h"
 #include "fork.h"
 #include "library.h"
+#include "lock.h"
 
 static pthread_mutex_t publishing = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool loaded;
@@ -86,26 +87,44 @@ static void fill(struct answers *answers, void *library)
     }
 }
 
-static bool load(bool needed)
+/* False: another library has become the driver already. */
+static bool use(void *library)
 {
-    if (atomic_load_explicit(&loaded, memory_order_acquire))
-        return true;
     struct answers answers = {0};
     psg_depth++;
-    void *library = psg_library("libcuda.so.1", needed);
-    if (library)
-        fill(&answers, library);
+    fill(&answers, library);
     psg_depth--;
-    if (!library)
-        return false;
-    pthread_mutex_lock(&publishing);
-    if (!atomic_load_explicit(&loaded, memory_order_relaxed)) {
+    psg_lock(&publishing);
+    bool first = !atomic_load_explicit(&loaded, memory_order_relaxed);
+    if (first) {
         known = answers;
         psg_driver = answers.driver;
         atomic_store_explicit(&loaded, true, memory_order_release);
     }
-    pthread_mutex_unlock(&publishing);
-    return true;
+    psg_unlock(&publishing);
+    return first;
+}
+
+static bool load(bool needed)
+{
+    if (atomic_load_explicit(&loaded, memory_order_acquire))
+        return true;
+    psg_depth++;
+    void *library = psg_library("libcuda.so.1", needed);
+    psg_depth--;
+    if (library)
+        use(library);
+    return library;
+}
+
+bool psg_driver_adopt(void *library)
+{
+    return !load(false) && use(library);
+}
+
+bool psg_driver_has(const void *function)
+{
+    return psg_same_library(function, (void *)psg_driver.cuInit);
 }
 
 bool psg_driver_load(void)

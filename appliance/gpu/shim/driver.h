@@ -20,6 +20,7 @@ CUresult cuStreamBeginCapture_ptsz(CUstream stream);
 CUresult cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
                                             CUgraphRecaptureCallback differs, void *data);
 CUresult cuCtxDetach(CUcontext context);
+CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *maps, unsigned int count, CUstream stream);
 
 /* Functions of the driver that are called here and are not hooked. */
 #define PSG_USED_FUNCTIONS(USE)      \
@@ -29,6 +30,8 @@ CUresult cuCtxDetach(CUcontext context);
     USE(cuDevicePrimaryCtxGetState)  \
     USE(cuCtxGetCurrent)             \
     USE(cuCtxGetDevice)              \
+    USE(cuCtxGetLimit)               \
+    USE(cuDeviceGetAttribute)        \
     USE(cuCtxPushCurrent_v2)         \
     USE(cuCtxPopCurrent_v2)          \
     USE(cuMemGetAllocationGranularity) \
@@ -69,6 +72,12 @@ extern struct psg_driver psg_driver;
 /* True once psg_driver is filled; the second one loads no driver for it. */
 bool psg_driver_load(void);
 bool psg_driver_loaded(void);
+
+/* Takes a library as the driver where none is loaded by its usual name; false: another one is in use already. */
+bool psg_driver_adopt(void *library);
+
+/* Whether a function is the driver's own. */
+bool psg_driver_has(const void *function);
 
 /* Calls `each` with what the driver answered for every line of hooks.def, by its number: all that it has by name first, for
  * what a name says of a pointer is certain, then what its resolver says. Null where it has none. */

@@ -1,4 +1,4 @@
-/* dlsym and the way past it. RTLD_NEXT and RTLD_DEFAULT are searched from the caller's place in the order of libraries,
+/* dlsym and dlopen, and the way past them. RTLD_NEXT and RTLD_DEFAULT are searched from the caller's place in the order of libraries,
  * which the dynamic linker learns from the return address; so these calls leave by a jump, and the return address stays
  * the caller's own. */
     .text
@@ -28,6 +28,29 @@ dlsym:
 1:
     jmp psg_dlsym
     .cfi_endproc
+    .size dlsym, . - dlsym
+    .globl dlopen
+    .type dlopen, %function
+dlopen:
+    .cfi_startproc
+    endbr64
+    pushq %rdi
+    .cfi_adjust_cfa_offset 8
+    movl %esi, %edi
+    call psg_dlopen_mode
+    pushq %rax
+    .cfi_adjust_cfa_offset 8
+    subq $8, %rsp
+    .cfi_adjust_cfa_offset 8
+    call psg_next_dlopen
+    addq $8, %rsp
+    .cfi_adjust_cfa_offset -8
+    popq %rsi
+    .cfi_adjust_cfa_offset -8
+    popq %rdi
+    .cfi_adjust_cfa_offset -8
+    jmp *%rax
+    .cfi_endproc
 #elif defined(__aarch64__)
 dlsym:
     .cfi_startproc
@@ -47,8 +70,27 @@ dlsym:
 1:
     b psg_dlsym
     .cfi_endproc
+    .size dlsym, . - dlsym
+    .globl dlopen
+    .type dlopen, %function
+dlopen:
+    .cfi_startproc
+    hint #34
+    stp x0, x1, [sp, #-32]!
+    .cfi_adjust_cfa_offset 32
+    str x30, [sp, #16]
+    mov w0, w1
+    bl psg_dlopen_mode
+    str w0, [sp, #8]
+    bl psg_next_dlopen
+    mov x16, x0
+    ldr x30, [sp, #16]
+    ldp x0, x1, [sp], #32
+    .cfi_adjust_cfa_offset -32
+    br x16
+    .cfi_endproc
 #else
 #error "No way past dlsym is written for this machine."
 #endif
-    .size dlsym, . - dlsym
+    .size dlopen, . - dlopen
     .section .note.GNU-stack, "", %progbits

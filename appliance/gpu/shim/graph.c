@@ -7,6 +7,7 @@
 #include "driver.h"
 #include "graph.h"
 #include "limits.h"
+#include "pages.h"
 #include "pools.h"
 #include "table.h"
 
@@ -26,14 +27,6 @@ static void keep_node(CUgraphNode node, CUgraph graph, int gpu, uint64_t bytes)
                                       .bytes = bytes, .owner = (uint64_t)(uintptr_t)graph});
 }
 
-/* Memory of graphs comes in pages of this size. */
-#define PAGE (UINT64_C(2) << 20)
-
-static uint64_t pages(uint64_t bytes)
-{
-    return bytes > PSG_USED_MASK ? bytes : (bytes + PAGE - 1) / PAGE * PAGE;
-}
-
 static bool too_large(uint64_t bytes)
 {
     return bytes > PSG_USED_MASK;
@@ -45,7 +38,7 @@ EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const C
     int gpu = psg_depth == 0 && psg_limited() && how ? gpu_of(&how->poolProps.location) : -1;
     if (gpu < 0)
         return REAL(cuGraphAddMemAllocNode, node, graph, after, count, how);
-    uint64_t bytes = pages(how->bytesize);
+    uint64_t bytes = psg_whole_pages(gpu, how->bytesize);
     if (too_large(bytes) || !psg_graph_nodes(gpu, (int64_t)bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = REAL(cuGraphAddMemAllocNode, node, graph, after, count, how);
@@ -63,7 +56,7 @@ EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const C
                       ? gpu_of(&how->alloc.poolProps.location) : -1; \
         if (gpu < 0)                                                 \
             return REAL(symbol, __VA_ARGS__);                        \
-        uint64_t bytes = pages(how->alloc.bytesize);                        \
+        uint64_t bytes = psg_whole_pages(gpu, how->alloc.bytesize);   \
         if (too_large(bytes) || !psg_graph_nodes(gpu, (int64_t)bytes)) \
             return CUDA_ERROR_OUT_OF_MEMORY;                         \
         CUresult result = REAL(symbol, __VA_ARGS__);                 \
@@ -148,7 +141,7 @@ static uint64_t node_bytes(CUgraphNode node, int *gpu, int depth)
         gpu_of(&how.poolProps.location) < 0)
         return 0;
     *gpu = gpu_of(&how.poolProps.location);
-    return pages(how.bytesize);
+    return psg_whole_pages(*gpu, how.bytesize);
 }
 
 static CUresult keep_executable(CUresult result, CUgraphExec *executable, CUgraph graph)

@@ -50,6 +50,8 @@ struct psg_limits {
     uint32_t reserved;
     struct psg_limit gpu[PSG_GPUS];
     struct psg_timetable fallback[PSG_GPUS]; /* the first files ended before these; zeros stand for none */
+    uint64_t uncounted[PSG_GPUS]; /* bytes that processes hold and the account does not know of, as the agent sees them;
+                                     the files before ended before these */
 };
 
 /* psg_total.used is one word that is only ever changed by compare-and-swap:

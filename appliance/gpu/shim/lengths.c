@@ -9,6 +9,7 @@
 #include "driver.h"
 #include "fork.h"
 #include "lengths.h"
+#include "lock.h"
 #include "record.h"
 #include "stream.h"
 
@@ -106,10 +107,10 @@ static void learn(const void *what, uint64_t ns)
 
 void psg_learn_length(const void *what, uint64_t ns)
 {
-    pthread_mutex_lock(&measuring);
+    psg_lock(&measuring);
     if (!psg_length(what))
         learn(what, ns);
-    pthread_mutex_unlock(&measuring);
+    psg_unlock(&measuring);
 }
 
 static bool worth_while(const void *what, enum psg_turn turn)
@@ -168,7 +169,7 @@ struct psg_measured psg_measure_begin(int gpu, CUstream stream, const void *what
     CUstreamCaptureMode mode;
     if (!worth_while(what, turn))
         return measured;
-    pthread_mutex_lock(&measuring);
+    psg_lock(&measuring);
     int number = free_pair(gpu);
     if (number >= 0 && psg_asking_begin(&mode)) {
         struct pair *pair = &pairs[gpu][number];
@@ -181,7 +182,7 @@ struct psg_measured psg_measure_begin(int gpu, CUstream stream, const void *what
         }
         psg_asking_end(&mode);
     }
-    pthread_mutex_unlock(&measuring);
+    psg_unlock(&measuring);
     return measured;
 }
 
@@ -190,7 +191,7 @@ void psg_measure_end(struct psg_measured measured, CUstream stream)
     CUstreamCaptureMode mode;
     if (measured.pair < 0)
         return;
-    pthread_mutex_lock(&measuring);
+    psg_lock(&measuring);
     struct pair *pair = &pairs[measured.gpu][measured.pair];
     if (pair->state == OPEN) {
         pair->state = FREE;
@@ -200,7 +201,7 @@ void psg_measure_end(struct psg_measured measured, CUstream stream)
             psg_asking_end(&mode);
         }
     }
-    pthread_mutex_unlock(&measuring);
+    psg_unlock(&measuring);
 }
 
 /* What a measure says of the length of a launch, and of how long it was delayed. What is delayed at the beginning of one turn
@@ -219,7 +220,7 @@ struct psg_delay psg_measures_read(int gpu)
 {
     struct psg_delay delay = {0, 0};
     CUstreamCaptureMode mode;
-    pthread_mutex_lock(&measuring);
+    psg_lock(&measuring);
     if (psg_asking_begin(&mode)) {
         for (int each = 0; each < PAIRS; each++) {
             struct pair *pair = &pairs[gpu][each];
@@ -232,15 +233,15 @@ struct psg_delay psg_measures_read(int gpu)
         }
         psg_asking_end(&mode);
     }
-    pthread_mutex_unlock(&measuring);
+    psg_unlock(&measuring);
     return delay;
 }
 
 void psg_measures_gone(void)
 {
-    pthread_mutex_lock(&measuring);
+    psg_lock(&measuring);
     for (int gpu = 0; gpu < PSG_GPUS; gpu++)
         for (int each = 0; each < PAIRS; each++)
             forget(&pairs[gpu][each]);
-    pthread_mutex_unlock(&measuring);
+    psg_unlock(&measuring);
 }

@@ -19,8 +19,14 @@ typedef void *(*psg_finder)(void *library, const char *name);
 /* The C library's own dlsym, which ours stands before. */
 EARLY psg_finder psg_next_dlsym(void);
 
+/* Its dlopen. */
+EARLY void *psg_next_dlopen(void);
+
 /* dlsym without our own: the next definition after this library. */
 void *psg_find(void *library, const char *name);
+
+/* Whether two functions are of the same library. */
+bool psg_same_library(const void *one, const void *other);
 
 /* A library that is loaded, or that can be loaded where `load` is true; null else. */
 void *psg_library(const char *name, bool load);

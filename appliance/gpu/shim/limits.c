@@ -9,6 +9,7 @@
 
 #include "fork.h"
 #include "limits.h"
+#include "lock.h"
 
 #ifdef PENSTOCK_TEST_PATHS
 static const char *limits_path(void)
@@ -52,7 +53,7 @@ static int attach(void)
     if (file < 0)
         return ABSENT;
     int result = UNREADABLE;
-    /* Behind the end of a shorter file its last page has zeros, and no fallback is one of zeros. */
+    /* Behind the end of a shorter file its last page has zeros: no fallback, and nothing uncounted. */
     if (lseek(file, 0, SEEK_END) >= (off_t)offsetof(struct psg_limits, fallback)) {
         const struct psg_limits *found = mmap(NULL, sizeof *found, PROT_READ, MAP_SHARED, file, 0);
         if (found != MAP_FAILED && memcmp(found->magic, PSG_LIMITS_MAGIC, sizeof found->magic) == 0 &&
@@ -71,10 +72,10 @@ void psg_look_for_limits(void)
 {
     if (atomic_load_explicit(&state, memory_order_acquire) > ABSENT)
         return;
-    pthread_mutex_lock(&attaching);
+    psg_lock(&attaching);
     if (atomic_load_explicit(&state, memory_order_relaxed) <= ABSENT)
         atomic_store_explicit(&state, attach(), memory_order_release);
-    pthread_mutex_unlock(&attaching);
+    psg_unlock(&attaching);
 }
 
 bool psg_limited(void)
@@ -128,6 +129,11 @@ uint64_t psg_memory_limit(int gpu)
 {
     uint64_t bytes = __atomic_load_n(&limits->gpu[gpu].memory_bytes, __ATOMIC_ACQUIRE);
     return bytes ? bytes : UINT64_MAX;
+}
+
+uint64_t psg_uncounted(int gpu)
+{
+    return __atomic_load_n(&limits->uncounted[gpu], __ATOMIC_RELAXED);
 }
 
 uint32_t psg_compute_mode(int gpu)

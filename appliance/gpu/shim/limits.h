@@ -17,6 +17,9 @@ int psg_gpu_of_uuid(const char *text);
 const char *psg_uuid_of_gpu(int gpu);
 uint32_t psg_gpus(void);
 uint64_t psg_memory_limit(int gpu);
+
+/* Bytes that the container holds beyond its account. */
+uint64_t psg_uncounted(int gpu);
 uint32_t psg_compute_mode(int gpu);
 
 /* The timetable of a GPU that is valid at a time; false: there is none. */

@@ -15,8 +15,14 @@ int psg_gpu_of_pool(CUmemoryPool handle);
 
 uint64_t psg_pool_attribute(CUmemoryPool handle, CUmemPool_attribute which);
 
-/* What all pools of a GPU have reserved, and the return of what of it is not in use. */
+/* What all pools of a GPU have reserved, destroyed ones included, and the return of what of it is not in use. */
 uint64_t psg_list_reserved(int gpu);
 void psg_list_trim(int gpu);
+
+/* A pool that was destroyed before its blocks keeps what it had reserved until the last of them has been freed, and the
+ * program has waited for that. It has a number from then on, which is odd, as no handle is. */
+uint64_t psg_list_destroyed(CUmemoryPool handle, int gpu, uint64_t reserved);
+void psg_list_left_block(uint64_t pool, bool more);
+void psg_list_forget_empty(int gpu);
 
 #endif

@@ -1,210 +1,152 @@
-/* Memory of the current context: linear, pitched, managed, arrays. */
+/* Linear memory of the current context: plain, pitched, managed. It takes whole pages of the GPU, and where a block came to
+ * lie is known behind the call only: so whole pages are taken before it, and those that others lie on are given back. */
 #include "account.h"
 #include "device.h"
 #include "driver.h"
 #include "limits.h"
+#include "pages.h"
 #include "pools.h"
 #include "table.h"
 
-/* The driver's pitch is a multiple of this on every GPU so far; what it really was is settled after the call. */
+/* The driver's pitch is a multiple of this on every GPU so far; what it really was counts behind the call. */
 #define PITCH 512u
 
-/* Each level of an array takes whole blocks of this size. */
-#define BLOCK 512u
+/* What was taken for a block that the driver is about to be asked for. */
+struct reservation {
+    int gpu; /* -1: nothing is charged here */
+    uint64_t bytes;
+    uint64_t context;
+};
 
-static void put(enum psg_kind kind, uint64_t key, int gpu, uint64_t bytes, uint64_t context)
+/* False: the limit forbids a block of so many bytes. */
+static bool reserve(struct reservation *reservation, uint64_t bytes)
 {
-    psg_table_put(&(struct psg_entry){.kind = (uint16_t)kind, .key = key, .gpu = (int16_t)gpu, .bytes = bytes, .owner = context});
+    reservation->gpu = psg_gpu_here(&reservation->context);
+    if (reservation->gpu < 0)
+        return true;
+    reservation->bytes = psg_whole_pages(reservation->gpu, bytes);
+    return psg_take_or_trim(reservation->gpu, reservation->bytes);
 }
 
-#define ALLOCATES(symbol, parameters, size, ...)                     \
-    EXPORT CUresult symbol parameters                                \
-    {                                                                \
-        uint64_t context;                                            \
-        int gpu = psg_gpu_here(&context);                            \
-        if (gpu < 0)                                                 \
-            return REAL(symbol, __VA_ARGS__);                        \
-        if (!psg_take_or_trim(gpu, size))                            \
-            return CUDA_ERROR_OUT_OF_MEMORY;                         \
-        CUresult result = REAL(symbol, __VA_ARGS__);                 \
-        if (result == CUDA_SUCCESS)                                  \
-            put(PSG_POINTER, *pointer, gpu, size, context);          \
-        else                                                         \
-            psg_give(gpu, size);                                     \
-        return result;                                               \
-    }
-
-ALLOCATES(cuMemAlloc, (CUdeviceptr_v1 *pointer, unsigned int size), size, pointer, size)
-ALLOCATES(cuMemAlloc_v2, (CUdeviceptr *pointer, size_t size), size, pointer, size)
-ALLOCATES(cuMemAllocManaged, (CUdeviceptr *pointer, size_t size, unsigned int flags), size, pointer, size, flags)
-
-/* Brings a first charge to what the memory really takes; false: the limit forbids that. */
-static bool settle(int gpu, uint64_t charged, uint64_t real)
+/* Brings what was taken to what the block takes; false: the limit forbids that. */
+static bool settle(const struct reservation *reservation, uint64_t real)
 {
-    if (real > charged)
-        return psg_take_or_trim(gpu, real - charged);
-    psg_give(gpu, charged - real);
+    if (real > reservation->bytes)
+        return psg_take_or_trim(reservation->gpu, real - reservation->bytes);
+    psg_give(reservation->gpu, reservation->bytes - real);
     return true;
 }
 
-#define ALLOCATES_PITCH(symbol, pointer_type, size_type, free_symbol) \
-    EXPORT CUresult symbol(pointer_type *pointer, size_type *pitch, size_type width, size_type height, unsigned int element) \
-    {                                                                \
-        uint64_t context;                                            \
-        int gpu = psg_gpu_here(&context);                            \
-        if (gpu < 0)                                                 \
-            return REAL(symbol, pointer, pitch, width, height, element); \
-        uint64_t row = ((uint64_t)width + PITCH - 1) / PITCH * PITCH, charged; \
-        if (__builtin_mul_overflow(row, (uint64_t)height, &charged) || !psg_take_or_trim(gpu, charged)) \
-            return CUDA_ERROR_OUT_OF_MEMORY;                         \
-        CUresult result = REAL(symbol, pointer, pitch, width, height, element); \
-        if (result != CUDA_SUCCESS) {                                \
-            psg_give(gpu, charged);                                  \
-            return result;                                           \
+/* Charges the block that the driver has given, or nothing where it has given none. */
+static CUresult keep(const struct reservation *reservation, CUresult result, uint64_t address, uint64_t bytes)
+{
+    int gpu = reservation->gpu;
+    if (gpu < 0)
+        return result;
+    if (result != CUDA_SUCCESS) {
+        psg_give(gpu, reservation->bytes);
+        return result;
+    }
+    uint64_t real = psg_block_placed(gpu, address, bytes);
+    if (!settle(reservation, real)) {
+        REAL(cuMemFree_v2, address);
+        /* Other blocks may have come to lie on its pages meanwhile, which stay charged. */
+        uint64_t stays = smaller(real - psg_block_gone(gpu, address, bytes), reservation->bytes);
+        psg_give(gpu, reservation->bytes - stays);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    psg_table_put(&(struct psg_entry){.kind = PSG_POINTER, .key = address, .gpu = (int16_t)gpu, .bytes = bytes,
+                                      .owner = reservation->context});
+    return CUDA_SUCCESS;
+}
+
+/* Asks the driver by `call`, which leaves the address in `*pointer`, for a block of `expected` bytes that then has `real`. */
+#define RESERVED(expected, call, real) ({                            \
+        struct reservation reservation;                              \
+        CUresult reserved = CUDA_ERROR_OUT_OF_MEMORY;                \
+        if (reserve(&reservation, expected)) {                       \
+            reserved = call;                                         \
+            bool made = reserved == CUDA_SUCCESS && reservation.gpu >= 0; \
+            reserved = keep(&reservation, reserved, made ? *pointer : 0, made ? (real) : 0); \
         }                                                            \
-        uint64_t real = (uint64_t)*pitch * height;                   \
-        if (!settle(gpu, charged, real)) {                           \
-            REAL(free_symbol, *pointer);                             \
-            psg_give(gpu, charged);                                  \
-            return CUDA_ERROR_OUT_OF_MEMORY;                         \
-        }                                                            \
-        put(PSG_POINTER, *pointer, gpu, real, context);              \
-        return CUDA_SUCCESS;                                         \
-    }
+        reserved;                                                    \
+    })
 
-ALLOCATES_PITCH(cuMemAllocPitch, CUdeviceptr_v1, unsigned int, cuMemFree)
-ALLOCATES_PITCH(cuMemAllocPitch_v2, CUdeviceptr, size_t, cuMemFree_v2)
-
-/* The entry leaves the table before the driver frees, for the same address may be given out again at once. */
-#define FREES(symbol, type, entry_kind)                              \
-    EXPORT CUresult symbol(type thing)                               \
-    {                                                                \
-        struct psg_entry entry;                                      \
-        bool known = psg_depth == 0 && psg_limited() &&              \
-                     psg_table_take(entry_kind, (uint64_t)thing, &entry); \
-        CUresult result = REAL(symbol, thing);                       \
-        if (known && result == CUDA_SUCCESS)                         \
-            psg_give(entry.gpu, entry.bytes);                        \
-        else if (known)                                              \
-            psg_table_put(&entry);                                   \
-        return result;                                               \
-    }
-
-FREES(cuArrayDestroy, CUarray, PSG_ARRAY)
-FREES(cuMipmappedArrayDestroy, CUmipmappedArray, PSG_MIPMAP)
-
-/* Memory of pools may be freed here as well. */
-#define FREES_LINEAR(symbol, type)                                   \
-    EXPORT CUresult symbol(type pointer)                             \
-    {                                                                \
-        struct psg_entry entry;                                      \
-        bool ours = psg_depth == 0 && psg_limited();                 \
-        bool known = ours && (psg_table_take(PSG_POINTER, pointer, &entry) || \
-                              psg_table_take(PSG_POOLED, pointer, &entry)); \
-        CUresult result = REAL(symbol, pointer);                     \
-        if (known && result != CUDA_SUCCESS)                         \
-            psg_table_put(&entry);                                   \
-        else if (known && entry.kind == PSG_POINTER)                 \
-            psg_give(entry.gpu, entry.bytes);                        \
-        else if (known)                                              \
-            psg_pooled_gone(&entry);                                 \
-        if (ours && result == CUDA_SUCCESS && !(known && entry.kind == PSG_POINTER)) \
-            psg_pools_settle(known ? entry.gpu : psg_gpu_here(NULL)); \
-        return result;                                               \
-    }
-
-FREES_LINEAR(cuMemFree, CUdeviceptr_v1)
-FREES_LINEAR(cuMemFree_v2, CUdeviceptr)
-
-/* Arrays ---------------------------------------------------------------------------------------------------------- */
-
-/* Bits of one texel, all channels; block formats have 4 or 8 bits for each. */
-static uint64_t texel_bits(CUarray_format format, unsigned channels)
+EXPORT CUresult cuMemAlloc(CUdeviceptr_v1 *pointer, unsigned int size)
 {
-    unsigned number = (unsigned)format;
-    if (number == CU_AD_FORMAT_UNSIGNED_INT8 || number == CU_AD_FORMAT_SIGNED_INT8)
-        return 8u * channels;
-    if (number == CU_AD_FORMAT_UNSIGNED_INT16 || number == CU_AD_FORMAT_SIGNED_INT16 || number == CU_AD_FORMAT_HALF)
-        return 16u * channels;
-    if (number == CU_AD_FORMAT_UNSIGNED_INT32 || number == CU_AD_FORMAT_SIGNED_INT32 || number == CU_AD_FORMAT_FLOAT)
-        return 32u * channels;
-    if (number == 0xb0)
-        return 12;
-    if (number >= 0xc0 && number <= 0xcb) {
-        static const uint64_t normalized[] = {8, 16, 32, 16, 32, 64};
-        return normalized[(number - 0xc0) % 6];
-    }
-    if (number >= 0x91 && number <= 0x9e)
-        return number <= 0x92 || number == 0x97 || number == 0x98 ? 4 : 8;
-    return 32u * (channels ? channels : 1);
+    return RESERVED(size, REAL(cuMemAlloc, pointer, size), size);
 }
 
-static uint64_t at_least_one(uint64_t number)
+EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t size)
 {
-    return number ? number : 1;
+    return RESERVED(size, REAL(cuMemAlloc_v2, pointer, size), size);
 }
 
-static uint64_t texels_bytes(uint64_t texels, uint64_t bits)
+EXPORT CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t size, unsigned int flags)
 {
-    uint64_t total;
-    return __builtin_mul_overflow(texels, bits, &total) ? UINT64_MAX : total / 8 + (total % 8 != 0);
+    return RESERVED(size, REAL(cuMemAllocManaged, pointer, size, flags), size);
 }
 
-static uint64_t whole_blocks(uint64_t bytes)
+/* UINT64_MAX: more than there is. */
+static uint64_t pitched(uint64_t width, uint64_t height)
 {
-    return bytes > UINT64_MAX - BLOCK ? UINT64_MAX : (bytes + BLOCK - 1) / BLOCK * BLOCK;
+    uint64_t row = (width + PITCH - 1) / PITCH * PITCH, bytes;
+    return width > UINT64_MAX - PITCH || __builtin_mul_overflow(row, height, &bytes) ? UINT64_MAX : bytes;
 }
 
-/* All levels from the first: each has half the width and height, and half the depth where that is no number of layers. */
-static uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *array, unsigned levels)
+EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1 *pointer, unsigned int *pitch, unsigned int width, unsigned int height,
+                                unsigned int element)
 {
-    if (array->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
-        return 0;
-    bool layers = array->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
-    uint64_t bits = texel_bits(array->Format, array->NumChannels), bytes = 0;
-    uint64_t width = array->Width, height = at_least_one(array->Height), depth = at_least_one(array->Depth);
-    for (unsigned level = 0; level < at_least_one(levels) && level < 64; level++) {
-        uint64_t texels, plane;
-        if (__builtin_mul_overflow(width, height, &plane) || __builtin_mul_overflow(plane, depth, &texels) ||
-            __builtin_add_overflow(bytes, whole_blocks(texels_bytes(texels, bits)), &bytes))
-            return UINT64_MAX;
-        width = at_least_one(width / 2);
-        height = at_least_one(height / 2);
-        depth = layers ? depth : at_least_one(depth / 2);
+    return RESERVED(pitched(width, height), REAL(cuMemAllocPitch, pointer, pitch, width, height, element),
+                    (uint64_t)*pitch * height);
+}
+
+EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height, unsigned int element)
+{
+    return RESERVED(pitched(width, height), REAL(cuMemAllocPitch_v2, pointer, pitch, width, height, element),
+                    (uint64_t)*pitch * height);
+}
+
+/* Memory of pools may be freed here as well. The entry leaves the table before the driver frees, for the same address may
+ * be given out again at once. */
+struct freed {
+    bool ours, known;
+    struct psg_entry entry;
+};
+
+static struct freed begin_free(uint64_t pointer)
+{
+    struct freed freed = {.ours = psg_depth == 0 && psg_limited()};
+    freed.known = freed.ours && (psg_table_take(PSG_POINTER, pointer, &freed.entry) ||
+                                 psg_table_take(PSG_POOLED, pointer, &freed.entry));
+    return freed;
+}
+
+static CUresult end_free(const struct freed *freed, CUresult result)
+{
+    bool plain = freed->known && freed->entry.kind == PSG_POINTER;
+    if (result != CUDA_SUCCESS) {
+        if (freed->known)
+            psg_table_put(&freed->entry);
+        return result;
     }
-    return bytes;
+    if (plain)
+        psg_block_give(&freed->entry);
+    else if (freed->known)
+        psg_pooled_gone(&freed->entry);
+    if (freed->ours && !plain)
+        psg_pools_settle(freed->known ? freed->entry.gpu : psg_gpu_here(NULL));
+    return result;
 }
 
-#define CREATES(symbol, entry_kind, parameters, size, ...)           \
-    EXPORT CUresult symbol parameters                                \
-    {                                                                \
-        uint64_t context;                                            \
-        int gpu = psg_gpu_here(&context);                            \
-        if (gpu < 0 || !how)                                         \
-            return REAL(symbol, __VA_ARGS__);                        \
-        uint64_t bytes = size;                                       \
-        if (!psg_take_or_trim(gpu, bytes))                           \
-            return CUDA_ERROR_OUT_OF_MEMORY;                         \
-        CUresult result = REAL(symbol, __VA_ARGS__);                 \
-        if (result == CUDA_SUCCESS)                                  \
-            put(entry_kind, (uint64_t)(uintptr_t)*array, gpu, bytes, context); \
-        else                                                         \
-            psg_give(gpu, bytes);                                    \
-        return result;                                               \
-    }
+EXPORT CUresult cuMemFree(CUdeviceptr_v1 pointer)
+{
+    struct freed freed = begin_free(pointer);
+    return end_free(&freed, REAL(cuMemFree, pointer));
+}
 
-#define FLAT(how) \
-    &(CUDA_ARRAY3D_DESCRIPTOR){.Width = (how)->Width, .Height = (how)->Height, .Format = (how)->Format, \
-                               .NumChannels = (how)->NumChannels}
-#define DEEP(how) \
-    &(CUDA_ARRAY3D_DESCRIPTOR){.Width = (how)->Width, .Height = (how)->Height, .Depth = (how)->Depth, \
-                               .Format = (how)->Format, .NumChannels = (how)->NumChannels, .Flags = (how)->Flags}
-
-CREATES(cuArrayCreate, PSG_ARRAY, (CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *how), array_bytes(FLAT(how), 1), array, how)
-CREATES(cuArrayCreate_v2, PSG_ARRAY, (CUarray *array, const CUDA_ARRAY_DESCRIPTOR *how), array_bytes(FLAT(how), 1), array, how)
-CREATES(cuArray3DCreate, PSG_ARRAY, (CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *how), array_bytes(DEEP(how), 1),
-        array, how)
-CREATES(cuArray3DCreate_v2, PSG_ARRAY, (CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *how), array_bytes(how, 1), array, how)
-CREATES(cuMipmappedArrayCreate, PSG_MIPMAP,
-        (CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *how, unsigned int levels), array_bytes(how, levels),
-        array, how, levels)
+EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer)
+{
+    struct freed freed = begin_free(pointer);
+    return end_free(&freed, REAL(cuMemFree_v2, pointer));
+}

@@ -21,6 +21,7 @@
     VIEW(nvmlDeviceGetMPSComputeRunningProcesses_v2) \
     VIEW(nvmlDeviceGetMPSComputeRunningProcesses_v3) \
     VIEW(nvmlDeviceGetRunningProcessDetailList)      \
+    VIEW(nvmlDeviceGetUtilizationRates)              \
     VIEW(nvmlDeviceGetProcessUtilization)            \
     VIEW(nvmlDeviceGetProcessesUtilizationInfo)
 

@@ -1,18 +1,50 @@
 /* NVML as a process sees it: memory of the share, processes of the container, and nothing that changes the GPU. */
+#include <pthread.h>
 #include <string.h>
 
 #include "account.h"
+#include "fork.h"
 #include "library.h"
 #include "limits.h"
+#include "lock.h"
 #include "nvml_real.h"
 #include "nvml_view.h"
 #include "pools.h"
+#include "window.h"
 
 /* A share of a GPU gives no right to change it. */
 static nvmlReturn_t refuse(void)
 {
     return NVML_ERROR_NO_PERMISSION;
 }
+
+/* Whether a GPU is one that this container has a share of, and others the rest. */
+static bool is_shared(int gpu)
+{
+    return gpu >= 0 && (psg_memory_limit(gpu) != UINT64_MAX || psg_compute_mode(gpu) != PSG_COMPUTE_OFF);
+}
+
+static int gpu_of(nvmlDevice_t device);
+
+typedef nvmlReturn_t function(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
+
+static function *real_of(const char *name)
+{
+    void *library = psg_nvml_library(true);
+    return library ? (function *)psg_find(library, name) : NULL;
+}
+
+#define HIDDEN(symbol)                                                                            \
+    EXPORT nvmlReturn_t psg_##symbol(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f) __asm__(#symbol); \
+    nvmlReturn_t psg_##symbol(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f) \
+    {                                                                                             \
+        if (is_shared(gpu_of((nvmlDevice_t)(uintptr_t)a)))                                        \
+            return NVML_ERROR_NOT_SUPPORTED;                                                      \
+        function *real = real_of(#symbol);                                                        \
+        return real ? real(a, b, c, d, e, f) : NVML_ERROR_FUNCTION_NOT_FOUND;                      \
+    }
+#include "hidden.def"
+#undef HIDDEN
 
 /* A setter is a name of its own only for those who link to it; in a process without limits it goes to the real one. */
 #define REFUSED(symbol)                                                                           \
@@ -21,10 +53,8 @@ static nvmlReturn_t refuse(void)
     {                                                                                             \
         if (psg_limited())                                                                        \
             return refuse();                                                                      \
-        void *library = psg_nvml_library(true);                                                   \
-        nvmlReturn_t (*next)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t) =        \
-            (nvmlReturn_t(*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))(library ? psg_find(library, #symbol) : NULL); \
-        return next ? next(a, b, c, d, e, f) : NVML_ERROR_FUNCTION_NOT_FOUND;                      \
+        function *real = real_of(#symbol);                                                        \
+        return real ? real(a, b, c, d, e, f) : NVML_ERROR_FUNCTION_NOT_FOUND;                      \
     }
 #include "setters.def"
 #undef REFUSED
@@ -40,7 +70,41 @@ bool psg_nvml_map(void (*add)(void *real, void *wrapper))
 #define REFUSED(symbol) add(psg_find(library, #symbol), (void *)psg_##symbol);
 #include "setters.def"
 #undef REFUSED
+#define HIDDEN(symbol) add(psg_find(library, #symbol), (void *)psg_##symbol);
+#include "hidden.def"
+#undef HIDDEN
     return true;
+}
+
+/* What does not change the GPU, beside all that gets or queries something. */
+static const char *const harmless[] = {
+    "nvmlDeviceClearCpuAffinity", "nvmlDeviceIsMigDeviceHandle", "nvmlDeviceOnSameBoard", "nvmlDeviceReadPRMCounters_v1",
+    "nvmlDeviceRegisterEvents", "nvmlDeviceSetCpuAffinity", "nvmlDeviceValidateInforom", "nvmlErrorString",
+    "nvmlEventSetCreate", "nvmlEventSetFree", "nvmlEventSetRegisterGpuOperationalEvents_v1", "nvmlEventSetWait",
+    "nvmlEventSetWait_v2", "nvmlEventSetWait_v3", "nvmlGpmSampleAlloc", "nvmlGpmSampleFree", "nvmlInit",
+    "nvmlInitWithFlags", "nvmlInit_v2", "nvmlShutdown", "nvmlSystemEventSetCreate", "nvmlSystemEventSetFree",
+    "nvmlSystemEventSetWait", "nvmlSystemRegisterEvents",
+};
+
+static bool only_asks(const char *name)
+{
+    static const char *const changes[] = {"Set", "Clear", "Reset"};
+    const char *asks = strstr(name, "Get");
+    asks = asks ? asks : strstr(name, "Query");
+    for (size_t i = 0; asks && i < sizeof changes / sizeof *changes; i++) {
+        const char *change = strstr(name, changes[i]);
+        if (change && change < asks)
+            return false;
+    }
+    for (size_t i = 0; !asks && i < sizeof harmless / sizeof *harmless; i++)
+        if (strcmp(name, harmless[i]) == 0)
+            return true;
+    return asks;
+}
+
+void *psg_nvml_unknown(void *found, const char *name)
+{
+    return only_asks(name) || !psg_same_library(found, (void *)psg_nvml.nvmlInit_v2) ? found : (void *)refuse;
 }
 
 /* Looking up is cheap beside what NVML does, so nothing is kept. */
@@ -59,7 +123,7 @@ static bool show(int gpu, unsigned long long *total, unsigned long long *free_by
         return false;
     psg_reap();
     psg_pools_look(gpu);
-    uint64_t taken = psg_used(gpu);
+    uint64_t taken = psg_held(gpu);
     *total = psg_memory_limit(gpu);
     *used = taken < *total ? taken : *total;
     *free_bytes = *total - *used;
@@ -148,6 +212,63 @@ EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, n
     for (unsigned i = 0; i < found; i++)
         processes->procArray[i] = (nvmlProcessDetail_v1_t){.pid = holders[i].pid, .usedGpuMemory = holders[i].bytes,
                                                            .gpuInstanceId = UINT32_MAX, .computeInstanceId = UINT32_MAX};
+    return NVML_SUCCESS;
+}
+
+/* NVML looks over a sixth of a second at least. */
+#define LOOK (UINT64_C(1000000000) / 6)
+
+struct look {
+    uint64_t at, busy_ns;
+    unsigned percent;
+};
+
+static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
+static struct look looks[PSG_GPUS];
+
+static void after_fork_in_child(void)
+{
+    looking = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+AT_FORK(.in_child = after_fork_in_child);
+
+/* How much of the time since the last look the container's own work took. The first look takes as long as NVML's own. */
+static unsigned own_percent(int gpu)
+{
+    struct psg_total *total = psg_total(gpu);
+    struct look *last = &looks[gpu];
+    if (!total)
+        return 0;
+    psg_lock(&looking);
+    if (!last->at) {
+        *last = (struct look){psg_now(), __atomic_load_n(&total->busy_ns, __ATOMIC_RELAXED), 0};
+        psg_unlock(&looking);
+        psg_sleep_until(psg_now() + LOOK);
+        psg_lock(&looking);
+    }
+    uint64_t now = psg_now(), busy_ns = __atomic_load_n(&total->busy_ns, __ATOMIC_RELAXED);
+    if (now >= last->at + LOOK) {
+        uint64_t worked = busy_ns > last->busy_ns ? busy_ns - last->busy_ns : 0;
+        *last = (struct look){now, busy_ns, (unsigned)smaller(100 * worked / (now - last->at), 100)};
+    }
+    unsigned percent = last->percent;
+    psg_unlock(&looking);
+    return percent;
+}
+
+/* How much of the time memory was in use by whom, nobody tells. */
+EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *rates)
+{
+    nvmlReturn_t result = REAL(nvmlDeviceGetUtilizationRates, device, rates);
+    int gpu = result == NVML_SUCCESS ? gpu_of(device) : -1;
+    if (!is_shared(gpu))
+        return result;
+    if (psg_compute_mode(gpu) == PSG_COMPUTE_OFF) {
+        *rates = (nvmlUtilization_t){0};
+        return NVML_ERROR_NOT_SUPPORTED;
+    }
+    *rates = (nvmlUtilization_t){.gpu = own_percent(gpu)};
     return NVML_SUCCESS;
 }
 

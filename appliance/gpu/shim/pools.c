@@ -6,9 +6,12 @@
 #include "account.h"
 #include "device.h"
 #include "driver.h"
+#include "exports.h"
 #include "fork.h"
 #include "limits.h"
 #include "list.h"
+#include "lock.h"
+#include "pages.h"
 #include "pools.h"
 #include "stream.h"
 #include "table.h"
@@ -19,8 +22,7 @@
 struct stock {
     pthread_mutex_t lock;
     uint64_t charged;
-    uint64_t nodes;    /* allocations in graphs that are being built; launched ones show in what is reserved */
-    uint64_t orphaned; /* still in use in pools that were destroyed */
+    uint64_t nodes; /* allocations in graphs that are being built; launched ones show in what is reserved */
 };
 
 static struct stock stocks[PSG_GPUS] = {[0 ... PSG_GPUS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
@@ -56,7 +58,7 @@ static uint64_t reserved_by_graphs(int gpu)
 /* What the stock of a GPU comes to now, `growing` more bytes of graphs included. */
 static uint64_t measure(int gpu, uint64_t growing)
 {
-    uint64_t total = stocks[gpu].orphaned + psg_list_reserved(gpu);
+    uint64_t total = psg_list_reserved(gpu);
     uint64_t graphs = reserved_by_graphs(gpu) + growing;
     return total + (graphs > stocks[gpu].nodes ? graphs : stocks[gpu].nodes);
 }
@@ -103,10 +105,13 @@ bool psg_take_or_trim(int gpu, uint64_t bytes)
 {
     if (psg_take(gpu, bytes))
         return true;
+    psg_exports_reap(gpu);
+    if (psg_take(gpu, bytes))
+        return true;
     if (has_stock(gpu) && psg_registered()) {
-        pthread_mutex_lock(&stocks[gpu].lock);
+        psg_lock(&stocks[gpu].lock);
         trim(gpu);
-        pthread_mutex_unlock(&stocks[gpu].lock);
+        psg_unlock(&stocks[gpu].lock);
         if (psg_take(gpu, bytes))
             return true;
     }
@@ -124,16 +129,19 @@ void psg_pools_settle(int gpu)
 {
     if (!has_stock(gpu))
         return;
-    pthread_mutex_lock(&stocks[gpu].lock);
-    atomic_store_explicit(&changed[gpu], false, memory_order_relaxed);
+    psg_lock(&stocks[gpu].lock);
     charge(gpu, measure(gpu, 0));
-    pthread_mutex_unlock(&stocks[gpu].lock);
+    psg_unlock(&stocks[gpu].lock);
 }
 
 void psg_pools_look(int gpu)
 {
-    if (gpu >= 0 && atomic_load_explicit(&changed[gpu], memory_order_acquire))
-        psg_pools_settle(gpu);
+    /* What is freed from now on is given back at the next wait only. */
+    if (gpu < 0 || !atomic_load_explicit(&changed[gpu], memory_order_relaxed) ||
+        !atomic_exchange_explicit(&changed[gpu], false, memory_order_acquire))
+        return;
+    psg_list_forget_empty(gpu);
+    psg_pools_settle(gpu);
 }
 
 /* Graphs ---------------------------------------------------------------------------------------------------------- */
@@ -141,7 +149,7 @@ void psg_pools_look(int gpu)
 bool psg_graph_nodes(int gpu, int64_t bytes)
 {
     struct stock *stock = &stocks[gpu];
-    pthread_mutex_lock(&stock->lock);
+    psg_lock(&stock->lock);
     atomic_store(&graphs_have_memory, true);
     stock->nodes += (uint64_t)bytes;
     uint64_t target = measure(gpu, 0);
@@ -150,7 +158,7 @@ bool psg_graph_nodes(int gpu, int64_t bytes)
         stock->nodes -= (uint64_t)bytes;
         psg_count_refusal(gpu);
     }
-    pthread_mutex_unlock(&stock->lock);
+    psg_unlock(&stock->lock);
     return fits;
 }
 
@@ -163,14 +171,14 @@ uint32_t psg_pools_trims(void)
 bool psg_graph_expect(int gpu, uint64_t bytes)
 {
     struct stock *stock = &stocks[gpu];
-    pthread_mutex_lock(&stock->lock);
+    psg_lock(&stock->lock);
     atomic_store(&graphs_have_memory, true);
     uint64_t spare = reserved_by_graphs(gpu) - graph_attribute(gpu, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
     uint64_t target = measure(gpu, bytes > spare ? bytes - spare : 0);
     bool fits = target <= stock->charged || charge_or_trim(gpu, target - stock->charged);
     if (!fits)
         psg_count_refusal(gpu);
-    pthread_mutex_unlock(&stock->lock);
+    psg_unlock(&stock->lock);
     return fits;
 }
 
@@ -187,12 +195,12 @@ static uint64_t expected_growth(CUmemoryPool handle, uint64_t size)
 
 static bool begin(int gpu, CUmemoryPool handle, size_t size)
 {
-    pthread_mutex_lock(&stocks[gpu].lock);
+    psg_lock(&stocks[gpu].lock);
     uint64_t growth = expected_growth(handle, size);
     if (growth <= PSG_USED_MASK && charge_or_trim(gpu, growth))
         return true;
     psg_count_refusal(gpu);
-    pthread_mutex_unlock(&stocks[gpu].lock);
+    psg_unlock(&stocks[gpu].lock);
     return false;
 }
 
@@ -213,7 +221,7 @@ static CUresult end(int gpu, CUmemoryPool handle, CUresult result, CUdeviceptr *
     if (result == CUDA_SUCCESS)
         psg_table_put(&(struct psg_entry){.kind = PSG_POOLED, .key = *pointer, .gpu = (int16_t)gpu, .bytes = size,
                                           .owner = (uint64_t)(uintptr_t)handle});
-    pthread_mutex_unlock(&stocks[gpu].lock);
+    psg_unlock(&stocks[gpu].lock);
     return result;
 }
 
@@ -257,15 +265,17 @@ ALLOCATES(cuMemAllocAsync_ptsz)
 ALLOCATES_FROM(cuMemAllocFromPoolAsync)
 ALLOCATES_FROM(cuMemAllocFromPoolAsync_ptsz)
 
-/* Memory without an owner is that of a pool that was destroyed before it. */
+/* Whether the pool of a block was destroyed before it. */
+static bool is_left(const struct psg_entry *entry)
+{
+    return entry->owner & 1;
+}
+
 void psg_pooled_gone(const struct psg_entry *entry)
 {
+    if (is_left(entry))
+        psg_list_left_block(entry->owner, false);
     atomic_store_explicit(&changed[entry->gpu], true, memory_order_release);
-    if (entry->owner)
-        return;
-    pthread_mutex_lock(&stocks[entry->gpu].lock);
-    stocks[entry->gpu].orphaned -= entry->bytes < stocks[entry->gpu].orphaned ? entry->bytes : stocks[entry->gpu].orphaned;
-    pthread_mutex_unlock(&stocks[entry->gpu].lock);
 }
 
 #define FREES(symbol)                                                \
@@ -280,7 +290,7 @@ void psg_pooled_gone(const struct psg_entry *entry)
         if (result != CUDA_SUCCESS && entry.kind != PSG_FREE)        \
             psg_table_put(&entry);                                   \
         else if (entry.kind == PSG_POINTER)                          \
-            psg_give(entry.gpu, entry.bytes);                        \
+            psg_block_give(&entry);                                  \
         else if (entry.kind == PSG_POOLED)                           \
             psg_pooled_gone(&entry);                                 \
         mark_changed(entry.kind == PSG_FREE ? psg_gpu_here(NULL) : entry.gpu); \
@@ -300,13 +310,30 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *how)
     return result;
 }
 
-/* The caller has the stock's lock. */
-static void orphan(const struct psg_entry *entry)
+/* The number of the pool whose blocks are being handed over by this thread. */
+static __thread uint64_t destroyed;
+
+static void hand_over(const struct psg_entry *entry)
 {
     struct psg_entry left = *entry;
-    left.owner = 0;
-    stocks[left.gpu].orphaned += left.bytes;
+    left.owner = destroyed;
+    psg_list_left_block(destroyed, true);
     psg_table_put(&left);
+}
+
+/* The caller has the stock's lock. What blocks still need of the pool is known before it has no name any more. */
+static CUresult destroy(CUmemoryPool pool, int gpu)
+{
+    REAL(cuMemPoolTrimTo, pool, 0);
+    uint64_t reserved = psg_pool_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    CUresult result = REAL(cuMemPoolDestroy, pool);
+    if (result == CUDA_SUCCESS) {
+        destroyed = psg_list_destroyed(pool, gpu, reserved);
+        psg_table_sweep(PSG_POOLED, (uint64_t)(uintptr_t)pool, hand_over);
+        atomic_store_explicit(&changed[gpu], true, memory_order_release);
+    }
+    charge(gpu, measure(gpu, 0));
+    return result;
 }
 
 EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
@@ -316,14 +343,9 @@ EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
         psg_unlist(pool);
         return REAL(cuMemPoolDestroy, pool);
     }
-    pthread_mutex_lock(&stocks[gpu].lock);
-    CUresult result = REAL(cuMemPoolDestroy, pool);
-    if (result == CUDA_SUCCESS) {
-        psg_unlist(pool);
-        psg_table_sweep(PSG_POOLED, (uint64_t)(uintptr_t)pool, orphan);
-        charge(gpu, measure(gpu, 0));
-    }
-    pthread_mutex_unlock(&stocks[gpu].lock);
+    psg_lock(&stocks[gpu].lock);
+    CUresult result = destroy(pool, gpu);
+    psg_unlock(&stocks[gpu].lock);
     return result;
 }
 

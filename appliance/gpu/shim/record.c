@@ -4,10 +4,12 @@
  * spoils the recording. So recordings are counted from before their beginning until after their end. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #include "driver.h"
 #include "fork.h"
 #include "limits.h"
+#include "lock.h"
 #include "record.h"
 #include "stream.h"
 #include "table.h"
@@ -25,9 +27,9 @@ AT_FORK(.in_child = after_fork_in_child);
 
 bool psg_asking_begin(CUstreamCaptureMode *mode)
 {
-    pthread_mutex_lock(&asking);
+    psg_lock(&asking);
     if (atomic_load(&recordings) > 0) {
-        pthread_mutex_unlock(&asking);
+        psg_unlock(&asking);
         return false;
     }
     *mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -38,7 +40,7 @@ bool psg_asking_begin(CUstreamCaptureMode *mode)
 void psg_asking_end(CUstreamCaptureMode *mode)
 {
     REAL(cuThreadExchangeStreamCaptureMode, mode);
-    pthread_mutex_unlock(&asking);
+    psg_unlock(&asking);
 }
 
 static bool capturing(CUstream stream)
@@ -63,9 +65,9 @@ static uint64_t key_of(CUstream stream)
 static struct psg_entry begin(CUstream stream)
 {
     uint64_t context = psg_context_of_stream(stream);
-    pthread_mutex_lock(&asking);
+    psg_lock(&asking);
     atomic_fetch_add(&recordings, 1);
-    pthread_mutex_unlock(&asking);
+    psg_unlock(&asking);
     return (struct psg_entry){.kind = PSG_RECORDING, .key = key_of(stream), .owner = context};
 }
 
@@ -76,7 +78,7 @@ bool psg_recording_take(CUstream stream, struct psg_entry *recording)
 
 void psg_recording_over(const struct psg_entry *recording)
 {
-    (void)recording;
+    free((void *)(uintptr_t)recording->bytes);
     atomic_fetch_sub(&recordings, 1);
 }
 
@@ -92,6 +94,41 @@ static bool watched(void)
             return REAL(symbol, __VA_ARGS__);                        \
         struct psg_entry recording = begin(used_stream);             \
         CUresult result = REAL(symbol, __VA_ARGS__);                 \
+        if (result != CUDA_SUCCESS || !psg_table_put(&recording))    \
+            psg_recording_over(&recording);                          \
+        return result;                                               \
+    }
+
+/* The function of the program that is asked about nodes that differ, until the recording is over. */
+struct asked {
+    CUgraphRecaptureCallback differs;
+    void *data;
+};
+
+/* What it asks of the driver is the program's, in the middle of a call as it is. */
+static CUresult ask_program(void *argument, CUgraphNode node, const CUgraphNodeParams *before,
+                            const CUgraphNodeParams *after, CUgraphRecaptureStatus status)
+{
+    const struct asked *asked = argument;
+    int depth = psg_depth;
+    psg_depth = 0;
+    CUresult result = asked->differs(asked->data, node, before, after, status);
+    psg_depth = depth;
+    return result;
+}
+
+#define RECORDS_AGAIN(symbol, used_stream)                           \
+    EXPORT CUresult symbol(CUstream stream, CUstreamCaptureMode mode, CUgraph graph, \
+                           CUgraphRecaptureCallback differs, void *data) \
+    {                                                                \
+        struct asked *asked = watched() ? malloc(sizeof *asked) : NULL; \
+        if (!asked)                                                  \
+            return REAL(symbol, stream, mode, graph, differs, data); \
+        *asked = (struct asked){differs, data};                      \
+        struct psg_entry recording = begin(used_stream);             \
+        recording.bytes = (uint64_t)(uintptr_t)asked;                \
+        CUresult result = differs ? REAL(symbol, stream, mode, graph, ask_program, asked) \
+                                  : REAL(symbol, stream, mode, graph, differs, data); \
         if (result != CUDA_SUCCESS || !psg_table_put(&recording))    \
             psg_recording_over(&recording);                          \
         return result;                                               \
@@ -115,8 +152,6 @@ static bool watched(void)
 #define INTO_GRAPH                                                                                                   \
     (CUstream stream, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges, size_t count,           \
      CUstreamCaptureMode mode)
-#define AGAIN                                                                                                        \
-    (CUstream stream, CUstreamCaptureMode mode, CUgraph graph, CUgraphRecaptureCallback differs, void *data)
 
 RECORDS(cuStreamBeginCapture, stream, (CUstream stream), stream)
 RECORDS(cuStreamBeginCapture_ptsz, OWN, (CUstream stream), stream)
@@ -124,8 +159,8 @@ RECORDS(cuStreamBeginCapture_v2, stream, (CUstream stream, CUstreamCaptureMode m
 RECORDS(cuStreamBeginCapture_v2_ptsz, OWN, (CUstream stream, CUstreamCaptureMode mode), stream, mode)
 RECORDS(cuStreamBeginCaptureToGraph, stream, INTO_GRAPH, stream, graph, after, edges, count, mode)
 RECORDS(cuStreamBeginCaptureToGraph_ptsz, OWN, INTO_GRAPH, stream, graph, after, edges, count, mode)
-RECORDS(cuStreamBeginRecaptureToGraph, stream, AGAIN, stream, mode, graph, differs, data)
-RECORDS(cuStreamBeginRecaptureToGraph_ptsz, OWN, AGAIN, stream, mode, graph, differs, data)
+RECORDS_AGAIN(cuStreamBeginRecaptureToGraph, stream)
+RECORDS_AGAIN(cuStreamBeginRecaptureToGraph_ptsz, OWN)
 RECORDED(cuStreamEndCapture, stream)
 RECORDED(cuStreamEndCapture_ptsz, OWN)
 

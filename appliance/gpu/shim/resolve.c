@@ -11,6 +11,7 @@
 #include "fork.h"
 #include "library.h"
 #include "limits.h"
+#include "lock.h"
 #include "nvml_view.h"
 
 __asm__(".symver dlerror, dlerror@" FIRST_GLIBC);
@@ -27,6 +28,7 @@ static atomic_bool driver_mapped;
 static atomic_bool nvml_mapped;
 
 EARLY void *psg_dlsym(void *library, const char *name);
+EARLY int psg_dlopen_mode(int mode);
 
 static void after_fork_in_child(void)
 {
@@ -86,19 +88,19 @@ static void map_driver(void)
 {
     if (atomic_load_explicit(&driver_mapped, memory_order_acquire) || !psg_driver_loaded())
         return;
-    pthread_mutex_lock(&building);
+    psg_lock(&building);
     if (!atomic_load_explicit(&driver_mapped, memory_order_relaxed)) {
         psg_driver_each(add_driver);
         atomic_store_explicit(&driver_mapped, true, memory_order_release);
     }
-    pthread_mutex_unlock(&building);
+    psg_unlock(&building);
 }
 
 static void add_nvml(void *real, void *wrapper)
 {
-    pthread_mutex_lock(&building);
+    psg_lock(&building);
     add(real, wrapper);
-    pthread_mutex_unlock(&building);
+    psg_unlock(&building);
 }
 
 static void map_nvml(void)
@@ -109,6 +111,43 @@ static void map_nvml(void)
     if (psg_nvml_map(add_nvml))
         atomic_store_explicit(&nvml_mapped, true, memory_order_release);
     psg_depth--;
+}
+
+/* A process has one driver. Another copy of it, by its path or in a namespace of its own, would have contexts and memory
+ * that nobody counts. */
+static CUresult refuse_second_driver(void)
+{
+    return CUDA_ERROR_STUB_LIBRARY;
+}
+
+/* What stands for a function that the driver may have, or another library. */
+static void *of_driver(void *library, void *found)
+{
+    void *wrapper = wrapper_of(found);
+    if (wrapper != found || psg_driver_has(found) || psg_same_library(found, (void *)psg_dlsym))
+        return wrapper;
+    psg_depth++;
+    bool is_driver = psg_same_library(found, psg_find(library, "cuGetProcAddress"));
+    psg_depth--;
+    if (!is_driver)
+        return found;
+    if (psg_driver_adopt(library)) {
+        map_driver();
+        return wrapper_of(found);
+    }
+    static atomic_bool said;
+    if (!atomic_exchange(&said, true))
+        psg_say("a second copy of the GPU's driver in one process is refused.");
+    return (void *)refuse_second_driver;
+}
+
+/* A library that is bound to what it brings itself would be bound to the driver past us. */
+EARLY int psg_dlopen_mode(int mode)
+{
+    if (!(mode & RTLD_DEEPBIND))
+        return mode;
+    psg_look_for_limits();
+    return psg_limited() ? mode & ~RTLD_DEEPBIND : mode;
 }
 
 void *psg_dlsym(void *library, const char *name)
@@ -127,9 +166,12 @@ void *psg_dlsym(void *library, const char *name)
         map_driver();
     else
         map_nvml();
+    void *wrapper = driver ? of_driver(library, found) : wrapper_of(found);
+    if (nvml && wrapper == found)
+        wrapper = psg_nvml_unknown(found, name);
     /* Callers that tell an error by dlerror must not see that our own questions found nothing. */
     dlerror();
-    return wrapper_of(found);
+    return wrapper;
 }
 
 static void exchange(CUresult result, void **function)

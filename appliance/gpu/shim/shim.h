@@ -3,17 +3,20 @@
  * What a module offers stands in the header of its name, and a module reads the headers of those below it only:
  *
  *   resolve                           dlsym and cuGetProcAddress: which pointer is exchanged for which of ours
- *   launches waits context nvml_view  what programs call
- *   memory handles graph view
+ *   launches waits context callbacks nvml_view  what programs call
+ *   memory arrays areas graph view
+ *   handles
  *   compute                           when launches may go
  *   lengths watched                   how long launches take, and on which streams they run
+ *   packed                            arrays, which have no addresses
  *   pools record                      what the GPU holds in stock, and what is recorded
- *   list stream window
+ *   list exports stream window
+ *   pages                             what blocks take of the GPU
  *   device nvml_usage                 which GPU it is
  *   account table                     what this process holds, and the container
  *   driver nvml_real                  the real functions
  *   limits process
- *   fork library
+ *   fork library lock
  *
  * Only hooks.def and setters.def name functions of modules above: as places in a table of pointers, by which nothing is
  * called. */

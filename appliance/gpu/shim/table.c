@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "fork.h"
+#include "lock.h"
 #include "table.h"
 
 #define SHARDS 16u
@@ -59,7 +60,7 @@ bool psg_table_put(const struct psg_entry *entry)
 {
     uint64_t code = hash(entry->kind, entry->key);
     struct shard *shard = shard_of(code);
-    pthread_mutex_lock(&shard->lock);
+    psg_lock(&shard->lock);
     bool room = 4 * (shard->used + 1) <= 3 * shard->size || grow(shard);
     if (room) {
         size_t i = place(shard, code, entry->kind, entry->key);
@@ -67,7 +68,7 @@ bool psg_table_put(const struct psg_entry *entry)
             shard->used++;
         shard->entries[i] = *entry;
     }
-    pthread_mutex_unlock(&shard->lock);
+    psg_unlock(&shard->lock);
     return room;
 }
 
@@ -91,7 +92,7 @@ static bool find(enum psg_kind kind, uint64_t key, struct psg_entry *entry, bool
     uint64_t code = hash((uint16_t)kind, key);
     struct shard *shard = shard_of(code);
     bool found = false;
-    pthread_mutex_lock(&shard->lock);
+    psg_lock(&shard->lock);
     if (shard->size) {
         size_t i = place(shard, code, (uint16_t)kind, key);
         found = shard->entries[i].kind != PSG_FREE;
@@ -101,7 +102,7 @@ static bool find(enum psg_kind kind, uint64_t key, struct psg_entry *entry, bool
                 take_out(shard, i);
         }
     }
-    pthread_mutex_unlock(&shard->lock);
+    psg_unlock(&shard->lock);
     return found;
 }
 
@@ -120,7 +121,7 @@ void psg_table_sweep(enum psg_kind kind, uint64_t owner, void (*each)(const stru
 {
     for (size_t number = 0; number < SHARDS; number++) {
         struct shard *shard = &shards[number];
-        pthread_mutex_lock(&shard->lock);
+        psg_lock(&shard->lock);
         for (size_t i = 0; i < shard->size;) {
             struct psg_entry entry = shard->entries[i];
             if (entry.kind != kind || entry.owner != owner) {
@@ -128,11 +129,11 @@ void psg_table_sweep(enum psg_kind kind, uint64_t owner, void (*each)(const stru
                 continue;
             }
             take_out(shard, i);
-            pthread_mutex_unlock(&shard->lock);
+            psg_unlock(&shard->lock);
             each(&entry);
-            pthread_mutex_lock(&shard->lock);
+            psg_lock(&shard->lock);
         }
-        pthread_mutex_unlock(&shard->lock);
+        psg_unlock(&shard->lock);
     }
 }
 

@@ -7,10 +7,13 @@
 enum psg_kind {
     PSG_FREE,
     PSG_POINTER,
+    PSG_PAGE,
     PSG_ARRAY,
     PSG_MIPMAP,
     PSG_HANDLE,
+    PSG_PART,
     PSG_MAPPING,
+    PSG_AREA,
     PSG_CONTEXT,
     PSG_PRIMARY,
     PSG_GREEN,
@@ -26,7 +29,7 @@ struct psg_entry {
     uint64_t key;
     uint64_t bytes;
     uint64_t owner; /* context, graph or handle that it goes with */
-    uint32_t count; /* handles: how many handles and mappings keep it; executables: psg_pools_trims() + 1 at the last launch */
+    uint32_t count; /* handles: how many handles and mappings keep it; pages: how many blocks lie on it; executables: psg_pools_trims() + 1 at the last launch */
     int16_t gpu;
     uint16_t kind;
 };

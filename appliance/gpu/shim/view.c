@@ -2,6 +2,7 @@
 #include "account.h"
 #include "device.h"
 #include "driver.h"
+#include "exports.h"
 #include "limits.h"
 #include "pools.h"
 
@@ -13,8 +14,9 @@
         if (gpu < 0)                                                 \
             return result;                                           \
         psg_reap();                                                  \
+        psg_exports_reap(gpu);                                       \
         psg_pools_settle(gpu);                                       \
-        uint64_t limit = smaller(psg_memory_limit(gpu), *total), used = smaller(psg_used(gpu), limit); \
+        uint64_t limit = smaller(psg_memory_limit(gpu), *total), used = smaller(psg_held(gpu), limit); \
         *total = (type)limit;                                        \
         *free_bytes = (type)smaller(*free_bytes, limit - used);      \
         return result;                                               \

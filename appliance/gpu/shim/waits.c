@@ -13,7 +13,9 @@ static void waited(int gpu, CUstream stream, bool all, uint64_t admitted)
 {
     if (gpu < 0)
         return;
-    psg_pools_look(gpu);
+    /* Those of other GPUs, too: memory may be freed in the order of any stream. */
+    for (int each = 0; each < (int)psg_gpus(); each++)
+        psg_pools_look(each);
     psg_seen_idle(gpu, stream, all, admitted);
 }
 
@@ -56,7 +58,7 @@ EXPORT CUresult cuEventSynchronize(CUevent event)
         struct psg_entry recording;                                  \
         if (psg_depth > 0 || !psg_limited() || !stream)              \
             return REAL(symbol, stream);                             \
-        psg_stream_gone(stream);                                     \
+        psg_stream_gone(psg_gpu_of_stream(stream), stream);          \
         bool known = psg_recording_take(stream, &recording);         \
         CUresult result = REAL(symbol, stream);                      \
         if (known && result == CUDA_SUCCESS)                         \

@@ -1,4 +1,5 @@
-/* Arrays and mipmaps of the fake driver: each level takes a multiple of the pitch. */
+/* Arrays and mipmaps of the fake driver: each level takes a multiple of the pitch; large ones take whole pages, small ones
+ * of a GPU lie close together on some. */
 #include "driver.h"
 
 #include <stdlib.h>
@@ -11,13 +12,67 @@ struct CUarray_st {
     uint64_t bytes;
     unsigned gpu;
     int level; /* of a mipmap, whose memory it shares */
+    struct held *held;
 };
 
 struct CUmipmappedArray_st {
     CUDA_ARRAY3D_DESCRIPTOR as;
     uint64_t bytes;
     unsigned gpu, levels;
+    struct held *held;
 };
+
+/* The memory of an array: its context's, at whose end it goes. */
+struct held {
+    uint64_t bytes;
+    unsigned gpu;
+    const struct CUctx_st *context;
+    struct held *next;
+};
+
+static struct held *all_held;
+static uint64_t small[MACHINE_GPUS]; /* bytes of small arrays */
+
+static struct held *hold(uint64_t bytes)
+{
+    struct held *made;
+    const struct CUctx_st *context = driver_context()->part_of ? driver_context()->part_of : driver_context();
+    unsigned gpu = context->gpu;
+    uint64_t together = bytes < GRANULARITY ? bytes : 0;
+    uint64_t more = together ? driver_pages(small[gpu] + bytes) - driver_pages(small[gpu]) : driver_pages(bytes);
+    if (machine_take(gpu, more) != 0)
+        return NULL;
+    small[gpu] += together;
+    made = calloc(1, sizeof *made);
+    *made = (struct held){bytes, gpu, context, all_held};
+    return all_held = made;
+}
+
+/* What is no longer held went with its context. */
+static void let_go(const struct held *held)
+{
+    for (struct held **each = &all_held; *each != NULL; each = &(*each)->next) {
+        struct held *found = *each;
+        uint64_t together = found->bytes < GRANULARITY ? found->bytes : 0, before = small[found->gpu];
+        if (found != held)
+            continue;
+        small[found->gpu] -= together;
+        machine_give(found->gpu, together ? driver_pages(before) - driver_pages(small[found->gpu])
+                                          : driver_pages(found->bytes));
+        *each = found->next;
+        free(found);
+        return;
+    }
+}
+
+void driver_free_arrays(const struct CUctx_st *context)
+{
+    for (struct held *each = all_held, *next; each != NULL; each = next) {
+        next = each->next;
+        if (each->context == context)
+            let_go(each);
+    }
+}
 
 static uint64_t element(CUarray_format format)
 {
@@ -45,6 +100,22 @@ static int without_memory(const CUDA_ARRAY3D_DESCRIPTOR *as)
     return (as->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0;
 }
 
+static int keep(struct held **held, uint64_t bytes)
+{
+    pthread_mutex_lock(&driver_lock);
+    *held = hold(bytes);
+    pthread_mutex_unlock(&driver_lock);
+    return *held != NULL;
+}
+
+static void drop(const void *array, const struct held *held)
+{
+    pthread_mutex_lock(&driver_lock);
+    driver_unmap_array(array);
+    let_go(held);
+    pthread_mutex_unlock(&driver_lock);
+}
+
 static CUresult make_array(CUarray *handle, const CUDA_ARRAY3D_DESCRIPTOR *as)
 {
     struct CUarray_st *made;
@@ -57,7 +128,7 @@ static CUresult make_array(CUarray *handle, const CUDA_ARRAY3D_DESCRIPTOR *as)
     made->as = *as;
     made->gpu = driver_context()->gpu;
     made->bytes = without_memory(as) ? 0 : level_bytes(as, 0);
-    if (machine_take(made->gpu, made->bytes) != 0) {
+    if (!keep(&made->held, made->bytes)) {
         free(made);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -120,7 +191,7 @@ CUresult cuArrayDestroy(CUarray hArray)
     if (hArray == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     if (!hArray->level)
-        machine_give(hArray->gpu, hArray->bytes);
+        drop(hArray, hArray->held);
     free(hArray);
     return CUDA_SUCCESS;
 }
@@ -141,7 +212,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DE
     made->levels = numMipmapLevels;
     for (unsigned level = 0; level < numMipmapLevels && !without_memory(as); level++)
         made->bytes += level_bytes(as, level);
-    if (machine_take(made->gpu, made->bytes) != 0) {
+    if (!keep(&made->held, made->bytes)) {
         free(made);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -174,7 +245,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
     FAULT();
     if (hMipmappedArray == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
-    machine_give(hMipmappedArray->gpu, hMipmappedArray->bytes);
+    drop(hMipmappedArray, hMipmappedArray->held);
     free(hMipmappedArray);
     return CUDA_SUCCESS;
 }

@@ -18,6 +18,7 @@ DRIVER = (
     "contexts.c",
     "greens.c",
     "memory.c",
+    "slabs.c",
     "arrays.c",
     "pools.c",
     "virtual.c",

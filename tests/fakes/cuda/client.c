@@ -26,6 +26,7 @@ typedef CUresult resolver(const char *, void **, int, cuuint64_t, CUdriverProcAd
 
 static CUdeviceptr memory[OBJECTS], ranges[OBJECTS];
 static CUmemGenericAllocationHandle handles[OBJECTS];
+static int files[OBJECTS];
 static CUmemoryPool pools[OBJECTS];
 static CUcontext contexts[OBJECTS];
 static CUarray arrays[OBJECTS];
@@ -75,6 +76,27 @@ static CUresult add_alloc_node(number graph, number name, number bytes, int any)
     return code;
 }
 
+static number wanted;
+
+static void allocate_at_the_end(void *place)
+{
+    tell((number)p_cuMemAlloc(place, wanted));
+}
+
+/* Destroys a graph with an object whose end allocates memory; tells the code of that. */
+static CUresult end_object(number name, number bytes)
+{
+    CUuserObject object;
+    CUgraph graph;
+    wanted = bytes;
+    CUresult code = p_cuGraphCreate(&graph, 0);
+    if (code == CUDA_SUCCESS)
+        code = p_cuUserObjectCreate(&object, &memory[name], allocate_at_the_end, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    if (code == CUDA_SUCCESS)
+        code = p_cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+    return code == CUDA_SUCCESS ? p_cuGraphDestroy(graph) : code;
+}
+
 static CUresult pool_number(number pool, CUmemPool_attribute which)
 {
     cuuint64_t value = 0;
@@ -96,15 +118,24 @@ static CUresult make_memory(number handle, number bytes, number device, int on_h
     return p_cuMemCreate(&handles[handle], bytes, &as, 0);
 }
 
+static CUresult export_memory(number handle, number file)
+{
+    return p_cuMemExportToShareableHandle(&files[file], handles[handle], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+}
+
+static CUresult import_memory(number handle, number file)
+{
+    return p_cuMemImportFromShareableHandle(
+        &handles[handle], (void *)(intptr_t)files[file], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+}
+
 static CUresult share_memory(number handle, number into)
 {
-    int file;
-    CUresult code = p_cuMemExportToShareableHandle(&file, handles[handle], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    CUresult code = export_memory(handle, into);
     if (code != CUDA_SUCCESS)
         return code;
-    code = p_cuMemImportFromShareableHandle(
-        &handles[into], (void *)(intptr_t)file, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    close(file);
+    code = import_memory(into, into);
+    close(files[into]);
     return code;
 }
 
@@ -113,6 +144,23 @@ static CUresult make_array(number name, number width, number height, number dept
     CUDA_ARRAY_DESCRIPTOR flat = {width, height, CU_AD_FORMAT_UNSIGNED_INT8, 1};
     CUDA_ARRAY3D_DESCRIPTOR deep = {width, height, depth, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0};
     return depth == 0 ? p_cuArrayCreate(&arrays[name], &flat) : p_cuArray3DCreate(&arrays[name], &deep);
+}
+
+static CUresult make_sparse(number name)
+{
+    CUDA_ARRAY3D_DESCRIPTOR as = {4096, 4096, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1, CUDA_ARRAY3D_SPARSE};
+    return p_cuArray3DCreate(&arrays[name], &as);
+}
+
+/* Puts memory behind a part of a sparse array, or takes it away. */
+static CUresult set_part(number name, number part, int mapped, number handle)
+{
+    CUarrayMapInfo as = {.resourceType = CU_RESOURCE_TYPE_ARRAY, .resource = {.array = arrays[name]}, .deviceBitMask = 1};
+    as.subresource.sparseLevel.offsetX = (unsigned)part;
+    as.memOperationType = mapped ? CU_MEM_OPERATION_TYPE_MAP : CU_MEM_OPERATION_TYPE_UNMAP;
+    as.memHandleType = CU_MEM_HANDLE_TYPE_GENERIC;
+    as.memHandle.memHandle = mapped ? handles[handle] : 0;
+    return p_cuMemMapArrayAsync(&as, 1, NULL);
 }
 
 static CUresult make_mipmap(number name, number width, number height, number levels)
@@ -214,6 +262,12 @@ static CUresult memory_command(const char *word, const number *n)
         return make_array(n[0], n[1], n[2], n[3]);
     if (same(word, "arrayfree"))
         return p_cuArrayDestroy(arrays[n[0]]);
+    if (same(word, "sparse"))
+        return make_sparse(n[0]);
+    if (same(word, "mappart"))
+        return set_part(n[0], n[1], 1, n[2]);
+    if (same(word, "unmappart"))
+        return set_part(n[0], n[1], 0, 0);
     if (same(word, "mipmap"))
         return make_mipmap(n[0], n[1], n[2], n[3]);
     if (same(word, "mipmapfree"))
@@ -267,6 +321,12 @@ static CUresult virtual_command(const char *word, const number *n)
         return p_cuMemRetainAllocationHandle(&handles[n[0]], (void *)(uintptr_t)ranges[n[1]]);
     if (same(word, "share"))
         return share_memory(n[0], n[1]);
+    if (same(word, "export"))
+        return export_memory(n[0], n[1]);
+    if (same(word, "import"))
+        return import_memory(n[0], n[1]);
+    if (same(word, "close"))
+        return close(files[n[0]]) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
     return CUDA_ERROR_UNKNOWN;
 }
 
@@ -275,6 +335,8 @@ static CUresult graph_command(const char *word, const number *n)
     CUgraphNode node;
     if (same(word, "graph"))
         return p_cuGraphCreate(&graphs[n[0]], 0);
+    if (same(word, "endobject"))
+        return end_object(n[0], n[1]);
     if (same(word, "graphfree"))
         return p_cuGraphDestroy(graphs[n[0]]);
     if (same(word, "allocnode"))
@@ -320,6 +382,8 @@ static CUresult work_command(const char *word, const number *n, const char *text
         return p_cuCtxDestroy(contexts[n[0]]);
     if (same(word, "current"))
         return p_cuCtxSetCurrent(contexts[n[0]]);
+    if (same(word, "limit"))
+        return p_cuCtxSetLimit((CUlimit)n[0], n[1]);
     if (same(word, "sync"))
         return p_cuCtxSynchronize();
     if (same(word, "kernel"))

@@ -19,6 +19,7 @@
     X(cuGreenCtxDestroy, cuGreenCtxDestroy, 12040)                                                                     \
     X(cuGreenCtxStreamCreate, cuGreenCtxStreamCreate, 12050)                                                           \
     X(cuCtxFromGreenCtx, cuCtxFromGreenCtx, 12040)                                                                     \
+    X(cuCtxSetLimit, cuCtxSetLimit, 3010)                                                                              \
     X(cuCtxSynchronize, cuCtxSynchronize, 2000)                                                                        \
     X(cuMemGetInfo, cuMemGetInfo_v2, 3020)                                                                             \
     X(cuMemAlloc, cuMemAlloc_v2, 3020)                                                                                 \
@@ -44,6 +45,7 @@
     X(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, 11000)                                                 \
     X(cuMemExportToShareableHandle, cuMemExportToShareableHandle, 10020)                                               \
     X(cuMemImportFromShareableHandle, cuMemImportFromShareableHandle, 10020)                                           \
+    X(cuMemMapArrayAsync, cuMemMapArrayAsync, 11010)                                                                   \
     X(cuArrayCreate, cuArrayCreate_v2, 3020)                                                                           \
     X(cuArray3DCreate, cuArray3DCreate_v2, 3020)                                                                       \
     X(cuArrayDestroy, cuArrayDestroy, 2000)                                                                            \
@@ -51,6 +53,8 @@
     X(cuMipmappedArrayDestroy, cuMipmappedArrayDestroy, 5000)                                                          \
     X(cuGraphCreate, cuGraphCreate, 10000)                                                                             \
     X(cuGraphDestroy, cuGraphDestroy, 10000)                                                                             \
+    X(cuUserObjectCreate, cuUserObjectCreate, 11030)                                                                   \
+    X(cuGraphRetainUserObject, cuGraphRetainUserObject, 11030)                                                         \
     X(cuGraphAddKernelNode, cuGraphAddKernelNode_v2, 12000)                                                            \
     X(cuGraphAddMemAllocNode, cuGraphAddMemAllocNode, 11040)                                                           \
     X(cuGraphAddMemFreeNode, cuGraphAddMemFreeNode, 11040)                                                             \

@@ -29,9 +29,32 @@ static CUresult open_context(struct CUctx_st *context, int device)
     return CUDA_SUCCESS;
 }
 
+/* What a context comes with of each area, and takes for a larger one: a stack for every thread that fits on the GPU. */
+static const uint64_t firsts[DRIVER_AREAS] = {1024, 1 << 20, 8 << 20};
+
+static uint64_t excess(CUlimit area, uint64_t size)
+{
+    uint64_t times = area == CU_LIMIT_STACK_SIZE ? machine()->multiprocessors * 2048ULL : 1;
+    return size > firsts[area] ? driver_pages(size * times) - driver_pages(firsts[area] * times) : 0;
+}
+
+static CUresult set_area(struct CUctx_st *context, CUlimit area, uint64_t size)
+{
+    uint64_t before = excess(area, context->areas[area]), after = excess(area, size);
+    if (after > before && machine_take(context->gpu, after - before) != 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (after < before)
+        machine_give(context->gpu, before - after);
+    context->areas[area] = size;
+    return CUDA_SUCCESS;
+}
+
 static void close_context(struct CUctx_st *context)
 {
+    for (int area = 0; area < DRIVER_AREAS; area++)
+        set_area(context, (CUlimit)area, 0);
     driver_free_context(context);
+    driver_free_arrays(context);
     machine_give(context->gpu, machine()->context);
     context->alive = 0;
 }
@@ -306,15 +329,20 @@ CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned *version)
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
-    (void)limit, (void)value;
-    return driver_context() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    struct CUctx_st *context = driver_context();
+    FAULT();
+    if (context == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return (int)limit < DRIVER_AREAS ? set_area(context->part_of ? context->part_of : context, limit, value) : CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
 {
-    (void)limit;
-    *pvalue = 1024;
-    return driver_context() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    struct CUctx_st *context = driver_context();
+    if (context == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *pvalue = (int)limit >= DRIVER_AREAS ? 1024 : context->areas[limit] ? context->areas[limit] : firsts[limit];
+    return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)

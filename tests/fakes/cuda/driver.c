@@ -203,6 +203,7 @@ static int attribute(CUdevice_attribute which, int device)
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: return (int)machine()->capability_major;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: return (int)machine()->capability_minor;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return (int)machine()->multiprocessors;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: return 2048;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: return (int)gpus[device] + 1;
     case CU_DEVICE_ATTRIBUTE_WARP_SIZE: return 32;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: return 1024;

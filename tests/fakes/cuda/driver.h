@@ -17,12 +17,15 @@
 #define DRIVER_GPUS 16
 #define GRANULARITY (2ULL << 20)
 #define POOL_STEP (32ULL << 20)
+#define DRIVER_AREAS 3 /* stack, buffer of printf, heap of malloc, as CUlimit numbers them */
 #define QUEUE 1024 /* launches of a context that a card takes before the next one waits */
 
-/* Leaves a function with the code that FAKE_GPU_FAULT names for this call of it. */
+/* Leaves a function with the code that FAKE_GPU_FAULT names for this call of it. A thread that was cancelled ends here. */
 #define FAULT()                                                                                                        \
     do {                                                                                                               \
-        int injected = machine_fault(__func__);                                                                        \
+        int injected;                                                                                                  \
+        pthread_testcancel();                                                                                          \
+        injected = machine_fault(__func__);                                                                            \
         if (injected != 0)                                                                                             \
             return (CUresult)injected;                                                                                 \
     } while (0)
@@ -32,6 +35,7 @@ struct CUctx_st {
     int device;   /* as CUDA_VISIBLE_DEVICES numbers it */
     int primary, references, alive;
     unsigned version;
+    uint64_t areas[DRIVER_AREAS]; /* sizes that were asked for; 0: as the context came */
     struct CUctx_st *part_of; /* a green context's primary one, which owns what is allocated */
     uint64_t tail;     /* when the work of the context is done, streams included */
     uint64_t ends[QUEUE], launches; /* when each of the last ones is done */
@@ -97,6 +101,17 @@ block *driver_add(CUdeviceptr address, uint64_t bytes, block_kind kind, unsigned
 block *driver_remove(CUdeviceptr address);
 block *driver_find(CUdeviceptr inside);
 void driver_free_context(struct CUctx_st *context);
+/* Whole pages of so many bytes. */
+uint64_t driver_pages(uint64_t bytes);
+/* Takes memory for a block of a context; 0 where the GPU has not that much left. */
+CUdeviceptr driver_place(const struct CUctx_st *context, uint64_t bytes);
+void driver_unplace(CUdeviceptr address, unsigned gpu, uint64_t bytes);
+/* Frees what only descriptors have held that are closed by now. */
+void driver_free_exported(void);
+/* Takes away what stands behind a sparse array. */
+void driver_unmap_array(const void *array);
+/* Arrays go with their context, too. */
+void driver_free_arrays(const struct CUctx_st *context);
 
 /* Pools; with the lock held. */
 CUmemoryPool driver_default_pool(int device);

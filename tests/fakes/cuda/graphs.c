@@ -67,7 +67,7 @@ static int device_of(unsigned gpu)
 
 void driver_graph_give(unsigned gpu, uint64_t bytes)
 {
-    memory[device_of(gpu)].used -= bytes;
+    memory[device_of(gpu)].used -= driver_pages(bytes);
 }
 
 /* Takes the memory of all allocation nodes; at a failure nothing is taken. */
@@ -80,12 +80,11 @@ static CUresult take(const struct CUgraph_st *graph)
         if (each->kind != NODE_ALLOC || driver_find(each->address) != NULL)
             continue;
         room = memory[each->device].reserved - memory[each->device].used;
-        more = each->bytes > room ? each->bytes - room : 0;
-        more = (more + GRANULARITY - 1) / GRANULARITY * GRANULARITY;
+        more = driver_pages(each->bytes) > room ? driver_pages(each->bytes) - room : 0;
         if (more > 0 && machine_take(driver_gpu(each->device), more) != 0)
             return CUDA_ERROR_OUT_OF_MEMORY;
         memory[each->device].reserved += more;
-        memory[each->device].used += each->bytes;
+        memory[each->device].used += driver_pages(each->bytes);
         if (memory[each->device].reserved > memory[each->device].reserved_high)
             memory[each->device].reserved_high = memory[each->device].reserved;
         if (memory[each->device].used > memory[each->device].used_high)
@@ -121,9 +120,37 @@ CUresult cuGraphCreate(CUgraph *phGraph, unsigned flags)
     return CUDA_SUCCESS;
 }
 
+struct CUuserObject_st {
+    void *data;
+    CUhostFn destroy;
+};
+
+CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn function, unsigned count, unsigned flags)
+{
+    FAULT();
+    if (object_out == NULL || function == NULL || count != 1 || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
+        return CUDA_ERROR_INVALID_VALUE;
+    *object_out = calloc(1, sizeof **object_out);
+    **object_out = (struct CUuserObject_st){ptr, function};
+    return CUDA_SUCCESS;
+}
+
+/* A graph has one at most, and takes over the only reference. */
+CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned count, unsigned flags)
+{
+    FAULT();
+    if (graph == NULL || graph->object != NULL || count != 1 || flags != CU_GRAPH_USER_OBJECT_MOVE)
+        return CUDA_ERROR_INVALID_VALUE;
+    graph->object = object;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuGraphDestroy(CUgraph hGraph)
 {
     FAULT();
+    if (hGraph->object != NULL)
+        hGraph->object->destroy(hGraph->object->data);
+    free(hGraph->object);
     destroy(hGraph);
     return CUDA_SUCCESS;
 }

@@ -18,6 +18,7 @@ struct CUgraphNode_st {
 
 struct CUgraph_st {
     struct CUgraphNode_st *nodes, **last;
+    struct CUuserObject_st *object;
 };
 
 #endif

@@ -60,7 +60,7 @@ static void give(block *each)
 {
     switch (each->kind) {
     case BLOCK_PLAIN:
-    case BLOCK_MANAGED: machine_give(each->gpu, each->bytes); break;
+    case BLOCK_MANAGED: driver_unplace(each->address, each->gpu, each->bytes); break;
     case BLOCK_POOL: driver_pool_give(each->pool, each->bytes); break;
     case BLOCK_GRAPH: driver_graph_give(each->gpu, each->bytes); break;
     case BLOCK_HOST:
@@ -94,20 +94,21 @@ CUresult driver_current(const void *result)
 
 static CUresult allocate(CUdeviceptr *address, uint64_t bytes, block_kind kind)
 {
-    unsigned gpu;
+    const struct CUctx_st *context;
+    CUdeviceptr place;
     CUresult code = driver_current(address);
     if (code == CUDA_SUCCESS && bytes == 0)
         code = CUDA_ERROR_INVALID_VALUE;
     if (code != CUDA_SUCCESS)
         return code;
-    gpu = driver_context()->gpu;
+    context = driver_context()->part_of ? driver_context()->part_of : driver_context();
     pthread_mutex_lock(&driver_lock);
-    if (machine_take(gpu, bytes) != 0)
-        code = CUDA_ERROR_OUT_OF_MEMORY;
-    else
-        *address = driver_add(driver_address(bytes), bytes, kind, gpu)->address;
+    driver_free_exported();
+    place = driver_place(context, bytes);
+    if (place != 0)
+        *address = driver_add(place, bytes, kind, context->gpu)->address;
     pthread_mutex_unlock(&driver_lock);
-    return code;
+    return place != 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
@@ -180,6 +181,9 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
         code = CUDA_ERROR_INVALID_VALUE;
     if (code != CUDA_SUCCESS)
         return code;
+    pthread_mutex_lock(&driver_lock);
+    driver_free_exported();
+    pthread_mutex_unlock(&driver_lock);
     *total = machine()->memory;
     *free_bytes = *total - machine_used(driver_context()->gpu);
     return CUDA_SUCCESS;

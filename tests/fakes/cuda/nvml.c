@@ -202,6 +202,60 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
     return NVML_SUCCESS;
 }
 
+nvmlReturn_t nvmlDeviceGetAccountingBufferSize(nvmlDevice_t device, unsigned *size)
+{
+    nvmlReturn_t code = device_check(device, size, __func__);
+    if (code == NVML_SUCCESS)
+        *size = PROCESSES_MOST;
+    return code;
+}
+
+/* All that work on the GPU, by their numbers on the node. */
+nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned *count, unsigned *pids)
+{
+    machine_use uses[PROCESSES_MOST];
+    unsigned found, room;
+    nvmlReturn_t code = device_check(device, count, __func__);
+    if (code != NVML_SUCCESS)
+        return code;
+    found = processes(device->gpu, uses);
+    room = pids == NULL ? 0 : *count;
+    *count = found;
+    for (unsigned index = 0; index < found && index < room; index++)
+        pids[index] = (unsigned)uses[index].pid;
+    return found > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t device, unsigned *utilization, unsigned *period_us)
+{
+    nvmlUtilization_t rates;
+    nvmlReturn_t code = nvmlDeviceGetUtilizationRates(device, &rates);
+    if (code == NVML_SUCCESS)
+        *utilization = rates.gpu, *period_us = 1000000;
+    return code;
+}
+
+/* What a newer NVML has, and no header that anybody has read. */
+nvmlReturn_t nvmlDeviceSetGreatNews_v1(void)
+{
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceTurnGreatNews(void)
+{
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetGreatNews(void)
+{
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlGreatNewsQuery(void)
+{
+    return NVML_SUCCESS;
+}
+
 #ifndef OLD_DRIVER
 static nvmlReturn_t check_limits(nvmlDevice_t device, const void *limits, const char *group, const char *function)
 {

@@ -19,9 +19,18 @@ static CUmemoryPool pool_of(int device)
     return current[device] ? current[device] : driver_default_pool(device);
 }
 
+/* Blocks of a pool begin at multiples of this. */
+#define BLOCK_UNIT 512ULL
+
+static uint64_t whole_units(uint64_t bytes)
+{
+    return (bytes + BLOCK_UNIT - 1) / BLOCK_UNIT * BLOCK_UNIT;
+}
+
 int driver_pool_take(CUmemoryPool pool, uint64_t bytes)
 {
     uint64_t room = pool->reserved - pool->used, more = 0;
+    bytes = whole_units(bytes);
     if (bytes > room)
         more = (bytes - room + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
     if (!pool->host && more > 0 && machine_take(pool->gpu, more) != 0)
@@ -37,7 +46,7 @@ int driver_pool_take(CUmemoryPool pool, uint64_t bytes)
 
 void driver_pool_give(CUmemoryPool pool, uint64_t bytes)
 {
-    pool->used -= bytes;
+    pool->used -= whole_units(bytes);
 }
 
 static void trim(CUmemoryPool pool, uint64_t keep)

@@ -94,6 +94,43 @@ static CUresult record_beside(CUstream stream, CUgraph *graph)
     return code != CUDA_SUCCESS ? code : work.code;
 }
 
+static void *work_for_ever(void *argument)
+{
+    const CUmemAllocationProp as = {CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}}};
+    struct work *mine = argument;
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr place;
+    p_cuCtxSetCurrent(mine->context);
+    for (;;) {
+        if (p_cuMemCreate(&handle, 2 << 20, &as, 0) == CUDA_SUCCESS)
+            p_cuMemRelease(handle);
+        if (p_cuMemAllocAsync(&place, 1000, NULL) == CUDA_SUCCESS)
+            p_cuMemFreeAsync(place, NULL);
+        p_cuLaunchKernel(mine->function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+        p_cuCtxSynchronize();
+    }
+    return NULL;
+}
+
+/* Cancels threads at work, one after the other; whatever they held must not hold up those that follow. */
+static CUresult cancel_threads(number count)
+{
+    struct work work = {0};
+    CUmodule module;
+    pthread_t thread;
+    p_cuCtxGetCurrent(&work.context);
+    p_cuModuleLoadData(&module, "");
+    p_cuModuleGetFunction(&work.function, module, "busy_10us");
+    for (number each = 0; each < count; each++) {
+        const struct timespec moment = {0, 1000 * (long)(each % 2000)};
+        pthread_create(&thread, NULL, work_for_ever, &work);
+        nanosleep(&moment, NULL);
+        pthread_cancel(thread);
+        pthread_join(thread, NULL);
+    }
+    return CUDA_SUCCESS;
+}
+
 CUresult stream_command(const char *word, const unsigned long long *n)
 {
     if (same(word, "stream")) {
@@ -119,6 +156,8 @@ CUresult stream_command(const char *word, const unsigned long long *n)
         CUgraph graph;
         return record_beside(streams[n[0]], &graph);
     }
+    if (same(word, "cancel"))
+        return cancel_threads(n[0]);
     if (same(word, "asynctogether"))
         return allocate_together(n[0], n[1]);
     return CUDA_ERROR_UNKNOWN;

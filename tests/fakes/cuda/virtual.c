@@ -1,17 +1,29 @@
-/* Virtual memory management: memory lives as long as its handle is held or mapped anywhere, in whatever order they go. */
+/* Virtual memory management: memory lives as long as its handle is held or mapped anywhere, or a descriptor of it is open
+ * in any process, in whatever order they go. Only at the end of the process that made it it goes at once. */
 #define _GNU_SOURCE
 #include "driver.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-typedef struct {
+#define EXPORTS 8
+
+typedef struct memory {
     uint64_t bytes;
     unsigned gpu;
     int references, mappings, charged;
     CUmemAllocationProp as;
+    int exports, probes[EXPORTS]; /* each asks for the lock that lives as long as a descriptor of the memory */
+    int from;                     /* the descriptor that it was taken from, plus one */
+    struct memory *next_waiting;
 } memory;
+
+static memory *waiting; /* for the end of their descriptors */
 
 typedef struct mapping {
     CUdeviceptr address;
@@ -34,13 +46,39 @@ static memory *from_handle(CUmemGenericAllocationHandle handle)
     return (memory *)(uintptr_t)handle;
 }
 
+static int is_exported(memory *of)
+{
+    for (int each = 0; each < of->exports; each++)
+        if (flock(of->probes[each], LOCK_EX | LOCK_NB) == 0) {
+            close(of->probes[each]);
+            of->probes[each--] = of->probes[--of->exports];
+        }
+    return of->exports > 0;
+}
+
 static void let_go(memory *of)
 {
     if (of->references > 0 || of->mappings > 0)
         return;
+    if (is_exported(of)) {
+        of->next_waiting = waiting;
+        waiting = of;
+        return;
+    }
     if (of->charged)
         machine_give(of->gpu, of->bytes);
+    if (of->from)
+        close(of->from - 1);
     free(of);
+}
+
+void driver_free_exported(void)
+{
+    memory *each = waiting, *next;
+    for (waiting = NULL; each != NULL; each = next) {
+        next = each->next_waiting;
+        let_go(each);
+    }
 }
 
 CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
@@ -66,6 +104,9 @@ CUresult cuMemCreate(
     on_device = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     if (on_device && (prop->location.id < 0 || prop->location.id >= driver_devices()))
         return CUDA_ERROR_INVALID_DEVICE;
+    pthread_mutex_lock(&driver_lock);
+    driver_free_exported();
+    pthread_mutex_unlock(&driver_lock);
     made = calloc(1, sizeof *made);
     made->bytes = size;
     made->as = *prop;
@@ -230,14 +271,18 @@ CUresult cuMemExportToShareableHandle(
     void *shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType, unsigned long long flags)
 {
     memory *of = from_handle(handle);
+    char path[32];
     int file;
     FAULT();
-    if (shareableHandle == NULL || of == NULL || flags != 0 || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    if (shareableHandle == NULL || of == NULL || of->exports == EXPORTS || flags != 0 || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_INVALID_VALUE;
     if ((file = memfd_create("device memory", 0)) < 0)
         return CUDA_ERROR_OPERATING_SYSTEM;
     if (write(file, &of->bytes, sizeof of->bytes) != sizeof of->bytes || write(file, &of->as, sizeof of->as) < 0)
         return CUDA_ERROR_OPERATING_SYSTEM;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    flock(file, LOCK_EX);
+    of->probes[of->exports++] = open(path, O_RDWR | O_CLOEXEC);
     *(int *)shareableHandle = file;
     return CUDA_SUCCESS;
 }
@@ -258,6 +303,65 @@ CUresult cuMemImportFromShareableHandle(
         free(made);
         return CUDA_ERROR_INVALID_VALUE;
     }
+    made->from = fcntl(file, F_DUPFD_CLOEXEC, 0) + 1; /* as long as it is held here */
     *handle = (CUmemGenericAllocationHandle)(uintptr_t)made;
+    return CUDA_SUCCESS;
+}
+
+/* A part of a sparse array with memory behind it. */
+typedef struct tile {
+    CUarrayMapInfo at;
+    memory *of;
+    struct tile *next;
+} tile;
+
+static tile *tiles;
+
+static int is_same_part(const CUarrayMapInfo *one, const CUarrayMapInfo *other)
+{
+    return one->resource.array == other->resource.array && one->subresourceType == other->subresourceType &&
+           memcmp(&one->subresource, &other->subresource, sizeof one->subresource) == 0;
+}
+
+/* Unmaps a part, or all of an array where it is NULL. */
+static void unmap_tiles(CUarray array, const CUarrayMapInfo *part)
+{
+    for (tile **each = &tiles; *each != NULL;) {
+        tile *found = *each;
+        if (found->at.resource.array != array || (part != NULL && !is_same_part(&found->at, part))) {
+            each = &found->next;
+            continue;
+        }
+        *each = found->next;
+        found->of->mappings--;
+        let_go(found->of);
+        free(found);
+    }
+}
+
+void driver_unmap_array(const void *array)
+{
+    unmap_tiles((CUarray)array, NULL);
+}
+
+CUresult cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
+{
+    FAULT();
+    (void)hStream;
+    pthread_mutex_lock(&driver_lock);
+    for (unsigned index = 0; index < count; index++) {
+        const CUarrayMapInfo *part = &mapInfoList[index];
+        if (part->memOperationType == CU_MEM_OPERATION_TYPE_MAP) {
+            tile *made = calloc(1, sizeof *made);
+            *made = (tile){*part, from_handle(part->memHandle.memHandle), NULL};
+            made->of->mappings++; /* before the one that was there goes */
+            unmap_tiles(part->resource.array, part);
+            made->next = tiles;
+            tiles = made;
+        } else {
+            unmap_tiles(part->resource.array, part);
+        }
+    }
+    pthread_mutex_unlock(&driver_lock);
     return CUDA_SUCCESS;
 }

@@ -56,6 +56,70 @@ def test_a_refused_unmap_changes_nothing(tenant: Make) -> None:
         assert share.used() == STEP
 
 
+def test_memory_stays_charged_while_a_descriptor_holds_it(tenant: Make) -> None:
+    share = tenant(2 * STEP)
+    with share.ready() as client:
+        client.must(f"create 0 {STEP} 0", "export 0 0", "export 0 1", "release 0", "close 0")
+        assert client.must("info").told == (STEP, 2 * STEP)
+        assert share.used() == share.machine.used() == STEP
+        assert client.do(f"create 1 {2 * STEP} 0").code == OUT_OF_MEMORY
+        client.must("close 1", f"create 1 {2 * STEP} 0")
+        assert share.used() == share.machine.used() == 2 * STEP
+
+
+def test_memory_stays_charged_while_a_handle_that_came_by_a_descriptor_holds_it(tenant: Make) -> None:
+    share = tenant(2 * STEP)
+    with share.ready() as client:
+        client.must(f"create 0 {STEP} 0", "export 0 0", "import 1 0", "close 0", "release 0")
+        assert client.must("info").told == (STEP, 2 * STEP)
+        assert share.used() == share.machine.used() == STEP
+        client.must(f"reserve 1 {STEP}", f"map 1 1 {STEP}", "release 1", "info")
+        assert share.used() == share.machine.used() == STEP
+        client.must(f"unmap 1 {STEP}", "info")
+        assert share.used() == share.machine.used() == 0
+
+
+@pytest.mark.parametrize("last", ["unmappart 0 0", "arrayfree 0"])
+def test_memory_stays_charged_while_a_sparse_array_holds_it(tenant: Make, last: str) -> None:
+    share = tenant(2 * STEP)
+    with share.ready() as client:
+        client.must("sparse 0", f"create 0 {STEP} 0", "mappart 0 0 0", "mappart 0 64 0", "release 0", "unmappart 0 64")
+        assert share.used() == share.machine.used() == STEP
+        assert client.do(f"create 1 {2 * STEP} 0").code == OUT_OF_MEMORY
+        client.must(last)
+        assert share.used() == share.machine.used() == 0
+
+
+def test_other_memory_behind_a_part_of_a_sparse_array_sets_the_first_free(tenant: Make) -> None:
+    share = tenant(2 * STEP)
+    with share.ready() as client:
+        client.must("sparse 0", f"create 0 {STEP} 0", "mappart 0 0 0", "release 0")
+        client.must(f"create 1 {STEP} 0", "mappart 0 0 1", "release 1")
+        assert share.used() == share.machine.used() == STEP
+
+
+def test_a_child_that_inherits_a_descriptor_keeps_its_memory_charged(tenant: Make) -> None:
+    share = tenant(2 * STEP)
+    with share.ready() as client:
+        client.must(f"create 0 {STEP} 0", "export 0 0", "release 0", "fork", "close 0")
+        assert share.used() == STEP
+
+
+@pytest.mark.parametrize(
+    ("area", "size", "takes"), [(0, 2048, 80 * 2048 * 1024), (1, 3 * MIB, STEP), (2, GIB, GIB - 8 * MIB)]
+)
+def test_what_a_context_keeps_for_its_kernels_is_charged(tenant: Make, area: int, size: int, takes: int) -> None:
+    share = tenant(2 * GIB)
+    with share.ready() as client:
+        client.must(f"limit {area} {size}")
+        assert share.used() == share.machine.used() == takes
+        assert client.do(f"limit {area} {size * 100}").code == OUT_OF_MEMORY or area == 1
+        client.must(f"limit {area} 1024")
+        assert share.used() == share.machine.used() == 0
+        client.must("context 1 0", f"limit {area} {size}", "contextfree 1")
+        assert share.used() == share.machine.used() == 0
+
+
 def test_trimming_a_pool_gives_back_to_the_share(tenant: Make) -> None:
     share = tenant(LIMIT)
     with share.ready() as client:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 from collections.abc import Callable
 
 import pytest
 
-from tests.fakes.cuda.clients import GIB, OUT_OF_MEMORY, WAYS, Tenant
+from appliance.gpu import layout
+from tests.fakes.cuda.clients import GIB, OUT_OF_MEMORY, WAYS, Tenant, gpu_uuid
 
 Make = Callable[..., Tenant]
 LIMIT = 2 * GIB
@@ -56,3 +59,24 @@ def test_without_limits_nothing_changes(tenant: Make) -> None:
     (share.folder / "limits").unlink()
     with share.ready() as client:
         assert client.must("info").told == (16 * GIB, 16 * GIB)
+
+
+def test_what_the_account_does_not_know_makes_memory_run_out(tenant: Make) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        share.file.charge({gpu_uuid(0): 3 * LIMIT // 4})
+        assert client.must("info").told == (LIMIT // 4, LIMIT)
+        assert client.do(f"malloc 0 {LIMIT // 2}").code == OUT_OF_MEMORY
+        client.must(f"malloc 0 {LIMIT // 4}")
+        share.file.charge({gpu_uuid(0): 2 * LIMIT})
+        assert client.must("info").told == (0, LIMIT)
+        share.file.charge({gpu_uuid(0): 0})
+        client.must(f"malloc 1 {3 * LIMIT // 4}")
+
+
+def test_a_file_of_an_earlier_release_has_nothing_uncounted(tenant: Make) -> None:
+    share = tenant(LIMIT)
+    os.truncate(share.folder / "limits", ctypes.sizeof(layout.SecondLimitsRecord))
+    with share.ready() as client:
+        client.must(f"malloc 0 {LIMIT}")
+        assert client.must("info").told == (0, LIMIT)

@@ -9,6 +9,7 @@ import pytest
 from tests.fakes.cuda.clients import GIB, MIB, OUT_OF_MEMORY, WAYS, Tenant
 
 LIMIT = 4 * GIB
+PAGE = 2 * MIB
 Make = Callable[..., Tenant]
 
 
@@ -21,7 +22,7 @@ def test_the_limit_itself_fits_and_one_byte_more_does_not(tenant: Make, way: str
         assert share.machine.used() == share.used() == LIMIT
         assert client.do("malloc 1 1").code == OUT_OF_MEMORY
         client.must("free 0", "malloc 1 1")
-        assert share.machine.used() == share.used() == 1
+        assert share.machine.used() == share.used() == PAGE
     assert share.machine.peak() == LIMIT
 
 
@@ -60,7 +61,7 @@ def test_pools_count_by_what_they_reserve(tenant: Make, way: str) -> None:
         assert client.do("malloc 1 1").code in {0, OUT_OF_MEMORY}
         assert share.machine.peak() <= LIMIT
         client.must("trim 0 0")
-        assert share.machine.used() == share.used() <= 1
+        assert share.machine.used() == share.used() <= PAGE
 
 
 @pytest.mark.parametrize("way", ["linked", "proc:0", "proc:2"])
@@ -111,7 +112,7 @@ def test_a_neighbour_that_takes_memory_at_the_same_time_spoils_the_size_of_conte
     share.settings["FAKE_GPU_CONTEXT_MIB"] = "300"
     with share.ready() as first, share.ready() as second:
         first.must("malloc 0 1")
-        assert share.used() == 600 * MIB + 1
+        assert share.used() == 600 * MIB + PAGE
         assert second.do(f"malloc 0 {GIB - 600 * MIB}").code == OUT_OF_MEMORY
 
 
@@ -145,12 +146,46 @@ def test_memory_of_a_pool_may_be_freed_by_the_plain_call_and_after_its_pool(tena
         assert share.used() == 0
 
 
+def test_blocks_count_the_whole_pages_that_they_take(tenant: Make) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        client.must(*(f"malloc {name} {PAGE + 512}" for name in range(60)))
+        assert share.used() == share.machine.used() == 60 * 2 * PAGE
+        client.must(*(f"free {name}" for name in range(60)))
+        assert share.used() == share.machine.used() == 0
+
+
+@pytest.mark.parametrize("allocator", ["malloc", "managed"])
+def test_small_blocks_share_pages_until_the_last_of_one_has_gone(tenant: Make, allocator: str) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        client.must(*(f"{allocator} {name} {PAGE // 4}" for name in range(6)))
+        assert share.used() == share.machine.used() == 2 * PAGE
+        client.must("free 0", "free 1", "free 2")
+        assert share.used() == share.machine.used() == 2 * PAGE
+        client.must("free 3")
+        assert share.used() == share.machine.used() == PAGE
+        client.must("context 1 0", f"{allocator} 0 1")
+        assert share.used() == share.machine.used() == 2 * PAGE, "a context has pages of its own"
+        client.must("contextfree 1", "current 0", "free 4", "free 5")
+        assert share.used() == share.machine.used() == 0
+
+
+def test_small_arrays_lie_together(tenant: Make) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        client.must(*(f"array {name} 1024 {PAGE // 4096}" for name in range(5)))
+        assert share.used() == share.machine.used() == 2 * PAGE
+        client.must("arrayfree 0")
+        assert share.used() == share.machine.used() == PAGE
+
+
 def test_mipmaps_count_all_their_levels(tenant: Make) -> None:
     share = tenant(LIMIT)
     with share.ready() as client:
-        client.must("mipmap 0 1024 1024 3")
-        assert share.machine.used() == MIB + MIB // 4 + MIB // 16
-        assert share.used() >= share.machine.used()
+        client.must("mipmap 0 4096 4096 3")
+        # the third level is half a page
+        assert share.machine.used() == share.used() == 16 * MIB + 4 * MIB + PAGE
         client.must("mipmapfree 0")
         assert share.used() == 0
 

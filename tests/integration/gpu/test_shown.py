@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from common.gpu.kinds import Compute
 from tests.fakes.cuda.build import declared
 from tests.fakes.cuda.clients import GIB, MIB, WAYS, Tenant
 
@@ -91,6 +92,50 @@ def test_nvml_setters_are_refused(tenant: Make) -> None:
     assert python(tenant(LIMIT, settings=new), SETTERS, *names) == dict.fromkeys(names, 4), "NVML_ERROR_NO_PERMISSION"
     names.remove("nvmlDeviceSetMemoryLimits_v1")  # which wants more than zeros
     assert python(tenant(LIMIT, settings=new, preload=()), SETTERS, *names) == dict.fromkeys(names, 0)
+
+
+def test_a_setter_that_nobody_knows_yet_is_refused_and_a_question_is_not(tenant: Make) -> None:
+    new = {"FAKE_GPU_DRIVER": "615.20"}
+    names = ("nvmlDeviceSetGreatNews_v1", "nvmlDeviceTurnGreatNews", "nvmlDeviceGetGreatNews", "nvmlGreatNewsQuery")
+    assert python(tenant(LIMIT, settings=new), SETTERS, *names) == dict(zip(names, (4, 4, 0, 0), strict=True))
+    assert python(tenant(LIMIT, settings=new, preload=()), SETTERS, *names) == dict.fromkeys(names, 0)
+
+
+QUESTIONS = """
+import json, pynvml as n
+n.nvmlInit()
+gpu = n.nvmlDeviceGetHandleByIndex(0)
+def ask(question):
+    try:
+        return question(gpu)
+    except n.NVMLError as error:
+        return -error.value
+print(json.dumps([
+    ask(lambda gpu: n.nvmlDeviceGetUtilizationRates(gpu).gpu),
+    ask(lambda gpu: n.nvmlDeviceGetEncoderUtilization(gpu)[0]),
+    ask(n.nvmlDeviceGetAccountingPids),
+]))
+"""
+
+
+@pytest.mark.parametrize(("compute", "percent"), [(Compute.STRICT, 0), (Compute.OFF, -3)])
+def test_no_neighbour_shows_in_what_nvml_tells_of_a_gpu(tenant: Make, compute: Compute, percent: int) -> None:
+    share, neighbour = tenant(LIMIT, compute=compute), tenant(LIMIT, preload=())
+    with neighbour.ready() as other:
+        other.must("kernel 0 busy_9000ms", "launch 0 0")
+        pids = [other.process.pid]
+        assert python(neighbour, QUESTIONS)[2] == pids
+        assert python(share, QUESTIONS) == [percent, -3, -3]
+
+
+def test_the_use_that_nvml_tells_is_the_containers_own(tenant: Make) -> None:
+    share = tenant(LIMIT, compute=Compute.STRICT)
+    with share.ready() as client:
+        client.must("kernel 0 busy_5ms")
+        client.send("spin 0 1000 1 0")
+        percent = python(share, QUESTIONS)[0]
+        assert client.answer().code == 0
+    assert 0 < percent <= 100
 
 
 def test_without_limits_the_shim_changes_nothing(tenant: Make) -> None:

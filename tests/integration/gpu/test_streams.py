@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import time
 from collections.abc import Callable
 
@@ -122,3 +123,15 @@ def test_threads_that_meet_a_pool_together_count_it_once(tenant: Make) -> None:
         with share.ready() as client:
             client.must("asynctogether 8 1000")
             assert share.used() == share.machine.used()
+
+
+def test_a_thread_that_is_cancelled_in_a_call_holds_up_nobody(tenant: Make) -> None:
+    share = timed(tenant)
+    [limit] = share.file.limits()
+    share.file.change([type(limit)(limit.uuid, GIB, limit.milli, limit.compute)])
+    with share.ready() as client:
+        client.send("cancel 300")
+        assert client.process.stdout
+        ready, _, _ = select.select([client.process.stdout], [], [], 60)
+        assert ready, "a lock was never given back"
+        assert client.answer().code == 0

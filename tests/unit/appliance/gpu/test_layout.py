@@ -142,6 +142,20 @@ def test_a_file_of_the_first_kind_has_plans_and_no_fallback(tmp_path: Path) -> N
         LimitsFile(path)
 
 
+def test_what_is_uncounted_is_written_where_a_file_has_a_place_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "limits"
+    file = LimitsFile.create(path, [WHOLE, HALF])
+    file.charge({"GPU-1": 5 << 30})
+    assert (LimitsFile(path).uncounted("GPU-1"), LimitsFile(path).uncounted("GPU-2")) == (5 << 30, 0)
+    # a session that began with an earlier release
+    os.truncate(path, ctypes.sizeof(layout.SecondLimitsRecord))
+    earlier, window = LimitsFile(path), Window(100, 0, 100, 0, 50)
+    earlier.charge({"GPU-1": 5 << 30})
+    assert earlier.uncounted("GPU-1") == 0
+    assert earlier.put_off({"GPU-1": window}, now_ns=0)
+    assert earlier.fallback("GPU-1") == window
+
+
 def test_the_sequence_is_odd_as_long_as_a_change_is_half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "limits"
     file = LimitsFile.create(path, [HALF, WHOLE])

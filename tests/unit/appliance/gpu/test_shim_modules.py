@@ -14,7 +14,7 @@ import appliance.gpu
 SOURCES = Path(appliance.gpu.__file__).parent / "shim"
 SHARED = {"shim", "layout"}
 """Headers that all share; they belong to no module."""
-FOR_ASSEMBLY = {"psg_dlsym"}
+FOR_ASSEMBLY = {"psg_dlsym", "psg_dlopen_mode"}
 """Offered to entry.S alone, which reads no header."""
 
 

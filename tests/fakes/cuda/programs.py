@@ -1,0 +1,284 @@
+"""Random programs of valid calls, for two GPUs: memory of every kind in any order, contexts and pools that end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+MIB = 1 << 20
+PAGE = 2 * MIB
+NAMES = 60
+"""Objects of a kind at the same time; the client has room for a few more."""
+PRIMARY = (0, 1)
+"""Contexts that stay, one a GPU; those above them come and go."""
+
+
+@dataclass
+class _Context:
+    gpu: int
+    blocks: set[int] = field(default_factory=set)
+    arrays: set[int] = field(default_factory=set)
+    mipmaps: set[int] = field(default_factory=set)
+
+
+@dataclass
+class _Handle:
+    size: int
+    held: bool = True
+    mapped: bool = False
+
+
+class Program:
+    """One program: each step is a few commands of the client, the last of which may be refused for want of memory."""
+
+    def __init__(self, seed: int, largest: int) -> None:
+        """Allocate blocks of up to `largest` bytes."""
+        self._random = random.Random(seed)
+        self._largest = largest
+        self._current = 0
+        self._contexts = {name: _Context(name) for name in PRIMARY}
+        self._pools: dict[int, int] = {}
+        self._pooled: dict[int, int] = {}
+        self._handles: dict[int, _Handle] = {}
+        self._graphs: set[int] = set()
+        self.orphans: set[int] = set()
+        """Blocks whose pool has gone."""
+        self._settle: Callable[[], None] = lambda: None
+        self._steps: list[Callable[[], list[str]]] = [
+            *[self._allocate] * 6,
+            *[self._free] * 4,
+            *[self._allocate_pooled] * 3,
+            *[self._free_pooled] * 3,
+            self._make_array,
+            self._make_mipmap,
+            self._free_array,
+            self._make_pool,
+            self._free_pool,
+            self._trim,
+            self._create,
+            self._map,
+            self._release,
+            self._unmap,
+            self._make_graph,
+            self._free_graph,
+            self._make_context,
+            self._free_context,
+            *[self._switch] * 2,
+            self._synchronise,
+        ]
+
+    def begin(self) -> list[str]:
+        """Return what comes before all steps."""
+        return ["init", "primary 1 1", "primary 0 0"]
+
+    def step(self) -> list[str]:
+        """Return the next commands."""
+        while True:
+            commands = self._random.choice(self._steps)()
+            if commands:
+                return commands
+
+    def done(self, refused: bool) -> None:
+        """Count the last step, unless the limit has refused it."""
+        if not refused:
+            self._settle()
+        self._settle = lambda: None
+
+    @property
+    def has_loose_charges(self) -> bool:
+        """Whether memory is charged of which nobody but the driver knows when it goes."""
+        return bool(self.orphans or self._graphs)
+
+    def _size(self) -> int:
+        kind = self._random.randrange(3)
+        if kind == 0:
+            return 1 + self._random.randrange(100_000)
+        if kind == 1:
+            return PAGE * (1 + self._random.randrange(3)) + self._random.choice((0, 512, 1))
+        return 1 + self._random.randrange(self._largest)
+
+    def _new(self, taken: set[int]) -> int | None:
+        free = [name for name in range(2, NAMES) if name not in taken]
+        return self._random.choice(free) if free else None
+
+    def _any(self, names: object) -> int | None:
+        choices = sorted(names)  # type: ignore[call-overload]
+        return int(self._random.choice(choices)) if choices else None
+
+    @property
+    def _memory(self) -> set[int]:
+        plain = {name for context in self._contexts.values() for name in context.blocks}
+        return plain | self._pooled.keys() | self.orphans | self._graphs
+
+    @property
+    def _here(self) -> _Context:
+        return self._contexts[self._current]
+
+    def _allocate(self) -> list[str]:
+        name, size = self._new(self._memory), self._size()
+        if name is None:
+            return []
+        self._settle = lambda: self._here.blocks.add(name)
+        rows = self._random.randrange(1, 40)
+        return [
+            self._random.choice(
+                (f"malloc {name} {size}", f"managed {name} {size}", f"pitch {name} {size // rows + 1} {rows}")
+            )
+        ]
+
+    def _free(self) -> list[str]:
+        owner = self._random.choice(list(self._contexts.values()))
+        name = self._any(owner.blocks)
+        if name is None:
+            return []
+        owner.blocks.remove(name)
+        return [f"free {name}"]
+
+    def _make_array(self) -> list[str]:
+        name = self._new({name for context in self._contexts.values() for name in context.arrays})
+        if name is None:
+            return []
+        self._settle = lambda: self._here.arrays.add(name)
+        return [f"array {name} {self._size() // 512 + 1} {self._random.randrange(1, 512)}"]
+
+    def _make_mipmap(self) -> list[str]:
+        name = self._new({name for context in self._contexts.values() for name in context.mipmaps})
+        if name is None:
+            return []
+        self._settle = lambda: self._here.mipmaps.add(name)
+        return [f"mipmap {name} {self._size() // 512 + 1} {self._random.randrange(1, 512)} 3"]
+
+    def _free_array(self) -> list[str]:
+        owner = self._random.choice(list(self._contexts.values()))
+        name, level = self._any(owner.arrays), self._any(owner.mipmaps)
+        if name is not None:
+            owner.arrays.remove(name)
+            return [f"arrayfree {name}"]
+        if level is not None:
+            owner.mipmaps.remove(level)
+            return [f"mipmapfree {level}"]
+        return []
+
+    def _make_pool(self) -> list[str]:
+        name, gpu = self._new(set(self._pools)), self._random.randrange(2)
+        if name is None:
+            return []
+        self._pools[name] = gpu
+        keeps = self._random.choice((0, 10**12))
+        return [f"pool {name} {gpu}", f"threshold {name} {keeps}"]
+
+    def _free_pool(self) -> list[str]:
+        name = self._any(self._pools)
+        if name is None:
+            return []
+        del self._pools[name]
+        self.orphans |= {block for block, pool in self._pooled.items() if pool == name}
+        self._pooled = {block: pool for block, pool in self._pooled.items() if pool != name}
+        return [f"poolfree {name}"]
+
+    def _allocate_pooled(self) -> list[str]:
+        name, size = self._new(self._memory), self._size()
+        if name is None:
+            return []
+        pool = self._any(self._pools)
+        if pool is None or self._random.random() < 0.3:
+            self._settle = lambda: self._pooled.update({name: -1})
+            return [f"async {name} {size}"]
+        self._settle = lambda: self._pooled.update({name: pool})
+        return [f"frompool {name} {pool} {size}"]
+
+    def _free_pooled(self) -> list[str]:
+        name = self._any(self._pooled.keys() | self.orphans)
+        if name is None:
+            return []
+        self._pooled.pop(name, None)
+        how = self._random.choice(("free", "freeasync"))
+        if name in self.orphans:
+            self.orphans.remove(name)
+            return [f"{how} {name}", "sync"]
+        return [f"{how} {name}"]
+
+    def _trim(self) -> list[str]:
+        name = self._any(self._pools)
+        return [] if name is None else [f"trim {name} {self._random.choice((0, self._largest))}"]
+
+    def _synchronise(self) -> list[str]:
+        return ["sync"]
+
+    def _create(self) -> list[str]:
+        name = self._new(set(self._handles))
+        if name is None:
+            return []
+        size = PAGE * (1 + self._random.randrange(8))
+        self._settle = lambda: self._handles.update({name: _Handle(size)})
+        return [f"create {name} {size} {self._random.randrange(2)}"]
+
+    def _map(self) -> list[str]:
+        name = self._any(name for name, handle in self._handles.items() if handle.held and not handle.mapped)
+        if name is None:
+            return []
+        self._handles[name].mapped = True
+        size = self._handles[name].size
+        return [f"reserve {name} {size}", f"map {name} {name} {size}"]
+
+    def _release(self) -> list[str]:
+        name = self._any(name for name, handle in self._handles.items() if handle.held)
+        if name is None:
+            return []
+        self._handles[name].held = False
+        self._forget(name)
+        return [f"release {name}"]
+
+    def _unmap(self) -> list[str]:
+        name = self._any(name for name, handle in self._handles.items() if handle.mapped)
+        if name is None:
+            return []
+        handle = self._handles[name]
+        handle.mapped = False
+        self._forget(name)
+        return [f"unmap {name} {handle.size}", f"unreserve {name} {handle.size}"]
+
+    def _forget(self, name: int) -> None:
+        if not (self._handles[name].held or self._handles[name].mapped):
+            del self._handles[name]
+
+    def _make_graph(self) -> list[str]:
+        name = self._new(self._memory)
+        if name is None or len(self._graphs) > 2:
+            return []
+        self._graphs.add(name)
+        return [
+            f"graph {name}",
+            f"allocnode {name} {name} {self._random.randrange(1, 8 * MIB)}",
+        ]
+
+    def _free_graph(self) -> list[str]:
+        name = self._any(self._graphs)
+        if name is None:
+            return []
+        self._graphs.remove(name)
+        return [f"graphfree {name}"]
+
+    def _make_context(self) -> list[str]:
+        name, gpu = self._new(set(self._contexts)), self._random.randrange(2)
+        if name is None or len(self._contexts) > 6:
+            return []
+
+        def made() -> None:
+            self._contexts[name] = _Context(gpu)
+            self._current = name
+
+        self._settle = made
+        return [f"context {name} {gpu}"]
+
+    def _free_context(self) -> list[str]:
+        name = self._any(self._contexts.keys() - set(PRIMARY) - {self._current})
+        if name is None:
+            return []
+        del self._contexts[name]
+        return [f"contextfree {name}"]
+
+    def _switch(self) -> list[str]:
+        self._current = self._random.choice(sorted(self._contexts))
+        return [f"current {self._current}"]

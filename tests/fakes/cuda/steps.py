@@ -10,32 +10,19 @@ from appliance.gpu.timetable import Sharer, plan
 from common.gpu.kinds import Compute
 from tests.fakes.cuda.clients import Answer, Bench, Tenant, feed, gpu_uuid, start
 from tests.fakes.cuda.sharing import PERIOD_NS, START_NS, nanoseconds
-
-AS_GRAPH, ON_STREAMS = 3, 4
-"""How a part is launched: as a graph of one kernel, on streams in turn; `launch_as` in `client.c` has the others."""
+from tests.gpu.rows import AS_GRAPH, Work
 
 
-@dataclass(frozen=True)
-class Work:
-    """What a program does over and over: its parts in turn, each (kernel, launches, how), then a synchronisation where
-    it `waits`. With `every_ms` a step begins so often, and at once otherwise. `streams` are those of `ON_STREAMS`.
-    """
-
-    parts: Sequence[tuple[str, int, int]]
-    waits: bool = True
-    every_ms: int = 0
-    streams: int = 0
-
-    def commands(self, milliseconds: int) -> list[str]:
-        """What the client is told to do for so long."""
-        lines = []
-        for number, (kernel, count, how) in enumerate(self.parts):
-            # a node's kernel is the first one that the client knows
-            graph = [f"graph {number}", f"kernelnode {number} {kernel}", f"instantiate {number} {number}"]
-            names = [f"kernel 0 {kernel}", *graph] if how == AS_GRAPH else []
-            lines += [*names, f"kernel {number} {kernel}", f"part {number} {count} {how}"]
-        lines += [f"stream {name}" for name in range(self.streams)]
-        return ["init", "primary 0 0", *lines, f"steps {milliseconds} {int(self.waits)} {self.every_ms}"]
+def commands(work: Work, milliseconds: int) -> list[str]:
+    """What the client is told to do for so long."""
+    lines = []
+    for number, (kernel, count, how) in enumerate(work.parts):
+        # a node's kernel is the first one that the client knows
+        graph = [f"graph {number}", f"kernelnode {number} {kernel}", f"instantiate {number} {number}"]
+        names = [f"kernel 0 {kernel}", *graph] if how == AS_GRAPH else []
+        lines += [*names, f"kernel {number} {kernel}", f"part {number} {count} {how}"]
+    lines += [f"stream {name}" for name in range(work.streams)]
+    return ["init", "primary 0 0", *lines, f"steps {milliseconds} {int(work.waits)} {work.every_ms}"]
 
 
 @dataclass(frozen=True)
@@ -77,7 +64,7 @@ def together(
         tenant.file.schedule({gpu_uuid(0): windows[str(index)]}, START_NS)
         running.append((tenant, work, start(tenant)))
     for _, work, process in running:
-        feed(process, "\n".join([*work.commands(seconds * 1000), ""]))
+        feed(process, "\n".join([*commands(work, seconds * 1000), ""]))
     found = []
     for tenant, work, process in running:
         output, errors = process.communicate(timeout=120)

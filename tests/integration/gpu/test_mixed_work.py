@@ -2,51 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.cuda.clients import Bench, build_clock
-from tests.fakes.cuda.steps import AS_GRAPH, ON_STREAMS, Got, Work, together
+from tests.fakes.cuda.steps import Got, together
+from tests.gpu.rows import MEAN_REQUEST_MS, ON_STREAMS, REQUESTS, ROWS, Row, Work
 
 POINTS = 0.03
 LEAST_USED = 0.95
-MEAN_REQUEST_MS = 150
-LONGEST_REQUEST_MS = 400
-
-TRAINING = Work([("busy_5us", 900, 0), ("busy_10ms", 40, 0)])
-EVEN = Work([("busy_2ms", 4, 0)])
-SMALL = Work([("busy_5us", 100, 0)])
-LONG = Work([("busy_400ms", 1, 0)])
-REQUESTS = Work([("busy_20ms", 1, 0)], every_ms=500)
-BURSTS = Work([("busy_2ms", 50, 0)], every_ms=700)
-GRAPHS = Work([("busy_2000ms", 1, AS_GRAPH)], waits=False)
-ON_TWO_STREAMS = Work([("busy_2000ms", 1, ON_STREAMS)], waits=False, streams=2)
-
-
-@dataclass(frozen=True)
-class Row:
-    """Tenants, each (share in thousandths, work), the longest step of each in ms, and how long they run.
-
-    Where a piece of work is long, the last one weighs less the longer all is watched.
-    """
-
-    tenants: Sequence[tuple[int, Work]]
-    longest_ms: Sequence[float]
-    seconds: int = 30
-
-
-ROWS = {
-    "training beside even kernels": Row([(300, TRAINING), (700, EVEN)], [1500, 100]),
-    "long kernels beside even ones": Row([(300, LONG), (700, EVEN)], [1500, 800], seconds=120),
-    "requests beside training": Row([(300, REQUESTS), (700, TRAINING)], [LONGEST_REQUEST_MS, 650]),
-    "a tenth beside training": Row([(100, EVEN), (900, TRAINING)], [300, 600]),
-    "training, small kernels and bursts": Row([(500, TRAINING), (250, SMALL), (250, BURSTS)], [1000, 250, 650]),
-    "graphs that are never waited for": Row([(300, GRAPHS), (700, EVEN)], [8000, 3400], seconds=240),
-    "long kernels on two streams": Row([(300, ON_TWO_STREAMS), (700, EVEN)], [20_000, 7000], seconds=240),
-}
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from appliance.agent.reports.gpu_metrics import Outbox, Sampler
 from appliance.agent.settings import Settings
 from appliance.agent.shares.arbiter import Arbiter
 from appliance.agent.shares.gpu_readings import GpuReadings
+from appliance.agent.shares.kernel_watch import KernelWatch
 from appliance.agent.shares.memory_enforcer import MemoryEnforcer
 from appliance.agent.shares.share_manager import ShareManager
 from appliance.agent.supervision import Work
@@ -35,16 +36,18 @@ class ShareMaintenance:
     preload: Preload
     telemetry: Telemetry
     arbiter: Arbiter
+    readings: GpuReadings
+    kernels: KernelWatch
 
     def tasks(self, supervisor: Supervisor) -> dict[str, Work]:
         """Return what must run beside the supervisor, for ever, by names."""
-        readings = GpuReadings(self.shares, self.telemetry)
-        enforcer = MemoryEnforcer(self.shares, readings, self.settings.gpu_slack_mib, supervisor.end)
-        sampler = Sampler(self.shares, readings, self.preload)
+        enforcer = MemoryEnforcer(self.shares, self.readings, self.settings.gpu_slack_mib, supervisor.end)
+        sampler = Sampler(self.shares, self.readings, self.preload)
         outbox = Outbox(self.settings)
         return {
             "timetable": self.arbiter.run,
             "memory": partial(enforcer.run, supervisor.tell),
+            "kernels": partial(self.kernels.run, supervisor.tell),
             "metrics": partial(outbox.run, sampler, supervisor.running),
         }
 
@@ -69,4 +72,6 @@ def build(settings: Settings, gpus: Gpus, accelerators: Sequence[Accelerator], c
     }
     shares = ShareManager(gpus, accelerators, enforcers, settings.enforcement, settings.gpu_folder)
     arbiter = Arbiter(shares, preload, settings.gpu_compute, settings.gpu_period_ms)
-    return ShareMaintenance(settings, shares, preload, telemetry, arbiter)
+    readings = GpuReadings(shares, telemetry)
+    kernels = KernelWatch(shares, readings, preload)
+    return ShareMaintenance(settings, shares, preload, telemetry, arbiter, readings, kernels)

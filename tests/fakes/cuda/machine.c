@@ -266,6 +266,17 @@ static void turn(machine_share *of, uint64_t second)
     of->second = second;
 }
 
+/* Per cent of the last whole second in which kernels ran; one that is longer than that fills it. */
+static unsigned percent_of(const machine_share *of, uint64_t second)
+{
+    uint64_t from = (second - 1) * SECOND, until = second * SECOND, busy = of->busy_before;
+    from = from > of->last_from ? from : of->last_from;
+    until = until < of->last_until ? until : of->last_until;
+    if (until > from && until - from > busy)
+        busy = until - from;
+    return (unsigned)(busy < SECOND ? busy / (SECOND / 100) : 100);
+}
+
 unsigned machine_processes(unsigned gpu, machine_use *list, unsigned most)
 {
     unsigned found = 0;
@@ -279,8 +290,8 @@ unsigned machine_processes(unsigned gpu, machine_use *list, unsigned most)
             continue;
         turn(of, second);
         if (found < most) {
-            uint64_t percent = slot->planted ? slot->percent : of->busy_before / (SECOND / 100);
-            list[found] = (machine_use){machine_living(slot), of->bytes, (unsigned)(percent < 100 ? percent : 100)};
+            unsigned percent = slot->planted ? slot->percent : percent_of(of, second);
+            list[found] = (machine_use){machine_living(slot), of->bytes, percent < 100 ? percent : 100};
         }
         found++;
     }
@@ -298,6 +309,8 @@ uint64_t machine_run(unsigned gpu, uint64_t not_before, uint64_t duration)
     end = all->gpus[gpu].busy_until = begin + duration;
     turn(mine, now / SECOND);
     mine->busy_then += duration;
+    mine->last_from = begin;
+    mine->last_until = end;
     mine->busy_ns += duration;
     machine_unlock();
     return end;

@@ -12,6 +12,7 @@
 typedef struct {
     uint64_t bytes, busy_ns;
     uint64_t second, busy_then, busy_before; /* work of this second and of the one before it */
+    uint64_t last_from, last_until;          /* when the last kernel runs */
 } machine_share;
 
 typedef struct {

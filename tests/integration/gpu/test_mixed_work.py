@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from appliance.gpu.layout import ENDLESS_NS
+from appliance.gpu.share_files import read_account
 from tests.fakes.cuda.clients import Bench, build_clock
+from tests.fakes.cuda.sharing import START_NS
 from tests.fakes.cuda.steps import Got, together
 from tests.gpu.rows import MEAN_REQUEST_MS, ON_STREAMS, REQUESTS, ROWS, Row, Work
 
@@ -36,7 +39,20 @@ def test_each_tenant_gets_its_share_while_it_has_work_and_nothing_is_lost(
             assert one.mean_ms <= MEAN_REQUEST_MS, got
         else:
             assert one.part_while_working == pytest.approx(milli / 1000, abs=POINTS), got
+    # none of it runs for long enough to be told as endless
+    assert not any(read_account(tmp_path / f"tenant-{number}/account")[0].endless_ns for number in range(len(got)))
     assert sum(one.used(milli) for (milli, _), one in zip(row.tenants, got, strict=True)) >= LEAST_USED, got
+
+
+@pytest.mark.parametrize(("kernel", "told"), [("busy_5000ms", False), ("busy_15000ms", True)])
+@pytest.mark.parametrize("how", [0, ON_STREAMS], ids=["the same stream", "another stream"])
+def test_work_that_runs_for_ten_seconds_is_told_by_whoever_waits_behind_it(
+    bench: Bench, clock: Path, tmp_path: Path, kernel: str, told: bool, how: int
+) -> None:
+    work = Work([(kernel, 1, 0), ("busy_2ms", 300, how)], waits=False, streams=1)
+    together(bench, clock, tmp_path, [(1000, work)], seconds=20)
+    total = read_account(tmp_path / "tenant-0/account")[0]
+    assert (total.endless_ns > START_NS + ENDLESS_NS) is told
 
 
 @pytest.mark.parametrize(("how", "held"), [(0, True), (ON_STREAMS, False)], ids=["the same stream", "another stream"])

@@ -134,7 +134,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         },
         is_stuck=maintenance.arbiter.is_stuck,
         close=close,
-        looks={"kernels": maintenance.kernels.checks},
+        looks=maintenance.looks(),
     )
 
 

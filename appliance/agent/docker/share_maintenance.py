@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,6 +24,7 @@ from appliance.gpu.mig import Mig
 from appliance.gpu.mps import Mps
 from appliance.gpu.preload import Preload
 from appliance.gpu.telemetry import Telemetry
+from common.checks import Check
 from common.gpu.kinds import Enforcement
 
 
@@ -38,6 +39,7 @@ class ShareMaintenance:
     arbiter: Arbiter
     readings: GpuReadings
     kernels: KernelWatch
+    mps: Mps
 
     def tasks(self, supervisor: Supervisor) -> dict[str, Work]:
         """Return what must run beside the supervisor, for ever, by names."""
@@ -51,6 +53,10 @@ class ShareMaintenance:
             "metrics": partial(outbox.run, sampler, supervisor.running),
         }
 
+    def looks(self) -> dict[str, Callable[[], Iterable[Check]]]:
+        """Return what the node's health has of shares, by names."""
+        return {"kernels": self.kernels.checks, "mps": self.mps.daemons}
+
     def close(self) -> None:
         """End the session with NVML."""
         self.telemetry.close()
@@ -63,15 +69,16 @@ def build(settings: Settings, gpus: Gpus, accelerators: Sequence[Accelerator], c
     """
     telemetry = Telemetry()
     preload = Preload(settings.gpu_library, settings.gpu_folder, settings.gpu_compute, tmpfs_quota.mount)
+    mps = Mps(telemetry, settings.mps_folder, settings.gpu_compute)
     enforcers: dict[Enforcement, Enforcer] = {
         Enforcement.DRIVER: Driver(telemetry, preload, cgroup_manager),
         Enforcement.MIG: Mig(),
         Enforcement.SHIM: preload,
-        Enforcement.MPS: Mps(telemetry, settings.mps_folder, settings.gpu_compute),
+        Enforcement.MPS: mps,
         Enforcement.NONE: AccountedOnly(),
     }
     shares = ShareManager(gpus, accelerators, enforcers, settings.enforcement, settings.gpu_folder)
     arbiter = Arbiter(shares, preload, settings.gpu_compute, settings.gpu_period_ms)
     readings = GpuReadings(shares, telemetry)
     kernels = KernelWatch(shares, readings, preload)
-    return ShareMaintenance(settings, shares, preload, telemetry, arbiter, readings, kernels)
+    return ShareMaintenance(settings, shares, preload, telemetry, arbiter, readings, kernels, mps)

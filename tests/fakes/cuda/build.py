@@ -26,6 +26,7 @@ DRIVER = (
     "graphs.c",
     "nodes.c",
     "captures.c",
+    "mps.c",
 )
 NVML = ("nvml.c", "nvml_devices.c", "nvml_health.c", "nvml_topology.c")
 

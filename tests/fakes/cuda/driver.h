@@ -19,10 +19,14 @@
 #define POOL_STEP (32ULL << 20)
 #define QUEUE 1024 /* launches of a context that a card takes before the next one waits */
 
-/* Leaves a function with the code that FAKE_GPU_FAULT names for this call of it. */
+/* The code with which a client of the multi-process service fails whose daemon is gone, or 0. */
+int driver_mps(void);
+
+/* Leaves a function with the code that FAKE_GPU_FAULT names for this call of it, or where its daemon is gone. */
 #define FAULT()                                                                                                        \
     do {                                                                                                               \
         int injected = machine_fault(__func__);                                                                        \
+        injected = injected != 0 ? injected : driver_mps();                                                            \
         if (injected != 0)                                                                                             \
             return (CUresult)injected;                                                                                 \
     } while (0)

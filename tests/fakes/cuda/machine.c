@@ -196,6 +196,13 @@ static machine_process *self(void)
     return own;
 }
 
+static uint64_t bound = UINT64_MAX;
+
+void machine_bound(uint64_t bytes)
+{
+    bound = bytes;
+}
+
 int machine_take(unsigned gpu, uint64_t bytes)
 {
     machine_state *all = machine_lock();
@@ -203,7 +210,7 @@ int machine_take(unsigned gpu, uint64_t bytes)
     /* a process that is being killed gives up its locks one after the other, and may hold ours longest */
     if (bytes > capacity - all->gpus[gpu].used || bytes + all->gpus[gpu].used > all->gpus[gpu].peak)
         machine_reap();
-    if (bytes > capacity - all->gpus[gpu].used) {
+    if (bytes > capacity - all->gpus[gpu].used || self()->on[gpu].bytes + bytes > bound) {
         machine_unlock();
         return -1;
     }

@@ -63,6 +63,8 @@ void machine_open(const char *path);
 /* Takes memory for the calling process, or returns -1 where the GPU has not that much left. */
 int machine_take(unsigned gpu, uint64_t bytes);
 void machine_give(unsigned gpu, uint64_t bytes);
+/* Lets the calling process take no more than so much of each GPU. */
+void machine_bound(uint64_t bytes);
 
 uint64_t machine_used(unsigned gpu);
 /* The most that was ever used at one time. */

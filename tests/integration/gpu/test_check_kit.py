@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.cuda import mps_control
 from tests.fakes.cuda.clients import Bench
 from tools import gpu_check_kit
 
@@ -85,6 +86,15 @@ def test_a_library_that_does_nothing_is_found_out(bench: Bench, kit: Path, tmp_p
     assert set(states.values()) == {"outside"}, states
     # it was judged, and missed
     assert not any(check["error"] for check in found.values()), found
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the kit starts a daemon of MPS as root alone")
+def test_mps_is_judged_where_the_machine_has_it(bench: Bench, kit: Path, tmp_path: Path) -> None:
+    program = mps_control.install(tmp_path / "bin")
+    given = machine(bench, tmp_path) | {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+    code, found = judge(kit, tmp_path, given, ["kind mps"])
+    assert (code, [check["state"] for check in found.values()]) == (0, ["within", "within"]), found
+    assert found["kind mps: its daemon is killed"]["figures"][0]["got"] == "an error"
 
 
 def test_shares_are_figures_with_what_was_expected(bench: Bench, kit: Path, tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ struct CUstream_st {
 
 struct CUevent_st {
     uint64_t done;
+    unsigned gpu;
     int recorded;
 };
 
@@ -124,7 +125,7 @@ CUresult driver_join_default(CUstream stream);
 /* The stream is captured no more. */
 void driver_end_capture(CUstream stream);
 CUresult driver_queue(CUstream stream, uint64_t duration);
-void driver_wait(uint64_t until);
+void driver_wait(unsigned gpu, uint64_t moment);
 
 /* An entry point of the driver, as cuGetProcAddress knows it. */
 typedef struct {

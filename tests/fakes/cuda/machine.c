@@ -298,7 +298,7 @@ unsigned machine_processes(unsigned gpu, machine_use *list, unsigned most)
         turn(of, second);
         if (found < most) {
             unsigned percent = slot->planted ? slot->percent : percent_of(of, second);
-            list[found] = (machine_use){machine_living(slot), of->bytes, percent < 100 ? percent : 100};
+            list[found] = (machine_use){machine_living(slot) + machine()->pids_from, of->bytes, percent < 100 ? percent : 100};
         }
         found++;
     }
@@ -306,18 +306,28 @@ unsigned machine_processes(unsigned gpu, machine_use *list, unsigned most)
     return found;
 }
 
+machine_share *machine_own(unsigned gpu)
+{
+    return &self()->on[gpu];
+}
+
 uint64_t machine_run(unsigned gpu, uint64_t not_before, uint64_t duration)
 {
     uint64_t now = machine_now(), begin, end;
     machine_state *all = machine_lock();
     machine_share *mine = &self()->on[gpu];
-    begin = all->gpus[gpu].busy_until > now ? all->gpus[gpu].busy_until : now;
-    begin = begin > not_before ? begin : not_before;
-    end = all->gpus[gpu].busy_until = begin + duration;
+    if (machine()->slices) {
+        begin = now;
+        end = machine_queue(gpu, now, mine, duration);
+    } else {
+        begin = all->gpus[gpu].busy_until > now ? all->gpus[gpu].busy_until : now;
+        begin = begin > not_before ? begin : not_before;
+        end = all->gpus[gpu].busy_until = begin + duration;
+    }
     turn(mine, now / SECOND);
     mine->busy_then += duration;
     mine->last_from = begin;
-    mine->last_until = end;
+    mine->last_until = begin + duration;
     mine->busy_ns += duration;
     machine_unlock();
     return end;

@@ -44,9 +44,19 @@ class Got:
 
 
 def together(
-    bench: Bench, clock: Path, folder: Path, tenants: Sequence[tuple[int, Work]], seconds: int = 30
+    bench: Bench,
+    clock: Path,
+    folder: Path,
+    tenants: Sequence[tuple[int, Work]],
+    seconds: int = 30,
+    *,
+    held: bool = True,
+    **machine: str,
 ) -> list[Got]:
-    """Let tenants, each (share in thousandths, work), run for so many seconds in strict mode; returns what each got."""
+    """Let tenants, each (share in thousandths, work), run for so many seconds in strict mode; returns what each got.
+
+    Without `held` nothing holds the shares. `machine` are settings of the fake machine.
+    """
     sharers = [Sharer(str(index), milli) for index, (milli, _) in enumerate(tenants)]
     windows = plan(sharers, Compute.STRICT, PERIOD_NS, START_NS)
     running = []
@@ -58,8 +68,8 @@ def together(
             machine_folder=folder,
             milli=milli,
             compute=Compute.STRICT,
-            preload=[clock, bench.shim],
-            settings={"VIRTUAL_CLOCK": str(folder / "clock"), "VIRTUAL_CLOCK_PARTIES": str(len(tenants))},
+            preload=[clock, bench.shim] if held else [clock],
+            settings={"VIRTUAL_CLOCK": str(folder / "clock"), "VIRTUAL_CLOCK_PARTIES": str(len(tenants)), **machine},
         )
         tenant.file.schedule({gpu_uuid(0): windows[str(index)]}, START_NS)
         running.append((tenant, work, start(tenant)))

@@ -11,7 +11,7 @@ from appliance.gpu.share_files import read_account
 from tests.fakes.cuda.clients import Bench, build_clock
 from tests.fakes.cuda.sharing import START_NS
 from tests.fakes.cuda.steps import Got, together
-from tests.gpu.rows import MEAN_REQUEST_MS, ON_STREAMS, REQUESTS, ROWS, Row, Work
+from tests.gpu.rows import LONGEST_REQUEST_MS, MEAN_REQUEST_MS, ON_STREAMS, REQUESTS, ROWS, Row, Work
 
 POINTS = 0.03
 LEAST_USED = 0.95
@@ -42,6 +42,40 @@ def test_each_tenant_gets_its_share_while_it_has_work_and_nothing_is_lost(
     # none of it runs for long enough to be told as endless
     assert not any(read_account(tmp_path / f"tenant-{number}/account")[0].endless_ns for number in range(len(got)))
     assert sum(one.used(milli) for (milli, _), one in zip(row.tenants, got, strict=True)) >= LEAST_USED, got
+
+
+SLICES = {"FAKE_GPU_SLICES": "1"}
+"""A machine that gives processes with work slices of its time, where the other one works off one queue of all."""
+SLICED_POINTS = 0.05
+SLICED_LEAST = 0.6
+"""What a row with long kernels gets at least, as a part of each share: the library takes others' slices for its own."""
+LONG_ROWS = {name for name in ROWS if "long" in name or "graphs" in name}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_with_time_slices_short_work_gets_its_share_and_long_work_most_of_it(
+    bench: Bench, clock: Path, tmp_path: Path, name: str
+) -> None:
+    row = ROWS[name]
+    got = together(bench, clock, tmp_path, row.tenants, row.seconds, **SLICES)
+    for (milli, work), one in zip(row.tenants, got, strict=True):
+        share = milli / 1000
+        if work is REQUESTS:
+            assert one.mean_ms <= MEAN_REQUEST_MS, got
+            assert one.longest_ms <= LONGEST_REQUEST_MS, got
+            continue
+        assert one.part_while_working <= share + SLICED_POINTS, got
+        assert one.part_while_working >= (SLICED_LEAST * share if name in LONG_ROWS else share - SLICED_POINTS), got
+
+
+def test_time_slices_are_even_whatever_the_length_of_kernels_and_a_queue_is_not(
+    bench: Bench, clock: Path, tmp_path: Path
+) -> None:
+    tenants = [(500, Work([("busy_1ms", 8, 0)])), (500, Work([("busy_20ms", 8, 0)]))]
+    sliced = together(bench, clock, tmp_path / "sliced", tenants, 5, held=False, **SLICES)
+    assert [round(one.part, 1) for one in sliced] == [0.5, 0.5]
+    queued = together(bench, clock, tmp_path / "queued", tenants, 5, held=False)
+    assert queued[0].part < 0.1 < 0.8 < queued[1].part
 
 
 @pytest.mark.parametrize(("kernel", "told"), [("busy_5000ms", False), ("busy_15000ms", True)])

@@ -122,3 +122,9 @@ def test_threads_that_meet_a_pool_together_count_it_once(tenant: Make) -> None:
         with share.ready() as client:
             client.must("asynctogether 8 1000")
             assert share.used() == share.machine.used()
+
+
+def test_work_on_the_own_stream_of_another_thread_is_known(tenant: Make) -> None:
+    with timed(tenant).ready() as client:
+        # behind 200 ms of the other thread, whose stream this one cannot ask about
+        assert client.must("ownstreams").told[0] >= 150

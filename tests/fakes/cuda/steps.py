@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def together(
     seconds: int = 30,
     *,
     held: bool = True,
-    **machine: str,
+    machine: Mapping[str, str] | None = None,
 ) -> list[Got]:
     """Let tenants, each (share in thousandths, work), run for so many seconds in strict mode; returns what each got.
 
@@ -69,7 +69,11 @@ def together(
             milli=milli,
             compute=Compute.STRICT,
             preload=[clock, bench.shim] if held else [clock],
-            settings={"VIRTUAL_CLOCK": str(folder / "clock"), "VIRTUAL_CLOCK_PARTIES": str(len(tenants)), **machine},
+            settings={
+                "VIRTUAL_CLOCK": str(folder / "clock"),
+                "VIRTUAL_CLOCK_PARTIES": str(len(tenants)),
+                **(machine or {}),
+            },
         )
         tenant.file.schedule({gpu_uuid(0): windows[str(index)]}, START_NS)
         running.append((tenant, work, start(tenant)))

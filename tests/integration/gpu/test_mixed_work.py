@@ -57,7 +57,7 @@ def test_with_time_slices_short_work_gets_its_share_and_long_work_most_of_it(
     bench: Bench, clock: Path, tmp_path: Path, name: str
 ) -> None:
     row = ROWS[name]
-    got = together(bench, clock, tmp_path, row.tenants, row.seconds, **SLICES)
+    got = together(bench, clock, tmp_path, row.tenants, row.seconds, machine=SLICES)
     for (milli, work), one in zip(row.tenants, got, strict=True):
         share = milli / 1000
         if work is REQUESTS:
@@ -72,7 +72,7 @@ def test_time_slices_are_even_whatever_the_length_of_kernels_and_a_queue_is_not(
     bench: Bench, clock: Path, tmp_path: Path
 ) -> None:
     tenants = [(500, Work([("busy_1ms", 8, 0)])), (500, Work([("busy_20ms", 8, 0)]))]
-    sliced = together(bench, clock, tmp_path / "sliced", tenants, 5, held=False, **SLICES)
+    sliced = together(bench, clock, tmp_path / "sliced", tenants, 5, held=False, machine=SLICES)
     assert [round(one.part, 1) for one in sliced] == [0.5, 0.5]
     queued = together(bench, clock, tmp_path / "queued", tenants, 5, held=False)
     assert queued[0].part < 0.1 < 0.8 < queued[1].part

@@ -152,6 +152,15 @@ class Card:
         path = f"{ROOT}:{os.environ['PYTHONPATH']}" if os.environ.get("PYTHONPATH") else str(ROOT)
         return {**os.environ, "CUDA_VISIBLE_DEVICES": self.uuid, "PYTHONPATH": path}
 
+    @property
+    def is_cut(self) -> bool | None:
+        """Whether MIG is on, so that nobody can use the card but by its slices; None where it has no MIG."""
+        try:
+            current, _ = pynvml.nvmlDeviceGetMigMode(self.handle)
+        except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
+            return None
+        return bool(current == pynvml.NVML_DEVICE_MIG_ENABLE)
+
     def tenant(self, memory: int = 0, milli: int = 1000, compute: Compute = Compute.OFF) -> Tenant:
         """Make a tenant; memory in bytes, 0 for no limit."""
         self._made += 1

@@ -124,11 +124,9 @@ def mps_without_its_daemon(card: Card) -> list[Figure]:
 
 def by_mig(card: Card) -> list[Figure]:
     """A slice of a card ends where its memory does. The kit cuts no card: it takes a slice that is there."""
-    try:
-        current, _ = pynvml.nvmlDeviceGetMigMode(card.handle)
-    except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
-        raise NotJudged("this card cannot be cut") from None
-    if current != pynvml.NVML_DEVICE_MIG_ENABLE:
+    if card.is_cut is None:
+        raise NotJudged("this card cannot be cut")
+    if not card.is_cut:
         raise NotJudged("MIG is off, and the kit does not cut a card")
     for place in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(card.handle)):
         with suppress(pynvml.NVMLError_NotFound):

@@ -97,6 +97,15 @@ def test_mps_is_judged_where_the_machine_has_it(bench: Bench, kit: Path, tmp_pat
     assert found["kind mps: its daemon is killed"]["figures"][0]["got"] == "an error"
 
 
+def test_a_card_that_is_cut_is_judged_by_its_slices_alone(bench: Bench, kit: Path, tmp_path: Path) -> None:
+    given = machine(bench, tmp_path) | {"FAKE_GPU_MIG": "0:"}
+    code, found = judge(kit, tmp_path, given, ["kernel: ", "memory: ", "kind mig"])
+    assert code == 0
+    assert found["kernel: locks of open files"]["state"] == "within"
+    assert "MIG is on" in found["memory: full"]["why"]
+    assert found["kind mig"]["why"] == "MIG is on, but nobody has cut the card"
+
+
 def test_shares_are_figures_with_what_was_expected(bench: Bench, kit: Path, tmp_path: Path) -> None:
     _, found = judge(kit, tmp_path, machine(bench, tmp_path), ["row: requests", "row: graphs", "processes of a tenant"])
     assert found["row: graphs that are never waited for"]["why"] == "quick: work is longer than it was watched"

@@ -24,10 +24,10 @@ EXAMPLES ?= full
 
 SAY = @printf '\n\033[1m== %s\033[0m\n'
 
-.PHONY: help setup packages engine vendor bundle demo demo-down lint types unit api-tests api-dev test-fast check integration molecule lab test bench clean shim shim-test shim-sanitized
+.PHONY: help setup packages engine vendor gpu-check-kit bundle demo demo-down lint types unit api-tests api-dev test-fast check integration molecule lab test bench clean shim shim-test shim-sanitized
 
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: packages $(STAMP) vendor engine ## Install what is needed: Debian packages, .venv, front-end files, a running Docker Engine
 
@@ -61,6 +61,9 @@ shim-test: setup ## Tests of that library
 
 shim-sanitized: setup ## The same, with sanitizers
 	@$(MAKE) --no-print-directory -C appliance/gpu/shim PYTHON="$(CURDIR)/$(BIN)/python" OUT="$(CURDIR)/build/shim" sanitized
+
+gpu-check-kit: setup ## An archive that judges GPU shares on a real card, in build/
+	@$(BIN)/python -m tools.gpu_check_kit build
 
 demo: setup ## The main job: bundle, closed lab cluster, fractional GPU sessions; prints address and login
 	@$(BIN)/python -m tests.lab.demo --site $(SITE)

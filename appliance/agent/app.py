@@ -183,7 +183,7 @@ def _lifespan(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         tasks = Background()
-        monitor = health.build(settings, runtime.node_info)
+        monitor = health.build(settings, runtime.node_info, runtime.looks)
         heartbeats = HeartbeatReporter(
             settings, runtime.node_info, supervisor, monitor.reports, audit_heads.note, machine=boot()
         )

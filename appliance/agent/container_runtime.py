@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from appliance.agent.supervision import Work
 from appliance.agent.volume_folders import VolumeFolders
+from common.checks import Check
 from common.gpu.share import GpuShare
 from common.protocol import ContainerSpec, ContainerState, ImageState, NodeInfo
 
@@ -82,7 +83,8 @@ class ContainerRuntime:
     """What runs the containers of one agent, and has their `volumes`.
 
     `begin` is called before anything is asked of `containers`. `tasks`, by their names, must run beside them for ever;
-    `is_stuck` says whether the agent should be started anew, and `close` lets go of the rest at its end.
+    `is_stuck` says whether the agent should be started anew, and `close` lets go of the rest at its end. `looks`, by
+    their names, are what it adds to the checks of the node's health.
     """
 
     node_info: Callable[[], NodeInfo]
@@ -94,3 +96,4 @@ class ContainerRuntime:
     tasks: Mapping[str, Work]
     is_stuck: Callable[[], bool]
     close: Callable[[], None]
+    looks: Mapping[str, Callable[[], Iterable[Check]]] = field(default_factory=dict)

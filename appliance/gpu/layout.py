@@ -20,6 +20,9 @@ SLOTS = 1023
 USED_MASK = (1 << 44) - 1
 """Bits of `TotalRecord.used` that count bytes; those above tell who made the last change."""
 
+ENDLESS_NS = 10_000_000_000
+"""After so long a piece of work counts as one that may never end."""
+
 COMPUTE = {Compute.OFF: 0, Compute.STRICT: 1, Compute.FAIR: 2}
 _MODES = {number: mode for mode, number in COMPUTE.items()}
 
@@ -83,7 +86,8 @@ class TotalRecord(ctypes.LittleEndianStructure):
         ("context", ctypes.c_uint64),
         ("measured", ctypes.c_uint64),
         ("owed_ns", ctypes.c_uint64),
-        ("reserved", ctypes.c_uint64 * 4),
+        ("endless_ns", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 3),
     ]
 
 
@@ -134,7 +138,11 @@ class Limit:
 
 @dataclass(frozen=True)
 class Total:
-    """What a container does with one GPU; `wanted_ns` is when it last launched, or waited to; `refused` allocations."""
+    """What a container does with one GPU.
+
+    `wanted_ns` is when it last launched, or waited to; `refused` are allocations; `endless_ns` is when the library last
+    saw work that had been running for `ENDLESS_NS`.
+    """
 
     used_bytes: int = 0
     launches: int = 0
@@ -142,6 +150,7 @@ class Total:
     wanted_ns: int = 0
     debt_ns: int = 0
     refused: int = 0
+    endless_ns: int = 0
 
 
 def fill(record: LimitRecord, limit: Limit) -> None:
@@ -168,9 +177,9 @@ def window_of(record: TimetableRecord) -> Window:
 
 def total_of(record: TotalRecord) -> Total:
     """Return the totals of a record."""
-    return Total(
-        record.used & USED_MASK, record.launches, record.busy_ns, record.wanted_ns, record.debt_ns, record.refused
-    )
+    used = record.used & USED_MASK
+    times = record.busy_ns, record.wanted_ns, record.debt_ns
+    return Total(used, record.launches, *times, record.refused, record.endless_ns)
 
 
 def empty_account(count: int) -> bytes:

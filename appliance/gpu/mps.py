@@ -20,13 +20,15 @@ from appliance.gpu.devices import DeviceShare, Needs
 from appliance.gpu.enforcement import AccountedOnly, Probe
 from appliance.gpu.telemetry import Telemetry
 from common import process
-from common.errors import InputError
+from common.checks import Check
+from common.errors import InputError, UnavailableError
 from common.gpu.kinds import Compute, Enforcement
 from common.protocol import GpuDevice, Mount
 
 log = structlog.get_logger()
 
 CONTROL = Path("/usr/bin/nvidia-cuda-mps-control")
+CHECK = "gpu.mps"
 VOLTA = 7
 """Major compute capability of the first GPUs with limits per client."""
 _START_S = 5.0
@@ -50,6 +52,8 @@ class Mps(AccountedOnly):
         self._compute = compute
         self._control = control
         self._systemctl = systemctl
+        # GPUs whose daemon was started, or found
+        self._wanted: set[str] = set()
 
     def probe(self, devices: Sequence[GpuDevice]) -> Probe:
         """Return whether every GPU is new enough and has its daemon, which is started where it is not there."""
@@ -73,9 +77,32 @@ class Mps(AccountedOnly):
     def leave(self, devices: Sequence[GpuDevice]) -> None:
         """Stop the daemons of GPUs that no longer need them."""
         for device in devices:
+            self._wanted.discard(device.uuid)
             if self._socket(device.uuid).exists():
                 log.info("the multi-process service ends", gpu=device.uuid)
                 self._systemctl("stop", _unit(device.uuid))
+
+    def prepare(self, container: str, shares: Sequence[DeviceShare]) -> None:
+        """Start the daemon of a part of a GPU where it does not run; raises UnavailableError where it does not start.
+
+        A program that finds no daemon would work without one, and without any limit.
+        """
+        for share in shares:
+            if not share.is_whole and not self._started(share.device.uuid):
+                raise UnavailableError(
+                    f"the multi-process service of GPU {share.device.uuid} does not run, which alone holds the share",
+                    where="gpus",
+                    hint=f"look at `journalctl -u {_unit(share.device.uuid)}` on the node",
+                )
+
+    def daemons(self) -> list[Check]:
+        """Return a check for each GPU whose shares a daemon holds: whether that runs. It may block."""
+        checks = []
+        for uuid in sorted(self._wanted):
+            said = f"{_unit(uuid)} runs" if (runs := self._runs(uuid)) else f"{_unit(uuid)} does not run"
+            hint = f"look at `journalctl -u {_unit(uuid)}`; sessions that it held have lost the GPU: start them again"
+            checks.append(Check.of(CHECK, "MPS daemon runs", ok=runs, evidence=said, hint=hint, subject=uuid))
+        return checks
 
     def check(self, shares: Sequence[DeviceShare]) -> None:
         """Refuse a part of a GPU beside others; raises InputError."""
@@ -117,8 +144,13 @@ class Mps(AccountedOnly):
             environment=environment,
         )
 
+    def _runs(self, uuid: str) -> bool:
+        # the socket of one that was killed stays
+        return self._socket(uuid).exists() and self._systemctl("is-active", _unit(uuid))
+
     def _started(self, uuid: str) -> bool:
-        if self._socket(uuid).exists():
+        self._wanted.add(uuid)
+        if self._runs(uuid):
             return True
         if not self._systemctl("start", _unit(uuid)):
             return False

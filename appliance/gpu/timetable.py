@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from common.gpu.kinds import Compute
-from common.gpu.share import MILLI
+from common.gpu.units import MILLI
 
 IDLE_PERIODS = 3
 """Periods after its last launch, or its last wait for one, after which a sharer counts as idle."""

@@ -134,6 +134,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         },
         is_stuck=maintenance.arbiter.is_stuck,
         close=close,
+        looks=maintenance.looks(),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from appliance.agent.health import machine_look
@@ -17,8 +17,8 @@ from common.health import Damping
 from common.protocol import NodeInfo
 
 
-def build(settings: Settings, node_info: Callable[[], NodeInfo]) -> Monitor:
-    """Return what looks at this node; the GPUs of a cluster and its links are not here."""
+def build(settings: Settings, node_info: Callable[[], NodeInfo], more: Mapping[str, Look]) -> Monitor:
+    """Return what looks at this node, and with `more` at what runs there; the GPUs of a cluster are not here."""
     disk = settings.health_disk_warn_percent, settings.disk_stop_percent
     memory = settings.health_memory_warn_percent, settings.health_memory_fail_percent
     looks: dict[str, Look] = {
@@ -34,5 +34,6 @@ def build(settings: Settings, node_info: Callable[[], NodeInfo]) -> Monitor:
         expected = Expected(settings.expected_gpus, settings.expected_gpu_model)
         looks["gpu"] = GpuLook(lambda: node_info().gpus, expected, settings).look
         looks["fabric"] = FabricLook(settings).look
+    looks |= more
     damping = Damping(settings.health_looks, settings.health_good_looks)
     return Monitor(looks, damping, time.monotonic)

@@ -36,7 +36,8 @@ _gpu_shares = TypeAdapter(list[GpuShare])
 class HeldShares:
     """The shares of one container. `kind` holds those that are no MIG devices; `engine_id` is known once it runs.
 
-    `warning` says by what it is over its share, and `trouble` why it is not held as it should be.
+    `warning` says by what it is over its share, `trouble` why it is not held as it should be, and `endless` since when
+    a kernel of it has been running that may never end.
     """
 
     kind: Enforcement
@@ -44,6 +45,7 @@ class HeldShares:
     engine_id: str = ""
     warning: str = ""
     trouble: str = ""
+    endless: str = ""
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,7 @@ class ShareManager:
         kinds = self._by_kind(holding.kind, holding.gpu_shares) or [holding.kind]
         update: dict[str, object] = {"gpus": list(holding.gpu_shares), "enforcement": Enforcement.weakest(kinds)}
         if state.status is ContainerStatus.RUNNING:
-            update["warning"] = holding.warning or holding.trouble or state.warning
+            update["warning"] = holding.warning or holding.trouble or holding.endless or state.warning
         return state.model_copy(update=update)
 
     def shares_of(self, identity: str) -> list[DeviceShare]:

@@ -188,6 +188,7 @@ static bool drain(int gpu, struct gate *gate, CUstream stream, const void *what)
     uint64_t begun = psg_now(), now = begun;
     bool waited = false;
     while (pending(gate) && is_busy(gate, now)) {
+        psg_works_on(gpu, gate->from, now);
         uint64_t expected = atomic_load(&gate->queued), due = expected > begun ? expected : begun;
         if (now >= due + patience_for(gate, stream, what)) {
             gate->overdue = true;

@@ -19,6 +19,9 @@
 #define PSG_UUID 64
 #define PSG_SLOTS 1023
 
+/* After so long a piece of work counts as one that may never end. */
+#define PSG_ENDLESS UINT64_C(10000000000)
+
 /* What a container may compute, psg_limit.compute. */
 enum { PSG_COMPUTE_OFF = 0, PSG_COMPUTE_STRICT = 1, PSG_COMPUTE_FAIR = 2 };
 
@@ -79,7 +82,8 @@ struct psg_total {
     uint64_t context;    /* bytes that a context of its own takes on this GPU, the least that was measured; 0: not known */
     uint64_t measured;   /* how often `context` was measured */
     uint64_t owed_ns;    /* time of windows in which work waited behind that of neighbours, not yet made up for */
-    uint64_t reserved[4];
+    uint64_t endless_ns; /* when work was last seen that had been running for PSG_ENDLESS; 0: never */
+    uint64_t reserved[3];
 };
 
 /* What one process holds on one GPU: bytes[operations & 1]; the other place takes the value of the operation that comes

@@ -3,7 +3,7 @@
 #include "record.h"
 #include "watched.h"
 
-/* The stream that each thread has of its own has one name in all of them. */
+/* The stream that each thread has of its own has one handle in all of them, and here a name in each. */
 static uint64_t name_of(CUstream stream)
 {
     return stream == CU_STREAM_PER_THREAD ? (uint64_t)(uintptr_t)&psg_depth : (uint64_t)(uintptr_t)stream + 1;
@@ -12,7 +12,7 @@ static uint64_t name_of(CUstream stream)
 bool psg_is_watched(const struct psg_streams *streams, CUstream stream)
 {
     for (unsigned i = 0; i < streams->count; i++)
-        if (streams->streams[i] == stream)
+        if (streams->names[i] == name_of(stream))
             return true;
     return false;
 }
@@ -31,15 +31,17 @@ void psg_watch(struct psg_streams *streams, CUstream stream)
 {
     bool only = streams->count == 0 || psg_is_only(streams, stream);
     if (!psg_is_watched(streams, stream) && streams->count < PSG_STREAMS)
-        streams->streams[streams->count++] = stream;
+        streams->names[streams->count] = name_of(stream), streams->streams[streams->count++] = stream;
     atomic_store(&streams->only, only ? name_of(stream) : 0);
 }
 
 void psg_unwatch(struct psg_streams *streams, CUstream stream)
 {
     for (unsigned i = 0; i < streams->count; i++)
-        if (streams->streams[i] == stream)
-            streams->streams[i--] = streams->streams[--streams->count];
+        if (streams->names[i] == name_of(stream)) {
+            streams->names[i] = streams->names[--streams->count];
+            streams->streams[i--] = streams->streams[streams->count];
+        }
     atomic_store(&streams->only, 0);
 }
 
@@ -55,8 +57,12 @@ bool psg_ask_streams(const struct psg_streams *streams, bool *busy)
     *busy = false;
     if (!psg_asking_begin(&mode))
         return false;
+    bool all = true;
     for (unsigned i = 0; i < streams->count && !*busy; i++)
-        *busy = REAL(cuStreamQuery, streams->streams[i]) == CUDA_ERROR_NOT_READY;
+        if (streams->names[i] == name_of(streams->streams[i]))
+            *busy = REAL(cuStreamQuery, streams->streams[i]) == CUDA_ERROR_NOT_READY;
+        else
+            all = false;
     psg_asking_end(&mode);
-    return true;
+    return all || *busy;
 }

@@ -91,6 +91,13 @@ void psg_worked(int gpu, uint64_t from, uint64_t to, const struct psg_window *wi
     __atomic_fetch_add(&total->debt_ns, (int64_t)over, __ATOMIC_RELAXED);
 }
 
+void psg_works_on(int gpu, uint64_t from, uint64_t now)
+{
+    struct psg_total *total = now > from + PSG_ENDLESS ? psg_total(gpu) : NULL;
+    if (total)
+        __atomic_store_n(&total->endless_ns, now, __ATOMIC_RELAXED);
+}
+
 void psg_not_worked(int gpu, uint64_t from, uint64_t to, const struct psg_window *window)
 {
     struct psg_total *total = psg_total(gpu);

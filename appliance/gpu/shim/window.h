@@ -24,6 +24,10 @@ bool psg_open_window(int gpu, uint64_t now, uint64_t used, uint64_t usual, struc
  * window of the container is debt. */
 void psg_worked(int gpu, uint64_t from, uint64_t to, const struct psg_window *window);
 
+/* Work that began at a time has not ended: notes it for the agent to tell where it may never do so. Whoever waits behind such
+ * work says this again and again. */
+void psg_works_on(int gpu, uint64_t from, uint64_t now);
+
 /* Takes back what was counted so, where it has turned out to be work of others. */
 void psg_not_worked(int gpu, uint64_t from, uint64_t to, const struct psg_window *window);
 

@@ -12,7 +12,7 @@ from pathlib import Path
 SOURCES = Path(__file__).parent
 FLAGS = ("-std=gnu17", "-fPIC", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread")
 _TYPEDEF = re.compile(r"PFN_(cu[A-Z]\w*?)_v(\d+)(_ptds|_ptsz)?\)")
-STATE = ("settings.c", "machine.c", "groups.c")
+STATE = ("settings.c", "machine.c", "slices.c", "groups.c")
 DRIVER = (
     "driver.c",
     "contexts.c",
@@ -27,6 +27,7 @@ DRIVER = (
     "graphs.c",
     "nodes.c",
     "captures.c",
+    "mps.c",
 )
 NVML = ("nvml.c", "nvml_devices.c", "nvml_health.c", "nvml_topology.c")
 

@@ -20,12 +20,17 @@
 #define DRIVER_AREAS 3 /* stack, buffer of printf, heap of malloc, as CUlimit numbers them */
 #define QUEUE 1024 /* launches of a context that a card takes before the next one waits */
 
-/* Leaves a function with the code that FAKE_GPU_FAULT names for this call of it. A thread that was cancelled ends here. */
+/* The code with which a client of the multi-process service fails whose daemon is gone, or 0. */
+int driver_mps(void);
+
+/* Leaves a function with the code that FAKE_GPU_FAULT names for this call of it, or where its daemon is gone. A thread
+   that was cancelled ends here. */
 #define FAULT()                                                                                                        \
     do {                                                                                                               \
         int injected;                                                                                                  \
         pthread_testcancel();                                                                                          \
         injected = machine_fault(__func__);                                                                            \
+        injected = injected != 0 ? injected : driver_mps();                                                            \
         if (injected != 0)                                                                                             \
             return (CUresult)injected;                                                                                 \
     } while (0)
@@ -75,6 +80,7 @@ struct CUstream_st {
 
 struct CUevent_st {
     uint64_t done;
+    unsigned gpu;
     int recorded;
 };
 
@@ -135,7 +141,7 @@ CUresult driver_join_default(CUstream stream);
 /* The stream is captured no more. */
 void driver_end_capture(CUstream stream);
 CUresult driver_queue(CUstream stream, uint64_t duration);
-void driver_wait(uint64_t until);
+void driver_wait(unsigned gpu, uint64_t moment);
 
 /* An entry point of the driver, as cuGetProcAddress knows it. */
 typedef struct {

@@ -196,6 +196,13 @@ static machine_process *self(void)
     return own;
 }
 
+static uint64_t bound = UINT64_MAX;
+
+void machine_bound(uint64_t bytes)
+{
+    bound = bytes;
+}
+
 int machine_take(unsigned gpu, uint64_t bytes)
 {
     machine_state *all = machine_lock();
@@ -203,7 +210,7 @@ int machine_take(unsigned gpu, uint64_t bytes)
     /* a process that is being killed gives up its locks one after the other, and may hold ours longest */
     if (bytes > capacity - all->gpus[gpu].used || bytes + all->gpus[gpu].used > all->gpus[gpu].peak)
         machine_reap();
-    if (bytes > capacity - all->gpus[gpu].used) {
+    if (bytes > capacity - all->gpus[gpu].used || self()->on[gpu].bytes + bytes > bound) {
         machine_unlock();
         return -1;
     }
@@ -266,6 +273,17 @@ static void turn(machine_share *of, uint64_t second)
     of->second = second;
 }
 
+/* Per cent of the last whole second in which kernels ran; one that is longer than that fills it. */
+static unsigned percent_of(const machine_share *of, uint64_t second)
+{
+    uint64_t from = (second - 1) * SECOND, until = second * SECOND, busy = of->busy_before;
+    from = from > of->last_from ? from : of->last_from;
+    until = until < of->last_until ? until : of->last_until;
+    if (until > from && until - from > busy)
+        busy = until - from;
+    return (unsigned)(busy < SECOND ? busy / (SECOND / 100) : 100);
+}
+
 unsigned machine_processes(unsigned gpu, machine_use *list, unsigned most)
 {
     unsigned found = 0;
@@ -279,8 +297,8 @@ unsigned machine_processes(unsigned gpu, machine_use *list, unsigned most)
             continue;
         turn(of, second);
         if (found < most) {
-            uint64_t percent = slot->planted ? slot->percent : of->busy_before / (SECOND / 100);
-            list[found] = (machine_use){machine_living(slot), of->bytes, (unsigned)(percent < 100 ? percent : 100)};
+            unsigned percent = slot->planted ? slot->percent : percent_of(of, second);
+            list[found] = (machine_use){machine_living(slot) + machine()->pids_from, of->bytes, percent < 100 ? percent : 100};
         }
         found++;
     }
@@ -288,16 +306,28 @@ unsigned machine_processes(unsigned gpu, machine_use *list, unsigned most)
     return found;
 }
 
+machine_share *machine_own(unsigned gpu)
+{
+    return &self()->on[gpu];
+}
+
 uint64_t machine_run(unsigned gpu, uint64_t not_before, uint64_t duration)
 {
     uint64_t now = machine_now(), begin, end;
     machine_state *all = machine_lock();
     machine_share *mine = &self()->on[gpu];
-    begin = all->gpus[gpu].busy_until > now ? all->gpus[gpu].busy_until : now;
-    begin = begin > not_before ? begin : not_before;
-    end = all->gpus[gpu].busy_until = begin + duration;
+    if (machine()->slices) {
+        begin = now;
+        end = machine_queue(gpu, now, mine, duration);
+    } else {
+        begin = all->gpus[gpu].busy_until > now ? all->gpus[gpu].busy_until : now;
+        begin = begin > not_before ? begin : not_before;
+        end = all->gpus[gpu].busy_until = begin + duration;
+    }
     turn(mine, now / SECOND);
     mine->busy_then += duration;
+    mine->last_from = begin;
+    mine->last_until = begin + duration;
     mine->busy_ns += duration;
     machine_unlock();
     return end;

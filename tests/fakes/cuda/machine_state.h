@@ -9,9 +9,21 @@
 #define PROCESSES 2048
 #define LIMITS 64
 
+#define MACHINE_MARKS 64
+
+/* Up to where a process had been served at a time, while so many shared the GPU. */
+typedef struct {
+    uint64_t at, served;
+    unsigned sharing;
+} machine_mark;
+
 typedef struct {
     uint64_t bytes, busy_ns;
     uint64_t second, busy_then, busy_before; /* work of this second and of the one before it */
+    uint64_t last_from, last_until;          /* when the last kernel runs */
+    uint64_t queued, served;                 /* ns of work, where the GPU gives time slices */
+    unsigned marks;
+    machine_mark mark[MACHINE_MARKS];
 } machine_share;
 
 typedef struct {
@@ -33,6 +45,7 @@ typedef struct {
     pthread_mutex_t mutex;
     struct {
         uint64_t used, peak, busy_until;
+        uint64_t passed, reaped; /* up to when time slices were given, and when the dead were looked for */
     } gpus[MACHINE_GPUS];
     unsigned slots; /* those ever used */
     machine_process processes[PROCESSES];
@@ -48,5 +61,10 @@ void machine_unlock(void);
 int machine_living(const machine_process *slot);
 /* Frees what the dead have left. */
 void machine_reap(void);
+
+/* The caller's share of a GPU, with the lock held. */
+machine_share *machine_own(unsigned gpu);
+/* Queues work of the caller on a GPU that gives time slices, with the lock held; returns what `machine_ends` takes. */
+uint64_t machine_queue(unsigned gpu, uint64_t now, machine_share *mine, uint64_t duration);
 
 #endif

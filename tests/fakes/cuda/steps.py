@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,32 +10,19 @@ from appliance.gpu.timetable import Sharer, plan
 from common.gpu.kinds import Compute
 from tests.fakes.cuda.clients import Answer, Bench, Tenant, feed, gpu_uuid, start
 from tests.fakes.cuda.sharing import PERIOD_NS, START_NS, nanoseconds
-
-AS_GRAPH, ON_STREAMS = 3, 4
-"""How a part is launched: as a graph of one kernel, on streams in turn; `launch_as` in `client.c` has the others."""
+from tests.gpu.rows import AS_GRAPH, Work
 
 
-@dataclass(frozen=True)
-class Work:
-    """What a program does over and over: its parts in turn, each (kernel, launches, how), then a synchronisation where
-    it `waits`. With `every_ms` a step begins so often, and at once otherwise. `streams` are those of `ON_STREAMS`.
-    """
-
-    parts: Sequence[tuple[str, int, int]]
-    waits: bool = True
-    every_ms: int = 0
-    streams: int = 0
-
-    def commands(self, milliseconds: int) -> list[str]:
-        """What the client is told to do for so long."""
-        lines = []
-        for number, (kernel, count, how) in enumerate(self.parts):
-            # a node's kernel is the first one that the client knows
-            graph = [f"graph {number}", f"kernelnode {number} {kernel}", f"instantiate {number} {number}"]
-            names = [f"kernel 0 {kernel}", *graph] if how == AS_GRAPH else []
-            lines += [*names, f"kernel {number} {kernel}", f"part {number} {count} {how}"]
-        lines += [f"stream {name}" for name in range(self.streams)]
-        return ["init", "primary 0 0", *lines, f"steps {milliseconds} {int(self.waits)} {self.every_ms}"]
+def commands(work: Work, milliseconds: int) -> list[str]:
+    """What the client is told to do for so long."""
+    lines = []
+    for number, (kernel, count, how) in enumerate(work.parts):
+        # a node's kernel is the first one that the client knows
+        graph = [f"graph {number}", f"kernelnode {number} {kernel}", f"instantiate {number} {number}"]
+        names = [f"kernel 0 {kernel}", *graph] if how == AS_GRAPH else []
+        lines += [*names, f"kernel {number} {kernel}", f"part {number} {count} {how}"]
+    lines += [f"stream {name}" for name in range(work.streams)]
+    return ["init", "primary 0 0", *lines, f"steps {milliseconds} {int(work.waits)} {work.every_ms}"]
 
 
 @dataclass(frozen=True)
@@ -57,9 +44,19 @@ class Got:
 
 
 def together(
-    bench: Bench, clock: Path, folder: Path, tenants: Sequence[tuple[int, Work]], seconds: int = 30
+    bench: Bench,
+    clock: Path,
+    folder: Path,
+    tenants: Sequence[tuple[int, Work]],
+    seconds: int = 30,
+    *,
+    held: bool = True,
+    machine: Mapping[str, str] | None = None,
 ) -> list[Got]:
-    """Let tenants, each (share in thousandths, work), run for so many seconds in strict mode; returns what each got."""
+    """Let tenants, each (share in thousandths, work), run for so many seconds in strict mode; returns what each got.
+
+    Without `held` nothing holds the shares. `machine` are settings of the fake machine.
+    """
     sharers = [Sharer(str(index), milli) for index, (milli, _) in enumerate(tenants)]
     windows = plan(sharers, Compute.STRICT, PERIOD_NS, START_NS)
     running = []
@@ -71,13 +68,17 @@ def together(
             machine_folder=folder,
             milli=milli,
             compute=Compute.STRICT,
-            preload=[clock, bench.shim],
-            settings={"VIRTUAL_CLOCK": str(folder / "clock"), "VIRTUAL_CLOCK_PARTIES": str(len(tenants))},
+            preload=[clock, bench.shim] if held else [clock],
+            settings={
+                "VIRTUAL_CLOCK": str(folder / "clock"),
+                "VIRTUAL_CLOCK_PARTIES": str(len(tenants)),
+                **(machine or {}),
+            },
         )
         tenant.file.schedule({gpu_uuid(0): windows[str(index)]}, START_NS)
         running.append((tenant, work, start(tenant)))
     for _, work, process in running:
-        feed(process, "\n".join([*work.commands(seconds * 1000), ""]))
+        feed(process, "\n".join([*commands(work, seconds * 1000), ""]))
     found = []
     for tenant, work, process in running:
         output, errors = process.communicate(timeout=120)

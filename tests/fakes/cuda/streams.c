@@ -131,6 +131,43 @@ static CUresult cancel_threads(number count)
     return CUDA_SUCCESS;
 }
 
+static CUresult launch_on_own(CUfunction function)
+{
+    return p_cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, CU_STREAM_PER_THREAD, NULL, NULL);
+}
+
+static void *launch_on_own_and_stay(void *argument)
+{
+    struct work *mine = argument;
+    p_cuCtxSetCurrent(mine->context);
+    mine->code = launch_on_own(mine->function);
+    return NULL;
+}
+
+/* Launches on the stream of another thread, then on our own; tells how many ms that second launch took. */
+static CUresult launch_on_streams_of_threads(void)
+{
+    struct work work = {0};
+    CUmodule module;
+    pthread_t thread;
+    p_cuCtxGetCurrent(&work.context);
+    p_cuModuleLoadData(&module, "");
+    p_cuModuleGetFunction(&work.function, module, "busy_200ms");
+    /* once, for its length to be known */
+    CUresult code = launch_on_own(work.function);
+    if (code == CUDA_SUCCESS)
+        code = p_cuCtxSynchronize();
+    pthread_create(&thread, NULL, launch_on_own_and_stay, &work);
+    pthread_join(thread, NULL);
+    struct timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    if (code == CUDA_SUCCESS)
+        code = launch_on_own(work.function);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    tell((number)((end.tv_sec - begin.tv_sec) * 1000 + (end.tv_nsec - begin.tv_nsec) / 1000000));
+    return code != CUDA_SUCCESS ? code : work.code;
+}
+
 CUresult stream_command(const char *word, const unsigned long long *n)
 {
     if (same(word, "stream")) {
@@ -152,6 +189,8 @@ CUresult stream_command(const char *word, const unsigned long long *n)
         return p_cuStreamDestroy(streams[n[0]]);
     if (same(word, "capture"))
         return p_cuStreamBeginCapture(streams[n[0]], CU_STREAM_CAPTURE_MODE_RELAXED);
+    if (same(word, "ownstreams"))
+        return launch_on_streams_of_threads();
     if (same(word, "recordbeside")) {
         CUgraph graph;
         return record_beside(streams[n[0]], &graph);

@@ -1,8 +1,7 @@
-/* Work of the fake driver: streams, events and launches. A GPU works off one queue for all its processes. */
+/* Work of the fake driver: streams, events and launches. A GPU works off one queue for all its processes, or gives them slices. */
 #define _GNU_SOURCE
 #include "driver.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +16,22 @@ struct CUctx_st *driver_stream_context(CUstream stream)
     return stream->context;
 }
 
+/* The stream that a thread has of its own, in the context in which it last used it. */
+static __thread struct {
+    struct CUctx_st *context;
+    uint64_t tail;
+} own_stream;
+
 static uint64_t *tail_of(CUstream stream)
 {
-    if (stream == NULL || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
+    if (stream == CU_STREAM_PER_THREAD) {
+        if (own_stream.context != driver_context()) {
+            own_stream.context = driver_context();
+            own_stream.tail = 0;
+        }
+        return &own_stream.tail;
+    }
+    if (stream == NULL || stream == CU_STREAM_LEGACY)
         return &driver_context()->tail;
     return &stream->tail;
 }
@@ -34,11 +46,18 @@ int driver_capturing(CUstream stream)
     return named(stream) && stream->capture != NULL;
 }
 
-void driver_wait(uint64_t until)
+static int is_done(unsigned gpu, uint64_t moment)
 {
-    struct timespec at = {(time_t)(until / SECOND), (long)(until % SECOND)};
-    while (machine_now() < until && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
-        ;
+    return machine_now() >= machine_ends(gpu, moment);
+}
+
+void driver_wait(unsigned gpu, uint64_t moment)
+{
+    uint64_t until;
+    while (machine_now() < (until = machine_ends(gpu, moment))) {
+        struct timespec at = {(time_t)(until / SECOND), (long)(until % SECOND)};
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+    }
 }
 
 /* A launch waits where so many are queued already, however long each of them takes. */
@@ -47,7 +66,7 @@ static void wait_for_place(struct CUctx_st *context)
     pthread_mutex_lock(&driver_lock);
     uint64_t last = context->ends[context->launches % QUEUE];
     pthread_mutex_unlock(&driver_lock);
-    driver_wait(last);
+    driver_wait(context->gpu, last);
 }
 
 CUresult driver_queue(CUstream stream, uint64_t duration)
@@ -74,9 +93,9 @@ CUresult driver_queue(CUstream stream, uint64_t duration)
     return CUDA_SUCCESS;
 }
 
-static CUresult synchronise(uint64_t until)
+static CUresult synchronise(unsigned gpu, uint64_t until)
 {
-    driver_wait(until);
+    driver_wait(gpu, until);
     pthread_mutex_lock(&driver_lock);
     driver_pools_settle();
     pthread_mutex_unlock(&driver_lock);
@@ -88,12 +107,12 @@ CUresult cuCtxSynchronize(void)
     FAULT();
     if (driver_ready() != CUDA_SUCCESS)
         return driver_ready();
-    return driver_context() ? synchronise(driver_context()->tail) : CUDA_ERROR_INVALID_CONTEXT;
+    return driver_context() ? synchronise(driver_context()->gpu, driver_context()->tail) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
-    return ctx == NULL ? cuCtxSynchronize() : synchronise(ctx->tail);
+    return ctx == NULL ? cuCtxSynchronize() : synchronise(ctx->gpu, ctx->tail);
 }
 
 CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned flags, int priority)
@@ -148,7 +167,7 @@ CUresult cuStreamSynchronize(CUstream hStream)
     code = check(hStream);
     if (code == CUDA_SUCCESS && driver_capturing(hStream))
         code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    return code != CUDA_SUCCESS ? code : synchronise(*tail_of(hStream));
+    return code != CUDA_SUCCESS ? code : synchronise(driver_stream_context(hStream)->gpu, *tail_of(hStream));
 }
 
 CUresult cuStreamQuery(CUstream hStream)
@@ -160,7 +179,7 @@ CUresult cuStreamQuery(CUstream hStream)
         code = driver_join_default(hStream);
     if (code == CUDA_SUCCESS && driver_capturing(hStream))
         code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (code == CUDA_SUCCESS && machine_now() < *tail_of(hStream))
+    if (code == CUDA_SUCCESS && !is_done(driver_stream_context(hStream)->gpu, *tail_of(hStream)))
         code = CUDA_ERROR_NOT_READY;
     return code;
 }
@@ -232,8 +251,9 @@ CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
     code = check(hStream);
     if (code != CUDA_SUCCESS || driver_capturing(hStream))
         return code;
+    hEvent->gpu = driver_stream_context(hStream)->gpu;
     hEvent->done = *tail_of(hStream);
-    if (hEvent->done < machine_now())
+    if (is_done(hEvent->gpu, hEvent->done))
         hEvent->done = machine_now();
     hEvent->recorded = 1;
     return CUDA_SUCCESS;
@@ -248,13 +268,13 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned flags
 CUresult cuEventQuery(CUevent hEvent)
 {
     FAULT();
-    return hEvent->recorded && machine_now() < hEvent->done ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    return hEvent->recorded && !is_done(hEvent->gpu, hEvent->done) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
 CUresult cuEventSynchronize(CUevent hEvent)
 {
     FAULT();
-    return hEvent->recorded ? synchronise(hEvent->done) : CUDA_SUCCESS;
+    return hEvent->recorded ? synchronise(hEvent->gpu, hEvent->done) : CUDA_SUCCESS;
 }
 
 CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
@@ -262,7 +282,7 @@ CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEn
     FAULT();
     if (!hStart->recorded || !hEnd->recorded)
         return CUDA_ERROR_INVALID_HANDLE;
-    *pMilliseconds = (float)((double)hEnd->done - (double)hStart->done) / 1e6F;
+    *pMilliseconds = (float)((double)machine_ends(hEnd->gpu, hEnd->done) - (double)machine_ends(hStart->gpu, hStart->done)) / 1e6F;
     return CUDA_SUCCESS;
 }
 

@@ -156,6 +156,8 @@ except PenstockError as error:
 
 MPS = """
 def systemctl(verb, unit):
+    if verb == "is-active":
+        return (folder / "mps" / unit[13:-8] / "pipe" / "control").exists()
     calls.append([verb, unit])
     pipe = folder / "mps" / unit.removeprefix("penstock-mps@").removesuffix(".service") / "pipe"
     pipe.mkdir(parents=True, exist_ok=True)
@@ -187,6 +189,26 @@ def test_gpus_before_volta_have_no_limits_per_client(library: Path, tmp_path: Pa
     available, reason, calls = ask(library, tmp_path, MPS.replace("{works}", "True"), FAKE_GPU_CAPABILITY="6.1")
     assert (available, reason) == (False, f"GPU {gpu_uuid(0)} is older than Volta (compute capability 6.1)")
     assert calls == []
+
+
+def test_a_gpu_that_has_vanished_is_why_there_is_no_service(library: Path, tmp_path: Path) -> None:
+    available, reason, calls = ask(library, tmp_path, MPS.replace("{works}", "True"), FAKE_GPU_LOST="1")
+    assert (available, reason) == (False, "NVML does not tell how old the GPUs are: GPU is lost")
+    assert calls == []
+
+
+def test_slices_of_a_gpu_that_has_vanished_are_not_left_away_in_silence(library: Path, tmp_path: Path) -> None:
+    discover = """
+from appliance.gpu import nvml
+try:
+    found = [device.uuid for device in nvml.discover().devices]
+except PenstockError as error:
+    found = str(error)
+print(json.dumps(found))
+"""
+    cut = {"FAKE_GPU_MIG": "0:1g.10gb*2", "FAKE_GPU_MEMORY_MIB": "81920"}
+    assert len(ask(library, tmp_path, discover, **cut)) == 3
+    assert "NVML fails: GPU is lost" in ask(library, tmp_path, discover, **cut, FAKE_GPU_LOST="0")
 
 
 def test_memory_and_busy_time_of_processes_are_told_with_their_ids(library: Path, tmp_path: Path) -> None:

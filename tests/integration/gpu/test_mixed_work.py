@@ -2,51 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from appliance.gpu.layout import ENDLESS_NS
+from appliance.gpu.share_files import read_account
 from tests.fakes.cuda.clients import Bench, build_clock
-from tests.fakes.cuda.steps import AS_GRAPH, ON_STREAMS, Got, Work, together
+from tests.fakes.cuda.sharing import START_NS
+from tests.fakes.cuda.steps import Got, together
+from tests.gpu.rows import LONGEST_REQUEST_MS, MEAN_REQUEST_MS, ON_STREAMS, REQUESTS, ROWS, Row, Work
 
 POINTS = 0.03
 LEAST_USED = 0.95
-MEAN_REQUEST_MS = 150
-LONGEST_REQUEST_MS = 400
-
-TRAINING = Work([("busy_5us", 900, 0), ("busy_10ms", 40, 0)])
-EVEN = Work([("busy_2ms", 4, 0)])
-SMALL = Work([("busy_5us", 100, 0)])
-LONG = Work([("busy_400ms", 1, 0)])
-REQUESTS = Work([("busy_20ms", 1, 0)], every_ms=500)
-BURSTS = Work([("busy_2ms", 50, 0)], every_ms=700)
-GRAPHS = Work([("busy_2000ms", 1, AS_GRAPH)], waits=False)
-ON_TWO_STREAMS = Work([("busy_2000ms", 1, ON_STREAMS)], waits=False, streams=2)
-
-
-@dataclass(frozen=True)
-class Row:
-    """Tenants, each (share in thousandths, work), the longest step of each in ms, and how long they run.
-
-    Where a piece of work is long, the last one weighs less the longer all is watched.
-    """
-
-    tenants: Sequence[tuple[int, Work]]
-    longest_ms: Sequence[float]
-    seconds: int = 30
-
-
-ROWS = {
-    "training beside even kernels": Row([(300, TRAINING), (700, EVEN)], [1500, 100]),
-    "long kernels beside even ones": Row([(300, LONG), (700, EVEN)], [1500, 800], seconds=120),
-    "requests beside training": Row([(300, REQUESTS), (700, TRAINING)], [LONGEST_REQUEST_MS, 650]),
-    "a tenth beside training": Row([(100, EVEN), (900, TRAINING)], [300, 600]),
-    "training, small kernels and bursts": Row([(500, TRAINING), (250, SMALL), (250, BURSTS)], [1000, 250, 650]),
-    "graphs that are never waited for": Row([(300, GRAPHS), (700, EVEN)], [8000, 3400], seconds=240),
-    "long kernels on two streams": Row([(300, ON_TWO_STREAMS), (700, EVEN)], [20_000, 7000], seconds=240),
-}
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +39,54 @@ def test_each_tenant_gets_its_share_while_it_has_work_and_nothing_is_lost(
             assert one.mean_ms <= MEAN_REQUEST_MS, got
         else:
             assert one.part_while_working == pytest.approx(milli / 1000, abs=POINTS), got
+    # none of it runs for long enough to be told as endless
+    assert not any(read_account(tmp_path / f"tenant-{number}/account")[0].endless_ns for number in range(len(got)))
     assert sum(one.used(milli) for (milli, _), one in zip(row.tenants, got, strict=True)) >= LEAST_USED, got
+
+
+SLICES = {"FAKE_GPU_SLICES": "1"}
+"""A machine that gives processes with work slices of its time, where the other one works off one queue of all."""
+SLICED_POINTS = 0.05
+SLICED_LEAST = 0.6
+"""What a row with long kernels gets at least, as a part of each share: the library takes others' slices for its own."""
+LONG_ROWS = {name for name in ROWS if "long" in name or "graphs" in name}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_with_time_slices_short_work_gets_its_share_and_long_work_most_of_it(
+    bench: Bench, clock: Path, tmp_path: Path, name: str
+) -> None:
+    row = ROWS[name]
+    got = together(bench, clock, tmp_path, row.tenants, row.seconds, machine=SLICES)
+    for (milli, work), one in zip(row.tenants, got, strict=True):
+        share = milli / 1000
+        if work is REQUESTS:
+            assert one.mean_ms <= MEAN_REQUEST_MS, got
+            assert one.longest_ms <= LONGEST_REQUEST_MS, got
+            continue
+        assert one.part_while_working <= share + SLICED_POINTS, got
+        assert one.part_while_working >= (SLICED_LEAST * share if name in LONG_ROWS else share - SLICED_POINTS), got
+
+
+def test_time_slices_are_even_whatever_the_length_of_kernels_and_a_queue_is_not(
+    bench: Bench, clock: Path, tmp_path: Path
+) -> None:
+    tenants = [(500, Work([("busy_1ms", 8, 0)])), (500, Work([("busy_20ms", 8, 0)]))]
+    sliced = together(bench, clock, tmp_path / "sliced", tenants, 5, held=False, machine=SLICES)
+    assert [round(one.part, 1) for one in sliced] == [0.5, 0.5]
+    queued = together(bench, clock, tmp_path / "queued", tenants, 5, held=False)
+    assert queued[0].part < 0.1 < 0.8 < queued[1].part
+
+
+@pytest.mark.parametrize(("kernel", "told"), [("busy_5000ms", False), ("busy_15000ms", True)])
+@pytest.mark.parametrize("how", [0, ON_STREAMS], ids=["the same stream", "another stream"])
+def test_work_that_runs_for_ten_seconds_is_told_by_whoever_waits_behind_it(
+    bench: Bench, clock: Path, tmp_path: Path, kernel: str, told: bool, how: int
+) -> None:
+    work = Work([(kernel, 1, 0), ("busy_2ms", 300, how)], waits=False, streams=1)
+    together(bench, clock, tmp_path, [(1000, work)], seconds=20)
+    total = read_account(tmp_path / "tenant-0/account")[0]
+    assert (total.endless_ns > START_NS + ENDLESS_NS) is told
 
 
 @pytest.mark.parametrize(("how", "held"), [(0, True), (ON_STREAMS, False)], ids=["the same stream", "another stream"])

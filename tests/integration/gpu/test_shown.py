@@ -71,8 +71,11 @@ def test_free_memory_is_never_more_than_the_gpu_has(tenant: Make) -> None:
         assert client.must("info").told == (6 * GIB, 12 * GIB)
 
 
-def test_nvidia_smi_shows_the_share_and_no_neighbours(tenant: Make) -> None:
-    share, neighbour = tenant(LIMIT, 2 * GIB, gpus=2), tenant(8 * GIB, 8 * GIB, gpus=2)
+@pytest.mark.parametrize("first_pid", ["0", "100000"], ids=["numbers of here", "numbers of another namespace"])
+def test_nvidia_smi_shows_the_share_and_no_neighbours(tenant: Make, first_pid: str) -> None:
+    settings = {"FAKE_GPU_PIDS_FROM": first_pid}
+    share = tenant(LIMIT, 2 * GIB, gpus=2, settings=settings)
+    neighbour = tenant(8 * GIB, 8 * GIB, gpus=2, settings=settings)
     with neighbour.ready() as other, share.ready() as client:
         other.must(f"malloc 0 {5 * GIB}")
         client.must(f"malloc 0 {GIB}")

@@ -135,3 +135,9 @@ def test_a_thread_that_is_cancelled_in_a_call_holds_up_nobody(tenant: Make) -> N
         ready, _, _ = select.select([client.process.stdout], [], [], 60)
         assert ready, "a lock was never given back"
         assert client.answer().code == 0
+
+
+def test_work_on_the_own_stream_of_another_thread_is_known(tenant: Make) -> None:
+    with timed(tenant).ready() as client:
+        # behind 200 ms of the other thread, whose stream this one cannot ask about
+        assert client.must("ownstreams").told[0] >= 150

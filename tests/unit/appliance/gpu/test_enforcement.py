@@ -277,6 +277,47 @@ def test_daemons_are_systemds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert commands == [["systemctl", "stop", "penstock-mps@GPU-1.service"]]
 
 
+class Systemd:
+    """Daemons as systemd has them: those that run, and what was asked of it."""
+
+    def __init__(self, folder: Path, works: bool = True) -> None:
+        self.folder, self.works = folder, works
+        self.running: set[str] = set()
+        self.asked: list[str] = []
+
+    def __call__(self, verb: str, unit: str) -> bool:
+        self.asked.append(verb)
+        if verb == "start" and self.works:
+            pipe = self.folder / unit.removeprefix("penstock-mps@").removesuffix(".service") / "pipe"
+            pipe.mkdir(parents=True, exist_ok=True)
+            (pipe / "control").touch()
+            self.running.add(unit)
+        return unit in self.running
+
+
+def test_a_daemon_that_was_killed_is_started_before_a_container_is_made(tmp_path: Path) -> None:
+    systemd = Systemd(tmp_path)
+    service = Mps(Telemetry(), tmp_path, Compute.FAIR, systemctl=systemd)
+    service.prepare("c1", [QUARTER])
+    # the socket of one that was killed stays
+    systemd.running.clear()
+    assert [(check.id, check.subject, check.ok) for check in service.daemons()] == [("gpu.mps", "GPU-1", False)]
+    service.prepare("c2", [QUARTER])
+    assert [check.ok for check in service.daemons()] == [True]
+    service.prepare("c3", [QUARTER, WHOLE])
+    assert systemd.asked.count("start") == 2
+    service.leave([GPU])
+    assert service.daemons() == []
+
+
+def test_without_its_daemon_no_container_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appliance.gpu.mps._START_S", 0)
+    service = Mps(Telemetry(), tmp_path, Compute.FAIR, systemctl=Systemd(tmp_path, works=False))
+    with pytest.raises(UnavailableError, match="the multi-process service of GPU GPU-1 does not run"):
+        service.prepare("c1", [QUARTER])
+    service.prepare("c2", [WHOLE])
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

@@ -34,6 +34,7 @@ CONSTANTS = {
     "PSG_UUID": layout.UUID_BYTES,
     "PSG_SLOTS": layout.SLOTS,
     "PSG_USED_MASK": layout.USED_MASK,
+    "PSG_ENDLESS": layout.ENDLESS_NS,
     "PSG_COMPUTE_OFF": layout.COMPUTE[Compute.OFF],
     "PSG_COMPUTE_STRICT": layout.COMPUTE[Compute.STRICT],
     "PSG_COMPUTE_FAIR": layout.COMPUTE[Compute.FAIR],

@@ -307,3 +307,19 @@ def test_a_gpu_that_has_gone_since_holds_nobody_up(tmp_path: Path) -> None:
     node.shares.attach("c1", "engine", 1)
     assert node.shares.shares_of("c1") == []
     assert node.shares.dress(state("c1")).gpus == [gpu_share(SECOND, 500)]
+
+
+def test_a_slice_that_has_vanished_holds_nobody_and_its_container_can_be_dropped(tmp_path: Path) -> None:
+    node = Node(tmp_path, GPU)
+    slice_ = GpuShare("MIG-1", 3, 142)
+    node.shares.adopt("c1", Enforcement.MIG, [slice_])
+    node.shares.attach("c1", "engine-c1", 1)
+    state = node.shares.dress(ContainerState(id="c1", session_id="s", status=ContainerStatus.RUNNING))
+    assert (state.gpus, state.enforcement) == ([slice_], Enforcement.MIG)
+    assert node.shares.shares_of("c1") == []
+    # the others of the node have what they had
+    node.run("c2", gpu_share(GPU, 500))
+    assert [share.milli for share in node.shares.shares_of("c2")] == [500]
+    node.shares.switch_kinds(["c1", "c2"])
+    node.shares.release("c1")
+    assert list(node.shares.holdings) == ["c2"]

@@ -1,0 +1,100 @@
+/* Time slices: processes with work share a GPU evenly, each in the order of its own launches, as a card without MPS does it.
+ *
+ * Slices are as short as can be, so n processes with work each get an n-th of every moment. When a launch ends is known only
+ * as time passes: it ends when its process has been served as much as stood in its queue behind that launch. */
+#define _GNU_SOURCE
+#include "machine_state.h"
+
+#define SLICED (1ULL << 63)
+#define LOOK 20000ULL /* ns between two looks at least */
+#define REAPED_EVERY 5000000ULL
+
+static machine_mark *last(machine_share *of)
+{
+    return &of->mark[(of->marks - 1) % MACHINE_MARKS];
+}
+
+/* Notes how far a process has been served at a time, with so many of them at work until then. */
+static void note(machine_share *of, uint64_t at, unsigned sharing)
+{
+    if (of->marks == 0 || last(of)->sharing != sharing || sharing == 0)
+        of->marks++;
+    *last(of) = (machine_mark){at, of->served, sharing};
+}
+
+static machine_share *working(unsigned index, unsigned gpu)
+{
+    machine_process *slot = &machine_shared->processes[index];
+    machine_share *of = &slot->on[gpu];
+    return slot->pid != 0 && of->queued > of->served ? of : NULL;
+}
+
+/* Lets time pass up to now; the caller has the lock. */
+static void pass(unsigned gpu, uint64_t now)
+{
+    uint64_t *at = &machine_shared->gpus[gpu].passed;
+    if (now > machine_shared->gpus[gpu].reaped + REAPED_EVERY) {
+        machine_reap(); /* what was killed works no more */
+        machine_shared->gpus[gpu].reaped = now;
+    }
+    while (*at < now) {
+        unsigned sharing = 0;
+        uint64_t least = UINT64_MAX;
+        for (unsigned index = 0; index < machine_shared->slots; index++) {
+            machine_share *of = working(index, gpu);
+            if (of != NULL && ++sharing && of->queued - of->served < least)
+                least = of->queued - of->served;
+        }
+        if (sharing == 0 || (now - *at) / sharing == 0)
+            break;
+        uint64_t each = (now - *at) / sharing;
+        each = each < least ? each : least;
+        *at += each * sharing;
+        for (unsigned index = 0; index < machine_shared->slots; index++) {
+            machine_share *of = working(index, gpu);
+            if (of != NULL) {
+                of->served += each;
+                note(of, *at, sharing);
+            }
+        }
+    }
+    *at = *at < now ? now : *at;
+}
+
+uint64_t machine_queue(unsigned gpu, uint64_t now, machine_share *mine, uint64_t duration)
+{
+    pass(gpu, now);
+    if (mine->queued == mine->served)
+        note(mine, now, 0);
+    mine->queued += duration;
+    return SLICED | mine->queued;
+}
+
+static uint64_t time_of(const machine_share *of, uint64_t goal)
+{
+    unsigned oldest = of->marks > MACHINE_MARKS ? of->marks - MACHINE_MARKS : 0;
+    for (unsigned number = oldest + 1; number < of->marks; number++) {
+        machine_mark from = of->mark[(number - 1) % MACHINE_MARKS], to = of->mark[number % MACHINE_MARKS];
+        if (goal <= from.served)
+            return from.at;
+        if (goal <= to.served)
+            return to.at - (to.served - goal) * to.sharing;
+    }
+    return of->marks ? of->mark[(of->marks - 1) % MACHINE_MARKS].at : 0;
+}
+
+uint64_t machine_ends(unsigned gpu, uint64_t moment)
+{
+    uint64_t now = machine_now(), goal = moment & ~SLICED, found;
+    if (!(moment & SLICED))
+        return moment;
+    machine_lock();
+    machine_share *mine = machine_own(gpu);
+    pass(gpu, now);
+    if (mine->served >= goal)
+        found = time_of(mine, goal);
+    else
+        found = now + (goal - mine->served > LOOK ? goal - mine->served : LOOK);
+    machine_unlock();
+    return found;
+}

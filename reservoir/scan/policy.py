@@ -27,7 +27,7 @@ def _licence(text: str) -> str:
     strange = [name for name in licensing.unknown_license_keys(parsed) if not name.startswith("LicenseRef-")]
     if parsed is None or strange:
         raise ValueError(f"{', '.join(strange) or repr(text)} is not the SPDX name of a licence")
-    return str(parsed.render())
+    return str(parsed.simplify().render())
 
 
 Expression = Annotated[str, AfterValidator(_licence)]
@@ -59,14 +59,20 @@ class Unchecked(StrictModel):
 class Licences(StrictModel):
     """Which licences may go in, as SPDX names and expressions; with `allow` empty, all that are not denied.
 
-    `unknown` says what a package without a known licence does. `stated` gives the licence of packages, by name, that
-    do not say it in a way that can be read, or says it anew for those that say it wrong.
+    `unknown` says what a package without a known licence does: it blocks where there is a list, as nobody can tell
+    that it is not what the list keeps out, and is listed otherwise. `stated` gives the licence of packages, by name,
+    that do not say it in a way that can be read, or says it anew for those that say it wrong.
     """
 
     allow: list[Expression] = Field(default_factory=list)
     deny: list[Expression] = Field(default_factory=list)
-    unknown: Literal["list", "block"] = "list"
+    unknown: Literal["list", "block"] | None = None
     stated: dict[str, Expression] = Field(default_factory=dict)
+
+    @property
+    def unknown_blocks(self) -> bool:
+        """Say whether a package without a known licence stops a publication."""
+        return self.unknown == "block" if self.unknown else bool(self.allow or self.deny)
 
 
 class ScanPolicy(StrictModel):

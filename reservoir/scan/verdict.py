@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
-from license_expression import AND, OR, LicenseWithExceptionSymbol
-
 from common.errors import Problem
-from reservoir.artifacts.licence import spdx
+from reservoir.scan import licence_rules
 from reservoir.scan.checker import CLOSED, require_fresh
 from reservoir.scan.policy import Exemption, ScanPolicy
-from reservoir.scan.report import Finding, Licence, Report
+from reservoir.scan.report import Finding, Report
 from reservoir.scan.severity import LEVELS
 
 
@@ -37,7 +35,7 @@ def judge(report: Report, policy: ScanPolicy, now: datetime) -> Verdict:
             verdict.blocking.append(_problem(finding, fitting))
     for exemption in policy.exceptions:
         verdict.notes.extend(_note(exemption, report, today))
-    verdict.blocking.extend(_licences(report.licences, policy))
+    verdict.blocking.extend(licence_rules.judge(report.licences, policy.licences))
     verdict.blocking.extend(_malware(report, policy, now))
     return verdict
 
@@ -83,33 +81,6 @@ def _note(exemption: Exemption, report: Report, today: date) -> list[str]:
     if exemption.expires < today:
         return [f"the exception for {of} expired on {exemption.expires}"]
     return []
-
-
-def _licences(licences: list[Licence], policy: ScanPolicy) -> list[Problem]:
-    rules = policy.licences
-    licensing = spdx()
-
-    def free(part: object) -> bool:
-        if isinstance(part, AND):
-            return all(free(inner) for inner in part.args)
-        if isinstance(part, OR):
-            return any(free(inner) for inner in part.args)
-        names = {str(part)}
-        if isinstance(part, LicenseWithExceptionSymbol):
-            names.add(str(part.license_symbol))
-        return not names & set(rules.deny) and (not rules.allow or bool(names & set(rules.allow)))
-
-    problems = []
-    for licence in licences:
-        where = f"{licence.name} {licence.version}"
-        if licence.expression is None:
-            if rules.unknown == "block":
-                hint = "state its licence in the policy under `licences.stated`"
-                problems.append(Problem(where, "its licence is not known", hint))
-        elif licence.expression not in rules.allow and not free(licensing.parse(licence.expression, validate=False)):
-            reason = f"its licence {licence.expression} is not allowed"
-            problems.append(Problem(where, reason, "remove the package, or change `licences` in the policy"))
-    return problems
 
 
 def _malware(report: Report, policy: ScanPolicy, now: datetime) -> list[Problem]:

@@ -13,7 +13,7 @@ from reservoir.contents.bundle import Bundle
 from reservoir.contents.lock import LockedImage
 from reservoir.download.cache import Cache
 from reservoir.manifest.model import Security
-from reservoir.scan import facts, licences
+from reservoir.scan import facts, licences, remembered
 from reservoir.scan.checker import scan
 from reservoir.scan.clamav import Clamav
 from reservoir.scan.page import render
@@ -39,7 +39,9 @@ def make(
     rules = read_policy(folder / security.policy) if security.policy else ScanPolicy()
     malware = Clamav().search(bundle, cache.blobs, now, rules.max_age_days) if rules.clamav else None
     known = facts.read(bill, facts.SBOM)
-    report = scan(bundle, known, [folder / security.advisories], rules, now=now, malware=malware)
+    before = remembered.read(cache.root)
+    report = scan(bundle, known, [folder / security.advisories], rules, now=now, malware=malware, remembered=before)
+    remembered.keep(cache.root, report, rules)
     verdict = judge(report, rules, now)
     if verdict.blocking:
         raise ForbiddenError.of(verdict.blocking)

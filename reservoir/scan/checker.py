@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 
 from common.errors import InputError, Problem
 from reservoir.contents.artifact import (
@@ -19,12 +20,13 @@ from reservoir.contents.bundle import Bundle
 from reservoir.scan import osv
 from reservoir.scan.facts import Facts
 from reservoir.scan.match import Data, Hit, groups, match
-from reservoir.scan.package_list import PackageList, covers, package_list
+from reservoir.scan.package_list import PackageList, package_list
 from reservoir.scan.policy import ScanPolicy
 from reservoir.scan.report import Checked, Finding, Item, Licence, Malware, NotChecked, Report
 from reservoir.scan.severity import LEVELS
-from reservoir.scan.versions import base
 
+# the part of the advisories of an ecosystem that stays, whatever is withdrawn between two exports
+LASTING = 0.9
 GET = "carry newer advisories here"
 PACKAGES = PythonArtifact | DebianArtifact | RpmArtifact
 # what the names of things begin with of which nobody says what is inside
@@ -40,31 +42,34 @@ def scan(
     *,
     now: datetime,
     malware: Malware | None = None,
+    remembered: Mapping[str, int] = MappingProxyType({}),
 ) -> Report:
-    """Hold a bundle against advisories.
+    """Hold a bundle against advisories; `remembered` says how many each ecosystem had before.
 
-    Raises InputError where they are damaged, too old by the policy, or silent about an ecosystem of the bundle:
-    that nothing was found only counts where something was asked.
+    Raises InputError where they are damaged, too old by the policy, far fewer than before, or silent about an
+    ecosystem of the bundle: that nothing was found only counts where something was asked.
     """
     wanted = package_list(bundle)
     hits, data = match(osv.read(advisories), wanted)
     unchecked = {entry.name: entry.reason for entry in policy.unchecked}
-    problems = [*_unnamed(wanted, unchecked), *_absent(wanted, data, unchecked), *_old(wanted, data, policy, now)]
+    present = [name for name in wanted.ecosystems if name not in unchecked and data.count(name)]
+    checked = [
+        Checked(
+            ecosystem=name,
+            packages=sum(subject.ecosystem == name for subject in wanted.subjects),
+            advisories=data.count(name),
+            newest=data.newest(name),
+        )
+        for name in present
+    ]
+    problems = [*_unnamed(wanted, unchecked), *_absent(wanted, data, unchecked)]
+    problems += [*require_fresh(checked, policy, now), *require_enough(checked, policy, remembered)]
     if problems:
         raise InputError.of(problems)
     return Report(
         bundle=bundle.name,
         version=bundle.version,
-        checked=[
-            Checked(
-                ecosystem=ecosystem,
-                packages=sum(subject.ecosystem == ecosystem for subject in wanted.subjects),
-                advisories=_count(data, ecosystem),
-                newest=data.newest[base(ecosystem)],
-            )
-            for ecosystem in wanted.ecosystems
-            if ecosystem not in unchecked
-        ],
+        checked=checked,
         not_checked=_not_checked(bundle, facts, wanted, unchecked),
         findings=_findings(hits, wanted, facts),
         licences=[_licence(artifact, facts, policy) for artifact in bundle.artifacts if isinstance(artifact, PACKAGES)],
@@ -87,6 +92,27 @@ def require_fresh(checked: Iterable[Checked], policy: ScanPolicy, now: datetime)
     return problems
 
 
+def require_enough(
+    checked: Iterable[Checked], policy: ScanPolicy, remembered: Mapping[str, int] = MappingProxyType({})
+) -> list[Problem]:
+    """Return a problem for every ecosystem of which there are fewer advisories than the policy asks for.
+
+    Where it asks for none, there may be a little fewer than were `remembered`: some are withdrawn, an export that was
+    cut off lacks many.
+    """
+    problems = []
+    for entry in checked:
+        least, before = policy.least.get(entry.ecosystem), remembered.get(entry.ecosystem, 0)
+        if least is not None and entry.advisories < least:
+            reason = f"there are {entry.advisories} advisories; the policy asks for {least} at least"
+            problems.append(Problem(entry.ecosystem, reason, GET))
+        elif least is None and entry.advisories < before * LASTING:
+            reason = f"there are {entry.advisories} advisories; there were {before} before"
+            hint = "carry all of them here, or say how many there are in the policy under `least`"
+            problems.append(Problem(entry.ecosystem, reason, hint))
+    return problems
+
+
 def _unnamed(wanted: PackageList, unchecked: dict[str, str]) -> list[Problem]:
     return [
         Problem(
@@ -103,20 +129,8 @@ def _absent(wanted: PackageList, data: Data, unchecked: dict[str, str]) -> list[
     return [
         Problem(ecosystem, "there are no advisories for this ecosystem, but packages of it", f"{GET}, {UNASKED}")
         for ecosystem in wanted.ecosystems
-        if ecosystem not in unchecked and not _count(data, ecosystem)
+        if ecosystem not in unchecked and not data.count(ecosystem)
     ]
-
-
-def _old(wanted: PackageList, data: Data, policy: ScanPolicy, now: datetime) -> list[Problem]:
-    unchecked = {entry.name for entry in policy.unchecked}
-    present = [name for name in wanted.ecosystems if name not in unchecked and _count(data, name)]
-    dates = {base(name): data.newest[base(name)] for name in present}
-    checked = [Checked(ecosystem=name, packages=0, advisories=0, newest=newest) for name, newest in dates.items()]
-    return require_fresh(checked, policy, now)
-
-
-def _count(data: Data, ecosystem: str) -> int:
-    return sum(count for advised, count in data.counts.items() if covers(advised, ecosystem))
 
 
 def _not_checked(bundle: Bundle, facts: Facts, wanted: PackageList, unchecked: dict[str, str]) -> list[NotChecked]:
@@ -155,6 +169,7 @@ def _finding(hits: list[Hit], artifacts: list[Artifact], facts: Facts) -> Findin
     return Finding(
         id=names[0],
         names=names,
+        cves=sorted(hits[0].cves),
         ecosystem=subject.ecosystem,
         advised=subject.name,
         version=subject.version,

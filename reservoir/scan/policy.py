@@ -50,7 +50,7 @@ class Exemption(StrictModel):
 
 
 class Unchecked(StrictModel):
-    """An ecosystem, or the kind `image`, that no advisories are asked for."""
+    """What no advisories are asked for: an ecosystem, a target, or an image or a file as the report calls it."""
 
     name: Text
     reason: Text
@@ -78,16 +78,21 @@ class Licences(StrictModel):
 class ScanPolicy(StrictModel):
     """The rules of a site or a bundle. Advisories older than `max_age_days` are no advisories.
 
-    With `clamav`, a publication needs a pass for malware.
+    `least` says how many advisories an ecosystem must have. `closed` is about files, and images from elsewhere, of
+    which nobody says what is inside. With `clamav`, a publication needs a pass for malware; `partly` is about files of
+    which that saw a part only, because they are too long, too deeply packed or encrypted.
     """
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
     max_age_days: Annotated[int, Field(ge=1)] = 14
+    least: dict[Text, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     block: Limit = Limit()
+    closed: Literal["list", "block"] = "list"
     exceptions: list[Exemption] = Field(default_factory=list)
     unchecked: list[Unchecked] = Field(default_factory=list)
     licences: Licences = Licences()
     clamav: bool = False
+    partly: Literal["list", "block"] = "list"
 
 
 def load(text: str, source: str) -> ScanPolicy:

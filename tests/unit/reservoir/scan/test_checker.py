@@ -17,6 +17,7 @@ from tests.unit.reservoir.scan.advisories import (
     HIGH,
     MEDIUM,
     NOW,
+    TODAY,
     URLLIB3,
     advisory,
     bundle,
@@ -159,11 +160,57 @@ def test_fresh_advisories_of_one_ecosystem_do_not_stand_for_another(tmp_path: Pa
     stale = advisory("D-1", "Debian:12", "other", {"introduced": "0"}, modified="2025-01-01T00:00:00Z")
     write(tmp_path, *URLLIB3, stale)
     said = refusal(tmp_path, OLD, deb("acl", "1-1"))
-    assert "Debian: the newest advisory is of 2025-01-01, which is 433 days ago; 14 are allowed" in said
+    assert "Debian:12: the newest advisory is of 2025-01-01, which is 433 days ago; 14 are allowed" in said
     assert "PyPI" not in said
     assert report(
         tmp_path, OLD, deb("acl", "1-1"), policy=ScanPolicy.model_validate({"schema": 1, "max_age_days": 500})
     )
+
+
+def test_each_release_needs_fresh_advisories_of_its_own(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        advisory("D-1", "Debian:12", "other", {"introduced": "0"}),
+        advisory("D-2", "Debian:13", "other", {"introduced": "0"}, modified="2025-01-01T00:00:00Z"),
+    )
+    said = refusal(tmp_path, deb("acl", "1-1"), deb("acl", "2-1", "debian13"))
+    assert said.startswith("Debian:13: the newest advisory is of 2025-01-01")
+    assert "Debian:12" not in said
+
+
+def test_a_file_of_ones_own_does_not_make_an_old_export_one_of_today(tmp_path: Path) -> None:
+    old = "2025-01-01T00:00:00Z"
+    write(
+        tmp_path,
+        advisory("GHSA-1", "PyPI", "other", {"introduced": "0"}, modified=old),
+        advisory("GHSA-2", "PyPI", "another", {"introduced": "0"}, modified=old),
+        advisory("MINE-1", "PyPI", "third", {"introduced": "0"}),
+    )
+    assert "PyPI: the newest advisory is of 2025-01-01" in refusal(tmp_path, OLD)
+
+
+def test_what_was_withdrawn_is_no_advisory_that_was_asked(tmp_path: Path) -> None:
+    write(tmp_path, advisory("A-1", "PyPI", "other", {"introduced": "0"}, withdrawn=TODAY))
+    assert "PyPI: there are no advisories for this ecosystem" in refusal(tmp_path, OLD)
+
+
+@pytest.mark.parametrize(("before", "least", "said"), [
+    (3, {}, ""),
+    (4, {}, "PyPI: there are 3 advisories; there were 4 before"),
+    (4, {"PyPI": 3}, ""),
+    (0, {"PyPI": 4}, "PyPI: there are 3 advisories; the policy asks for 4 at least"),
+])  # fmt: skip
+def test_far_fewer_advisories_than_before_are_doubt(
+    tmp_path: Path, before: int, least: dict[str, int], said: str
+) -> None:
+    write(tmp_path, *URLLIB3)
+    policy = ScanPolicy.model_validate({"schema": 1, "least": least})
+    if said:
+        with pytest.raises(InputError) as caught:
+            scan(bundle(OLD), Facts(), [tmp_path], policy, now=NOW, remembered={"PyPI": before})
+        assert str(caught.value).startswith(said)
+    else:
+        assert scan(bundle(OLD), Facts(), [tmp_path], policy, now=NOW, remembered={"PyPI": before}).findings
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,17 @@ def test_an_rpm_is_known_by_its_own_name_and_by_its_source(name: str, ecosystem:
     assert not hits(rpm, advisory("RLSA-1", ecosystem, name, {"introduced": "0"}, {"fixed": "1:3.0.7-27.el9"}))
 
 
+@pytest.mark.parametrize(
+    ("epoch", "found"), [({"source_epoch": "4"}, False), ({"source_epoch": "0"}, True), ({}, True)]
+)
+def test_the_epoch_of_a_source_is_what_its_repository_says(epoch: dict[str, str], found: bool) -> None:
+    rpm = package("rpm", "perl-Errno", "1.30-480.el9", "rocky9", source_rpm="perl-5.32.1-480.el9.src.rpm", **epoch)
+    advised = advisory("RLSA-1", "Rocky Linux:9", "perl", {"introduced": "0"}, {"fixed": "4:5.32.1-480.el9"})
+    assert bool(hits(rpm, advised)) is found
+    newer = package("rpm", "demo-libs", "5:1.0-1", "rocky9", source_rpm="demo-1.0-1.src.rpm", source_epoch="0")
+    assert hits(newer, advisory("RLSA-2", "Rocky Linux:9", "demo", {"introduced": "0"}, {"fixed": "1.1-1"}))
+
+
 def test_a_range_that_cannot_be_ordered_counts_as_a_fault_in_doubt() -> None:
     (hit,) = hits(package("python", "demo", "1.0"), advisory("A-1", "PyPI", "demo", {"introduced": "first release"}))
     assert "cannot be compared" in hit.doubt

@@ -31,6 +31,7 @@ GET = "carry newer advisories here"
 PACKAGES = PythonArtifact | DebianArtifact | RpmArtifact
 # what the names of things begin with of which nobody says what is inside
 CLOSED = (IMAGE, FILE) = ("image ", "file ")
+NOBODY = "nobody says which packages are inside"
 UNASKED = "or list it under `unchecked` in the policy, with the reason"
 
 
@@ -49,7 +50,7 @@ def scan(
     Raises InputError where they are damaged, too old by the policy, far fewer than before, or silent about an
     ecosystem of the bundle: that nothing was found only counts where something was asked.
     """
-    wanted = package_list(bundle)
+    wanted = package_list(bundle, facts.installed)
     hits, data = match(osv.read(advisories), wanted)
     unchecked = {entry.name: entry.reason for entry in policy.unchecked}
     present = [name for name in wanted.ecosystems if name not in unchecked and data.count(name)]
@@ -137,18 +138,21 @@ def _not_checked(bundle: Bundle, facts: Facts, wanted: PackageList, unchecked: d
     """Return what no advisory was asked about; files, and images from elsewhere, do not say what is inside."""
     named = {*wanted.ecosystems, *(target.name for target in wanted.nameless)}
     known = {image for images in facts.images.values() for image in images}
-    closed = [
-        *(f"{IMAGE}{image.name}:{image.version}" for image in bundle.of_kind(ImageArtifact)),
-        *(f"{FILE}{file.filename}" for file in bundle.of_kind(FileArtifact)),
-    ]
+    images = [image for image in bundle.of_kind(ImageArtifact) if f"{image.name}:{image.version}" not in known]
     return [
         *(NotChecked(name=name, reason=reason) for name, reason in unchecked.items() if name in named),
-        *(
-            NotChecked(name=name, reason="nobody says which packages are inside")
-            for name in closed
-            if name.removeprefix(IMAGE) not in known
-        ),
+        *(_image(image, facts) for image in images),
+        *(NotChecked(name=f"{FILE}{file.filename}", reason=NOBODY) for file in bundle.of_kind(FileArtifact)),
     ]
+
+
+def _image(image: ImageArtifact, facts: Facts) -> NotChecked:
+    """Return what is not checked of an image from elsewhere."""
+    name, count = f"{IMAGE}{image.name}:{image.version}", len(facts.installed.get(image.sha256, ()))
+    if not count or image.sha256 in facts.unread:
+        return NotChecked(name=name, reason=facts.unread.get(image.sha256, NOBODY))
+    reason = f"of its system {count} packages were asked about; nobody says what else is inside"
+    return NotChecked(name=name, reason=reason, partly=True)
 
 
 def _findings(hits: Iterable[Hit], wanted: PackageList, facts: Facts) -> list[Finding]:
@@ -187,11 +191,17 @@ def _finding(hits: list[Hit], artifacts: list[Artifact], facts: Facts) -> Findin
                 filename=artifact.filename,
                 sha256=artifact.sha256,
                 targets=artifact.targets,
-                images=facts.images.get(artifact.sha256, []),
+                images=_images(artifact, facts),
             )
             for artifact in artifacts
         ],
     )
+
+
+def _images(artifact: Artifact, facts: Facts) -> list[str]:
+    """Return the images that a file is inside of; what is found inside an image from elsewhere is in that one."""
+    own = [f"{artifact.name}:{artifact.version}"] if isinstance(artifact, ImageArtifact) else []
+    return facts.images.get(artifact.sha256, own)
 
 
 def _licence(artifact: Artifact, facts: Facts, policy: ScanPolicy) -> Licence:

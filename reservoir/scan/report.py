@@ -59,10 +59,11 @@ class Checked(StrictModel):
 
 
 class NotChecked(StrictModel):
-    """What no advisory was asked about, and why."""
+    """What no advisory was asked about, and why; `partly` where one was asked about a part of it."""
 
     name: str
     reason: str
+    partly: bool = False
 
 
 class Licence(StrictModel):

@@ -47,7 +47,7 @@ def _unasked(report: Report, policy: ScanPolicy) -> list[Problem]:
     excused = {entry.name for entry in policy.unchecked}
     problems = []
     for entry in report.not_checked:
-        if entry.name in excused:
+        if entry.name in excused or entry.partly:
             continue
         if not entry.name.startswith(CLOSED):
             reason = "no advisories were asked about it, and the policy does not excuse that"

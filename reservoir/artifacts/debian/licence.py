@@ -23,7 +23,7 @@ NAMES = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUT
 def read(name: str, path: Path) -> Found:
     """Read `usr/share/doc/NAME/copyright` from a Debian package, which is an `ar` archive of two `tar` archives."""
     documents = f"usr/share/doc/{name}"
-    with path.open("rb") as file, tarfile.open(fileobj=_data(file), mode="r|*", tarinfo=_Bounded) as archive:
+    with path.open("rb") as file, tarfile.open(fileobj=_data(file), mode="r|*", tarinfo=Bounded) as archive:
         for member in archive:
             place = member.name.removeprefix("./").rstrip("/")
             if place == documents and member.issym():
@@ -87,11 +87,11 @@ def _data(file: BinaryIO) -> Any:
     raise ValueError("the package has no files")
 
 
-class _Bounded(tarfile.TarInfo):
+class Bounded(tarfile.TarInfo):
     """A member of an archive; the names and words before it are read whole, so their size is looked at first."""
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Bounded:
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Bounded:
         """Read a header; raises ValueError where it announces a name that no file has."""
         member = super().frombuf(buf, encoding, errors)
         if member.type in NAMES and member.size > LARGEST:

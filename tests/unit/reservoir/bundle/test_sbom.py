@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from common.errors import IntegrityError
+from reservoir.artifacts.image.contents import Contents
+from reservoir.artifacts.image.system import Installed
 from reservoir.artifacts.licence import Found
 from reservoir.bundle import sbom
 from reservoir.contents.artifact import Artifact
@@ -90,6 +92,19 @@ def test_the_checker_reads_licences_and_images_out_of_it() -> None:
     assert known.licences[DEB.sha256] == ("LicenseRef-Debian-x AND ISC", "copyright")
     assert known.licences[FILE.sha256] == (None, "")
     assert known.images == {DEB.sha256: ["penstock/python:3.11"], WHEEL.sha256: ["penstock/python:3.11"]}
+
+
+def test_the_packages_of_an_image_from_elsewhere_stand_in_it() -> None:
+    listed = Installed("libssl3", "Debian:12", "openssl", "3.0.11-1")
+    other = package("image", "vendor/tool", "1", tag="1", digest="", **OCI)
+    shut = package("image", "vendor/shut", "1", tag="1", digest="", **OCI)
+    inside = {other.sha256: Contents((listed,)), shut.sha256: Contents(unread="nobody says")}
+    text = sbom.make(bundle(*ALL, other, shut), MADE, LICENCES, inside)
+    assert invalid(text.decode()) is None
+    known = facts.read(text, "sbom.cdx.json")
+    assert known.installed == {other.sha256: [listed], shut.sha256: []}
+    assert known.unread == {shut.sha256: "nobody says"}
+    assert sbom.serial(bundle(other), [], {}, inside) != sbom.serial(bundle(other), [], {})
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"components": [{}], "dependencies": []}'])

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from common.errors import InputError, NotFoundError, PenstockError
+from reservoir.artifacts.image.system import Installed
 from reservoir.scan.checker import scan
 from reservoir.scan.facts import Facts
 from reservoir.scan.policy import ScanPolicy
 from reservoir.scan.report import Report
+from reservoir.scan.verdict import judge
 from tests.unit.reservoir.scan.advisories import (
     HIGH,
     MEDIUM,
@@ -256,6 +258,33 @@ def test_images_from_elsewhere_and_files_are_told_as_not_checked(tmp_path: Path)
     facts = Facts(images={inside.sha256: ["penstock/python:3.11"]})
     made = report(write(tmp_path, *URLLIB3), inside, image, other, file, facts=facts)
     assert [entry.name for entry in made.not_checked] == ["image vendor/cuda:12", "file driver.run-1.bin"]
+
+
+def test_packages_inside_images_from_elsewhere_are_held_against_advisories(tmp_path: Path) -> None:
+    words: Any = {"session": True, "media_type": "", "architectures": []}
+    image = package("image", "vendor/tool", "25.1", tag="25.1", digest="", **words)
+    shut = package("image", "vendor/shut", "1", tag="1", digest="", **words)
+    listed = Installed("libssl3", "Ubuntu:22.04:LTS", "openssl", "3.0.2-0ubuntu1")
+    facts = Facts(installed={image.sha256: [listed], shut.sha256: []}, unread={shut.sha256: "a layer is damaged"})
+    assert "Ubuntu:22.04:LTS: there are no advisories" in refusal(tmp_path, image, shut, facts=facts)
+    fixed: Any = ({"introduced": "0"}, {"fixed": "3.0.2-0ubuntu1.1"})
+    write(tmp_path, advisory("U-1", "Ubuntu:22.04:LTS", "openssl", *fixed, severity=cvss(HIGH)))
+    made = report(tmp_path, image, shut, facts=facts)
+    (finding,) = made.findings
+    assert (finding.advised, finding.severity) == ("openssl", "high")
+    assert [(item.kind, item.name, item.images) for item in finding.items] == [
+        ("image", "vendor/tool", ["vendor/tool:25.1"])
+    ]
+    assert [(entry.name, entry.reason, entry.partly) for entry in made.not_checked] == [
+        (
+            "image vendor/tool:25.1",
+            "of its system 1 packages were asked about; nobody says what else is inside",
+            True,
+        ),
+        ("image vendor/shut:1", "a layer is damaged", False),
+    ]
+    strict = ScanPolicy.model_validate({"schema": 1, "closed": "block", "block": {"severity": "critical"}})
+    assert [problem.where for problem in judge(made, strict, NOW).blocking] == ["image vendor/shut:1"]
 
 
 def test_the_report_is_the_same_for_the_same_bundle_and_advisories(tmp_path: Path) -> None:

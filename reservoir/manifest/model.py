@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 
 from common.strict import StrictModel
 from reservoir.manifest import credentials
+from reservoir.manifest.releases import RELEASES
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$", max_length=64)]
 DebianName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+$")]
@@ -28,7 +29,6 @@ UnitName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9@._\\:-]+\.[a-z
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 # what the kernel calls architectures, by Debian's name
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
-GLIBC = {"bookworm": "2.36", "trixie": "2.41"}
 # stands among the names of sources for this machine's own
 MACHINE = "machine"
 
@@ -72,13 +72,14 @@ def _listed(field: str) -> Callable[[object], object]:
 class Target(StrictModel):
     """A kind of machine that the bundle serves. `bootstrap` adds what makes a root file system from nothing.
 
-    `os` says how the machine installs packages: `debian` by apt, `rpm` by dnf; `release` is Debian's code name, or the
-    distribution's own word for an RPM release (it fills `$releasever`). Without `python` the target gets no Python
-    packages. `glibc` decides which wheels run; Debian's releases know theirs. `sources` are names of the manifest's
+    `os` says how the machine installs packages: `debian` by apt, as Ubuntu does, too, `rpm` by dnf; `release` is the
+    code name of a release of Debian or Ubuntu, or the distribution's own word for an RPM release (it fills
+    `$releasever`). Without `python` the target gets no Python packages. `glibc` decides which wheels run; releases
+    of Debian and Ubuntu know theirs. `sources` are names of the manifest's
     sources, and `machine` for this machine's own package sources; where it is empty, only the machine's are asked.
-    `osv` names the ecosystem whose advisories speak of the target's packages, such as `Rocky Linux:9`; Debian's
-    releases know theirs. `origins` are apt's words for the releases that may go in (see `apt_preferences(5)`);
-    everything else that this machine's package sources offer stays out.
+    `osv` names the ecosystem whose advisories speak of the target's packages, such as `Rocky Linux:9`; releases of
+    Debian and Ubuntu know theirs. `origins` are apt's words for the releases that may go in (see
+    `apt_preferences(5)`); everything else that this machine's package sources offer stays out.
     """
 
     name: Name
@@ -95,7 +96,7 @@ class Target(StrictModel):
     @property
     def c_library(self) -> str:
         """Return the version of the C library, which decides which wheels run; raises KeyError where none is known."""
-        return self.glibc or GLIBC[self.release]
+        return self.glibc or RELEASES[self.release].glibc
 
     @property
     def interpreter(self) -> str:
@@ -107,8 +108,7 @@ class Target(StrictModel):
     @property
     def pins(self) -> list[str]:
         """Return the origins, or the distribution's own: the release, its updates and its security updates."""
-        suites = (self.release, f"{self.release}-updates", f"{self.release}-security")
-        return self.origins or [f"o={self.os.capitalize()},n={suite}" for suite in suites]
+        return self.origins or RELEASES[self.release].pins(self.release)
 
     @property
     def asks_machine(self) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 
 from common import process
 from common.errors import PenstockError
-from reservoir.artifacts.debian.licence import Bounded
+from reservoir.artifacts.debian.members import Bounded, Pieces
 from reservoir.artifacts.image import oci, system
 from reservoir.artifacts.image.layer import GONE
 from reservoir.artifacts.image.system import Installed
@@ -152,26 +152,5 @@ def _opened(layer: Path) -> Iterator[Any]:
             yield file
             return
     pieces = process.stream([process.require("zstd", "zstd"), "--decompress", "--stdout", layer])
-    with io.BufferedReader(_Pieces(pieces)) as unpacked:
+    with io.BufferedReader(Pieces(pieces)) as unpacked:
         yield unpacked
-
-
-class _Pieces(io.RawIOBase):
-    """The output of a program as a file."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._rest = pieces, b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._rest:
-            piece = next(self._pieces, None)
-            if piece is None:
-                return 0
-            self._rest = piece
-        count = min(len(buffer), len(self._rest))
-        buffer[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count

@@ -8,13 +8,14 @@ import pytest
 from common.errors import IntegrityError
 from reservoir.artifacts.image.contents import Contents
 from reservoir.artifacts.image.system import Installed
+from reservoir.artifacts.kinds import describe
 from reservoir.artifacts.licence import Found
 from reservoir.bundle import sbom
 from reservoir.contents.artifact import Artifact
 from reservoir.contents.lock import LockedImage
 from reservoir.scan import facts
 from tests.counting import calls
-from tests.unit.reservoir.scan.advisories import bundle, deb, package
+from tests.unit.reservoir.scan.advisories import TARGETS, bundle, deb, package
 
 WHEEL = package("python", "urllib3", "1.24.3")
 DEB = deb("libssl3", "3.0.11-1~deb12u2", "debian12", source="openssl")
@@ -70,6 +71,11 @@ def test_every_kind_has_the_address_that_other_tools_know(artifact: Artifact, ad
     assert found["purl"].replace("%3A", ":").replace("%2F", "/") == address
     assert found["hashes"] == [{"alg": "SHA-256", "content": artifact.sha256}]
     assert {"name": "penstock:target", "value": artifact.targets[0]} in found["properties"]
+
+
+def test_packages_of_ubuntu_are_ubuntus() -> None:
+    described = describe(DEB, TARGETS[0].model_copy(update={"release": "noble"}))
+    assert (described.purl.namespace, described.ecosystem) == ("ubuntu", "Ubuntu:24.04:LTS")
 
 
 def test_every_artifact_is_in_it_and_images_say_what_is_inside() -> None:

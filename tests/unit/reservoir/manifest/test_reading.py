@@ -41,7 +41,7 @@ def test_every_problem_is_told_at_once() -> None:
         ("rich>=13", "rich @ https://example.org/rich.whl", "points to an address"),
         ("target: debian12", "target: debian13", "no target is named 'debian13'"),
         (", bootstrap: true", "", "does not bring what a root file system is made of"),
-        ("release: bookworm", "release: woody", "'woody' is not a Debian release that is known"),
+        ("release: bookworm", "release: woody", "'woody' is not a release of Debian or Ubuntu that is known"),
         ("schema: 1", "schema: 2", "is not 1"),
         ("  - {name: debian12, release: bookworm, python: \"3.11\", bootstrap: true}", "  []", "is empty"),
         ("name: small\n", "name: ../up\n", "does not match"),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import lzma
+import subprocess
 import sys
 import tarfile
 import tracemalloc
@@ -143,6 +144,22 @@ def test_any_other_copyright_file_is_known_by_the_texts_that_it_points_to() -> N
 def test_the_copyright_file_is_read_out_of_the_package(tmp_path: Path, mode: Literal["w:xz", "w:gz"]) -> None:
     path = deb(tmp_path, "demo", HEADER + "Files: *\nLicense: ISC\n", mode=mode)
     assert read(artifact(path, DebianArtifact, "demo", stanza=""), path).expression == "ISC"
+
+
+def test_packages_that_are_packed_by_zstd_are_read_as_well(tmp_path: Path) -> None:
+    root = tmp_path / "demo"
+    (root / "DEBIAN").mkdir(parents=True)
+    (root / "DEBIAN/control").write_text(
+        "Package: demo\nVersion: 1\nArchitecture: all\nMaintainer: A\nDescription: x\n"
+    )
+    (root / "usr/share/doc/demo").mkdir(parents=True)
+    (root / "usr/share/doc/demo/copyright").write_text(HEADER + "Files: *\nLicense: ISC\n")
+    path = tmp_path / "demo_1_all.deb"
+    subprocess.run(["dpkg-deb", "-Zzstd", "--build", root, path], check=True, capture_output=True)
+    package = artifact(path, DebianArtifact, "demo", stanza="Package: demo\n")
+    assert read(package, path).expression == "ISC"
+    path.write_bytes(path.read_bytes()[:-40])
+    assert read(package, path).failed
 
 
 @pytest.mark.parametrize("content", [b"no package", b"!<arch>\n", b"!<arch>\n" + b"x" * 60])

@@ -27,6 +27,7 @@ def make(path: Path, cache: Cache, progress: Progress = silent) -> Lock:
         artifacts=sorted(_merged(found.artifacts), key=lambda a: (a.kind, a.name, a.version, a.filename)),
         version_sets=sorted(found.version_sets, key=lambda one: targets.index(one.target)),
         projects=found.projects,
+        sdists=found.sdists,
         images=locked_images(wanted, found.images),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 from collections.abc import Callable, Mapping
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
@@ -148,14 +148,24 @@ class PythonGroup(StrictModel):
     targets: list[Name] = Field(default_factory=list)
 
 
+class Sdist(StrictModel):
+    """Sources of a package that has no wheel: one is built of them, with the wheels of the requirements `build`."""
+
+    url: Annotated[str, StringConstraints(pattern=r"^(https?|file)://")]
+    sha256: Sha256
+    build: list[Annotated[str, AfterValidator(_requirement)]] = Field(default_factory=list)
+
+
 class PythonPackages(StrictModel):
     """Python requirements, as pip writes them, and local projects; their closure goes into the bundle.
 
-    Groups are resolved apart, so that they may conflict.
+    Wheels that are built of `sdists` count as if an index had them. Groups are resolved apart, so that they may
+    conflict.
     """
 
     requirements: list[Annotated[str, AfterValidator(_requirement)]] = Field(default_factory=list)
     projects: list[Project] = Field(default_factory=list)
+    sdists: list[Sdist] = Field(default_factory=list)
     groups: dict[Name, Annotated[PythonGroup, BeforeValidator(_listed("requirements"))]] = Field(default_factory=dict)
 
 
@@ -330,16 +340,21 @@ class Manifest(StrictModel):
 
     @property
     def addresses(self) -> list[str]:
-        """Return the addresses of sources and files, with the users and passwords that they may carry."""
-        return [*(source.url for source in self.sources), *(file.url for file in self.files)]
+        """Return the addresses of sources, files and sdists, with the users and passwords that they may carry."""
+        fetched = [*(file.url for file in self.files), *(sdist.url for sdist in self.python.sdists)]
+        return [*(source.url for source in self.sources), *fetched]
 
     def digest(self) -> str:
         """Return a hash of what the manifest means; what no closure hangs on does not count."""
-        public = {
+        public: dict[str, Any] = {
             "sources": [source.model_copy(update={"url": credentials.public(source.url)}) for source in self.sources],
             "files": [file.model_copy(update={"url": credentials.public(file.url)}) for file in self.files],
         }
-        meant = self.model_copy(update=public).model_dump_json(by_alias=True, exclude={"valid_days"})
+        built = [sdist.model_copy(update={"url": credentials.public(sdist.url)}) for sdist in self.python.sdists]
+        public["python"] = self.python.model_copy(update={"sdists": built})
+        # locks that were made before there were any go on counting
+        left_out: dict[str, Any] = {"valid_days": True} | ({} if built else {"python": {"sdists"}})
+        meant = self.model_copy(update=public).model_dump_json(by_alias=True, exclude=left_out)
         return hashlib.sha256(meant.encode()).hexdigest()
 
 

@@ -40,9 +40,10 @@ def make(
     rules = read_policy(folder / security.policy) if security.policy else ScanPolicy()
     malware = Clamav().search(bundle, cache.blobs, now, rules.max_age_days) if rules.clamav else None
     known = facts.read(bill, facts.SBOM)
-    before = remembered.read(cache.root)
+    memory = cache.root / f"{bundle.name}-{remembered.NAME}"
+    before = remembered.read(memory)
     report = scan(bundle, known, [folder / security.advisories], rules, now=now, malware=malware, remembered=before)
-    remembered.keep(cache.root, report, rules)
+    remembered.keep(memory, report, rules)
     verdict = judge(report, rules, now)
     if verdict.blocking:
         raise ForbiddenError.of(verdict.blocking)

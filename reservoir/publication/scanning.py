@@ -39,7 +39,7 @@ class Asked:
 class _Place:
     """A bundle by its identity, with the folders of its attachments and its blobs.
 
-    `memory` is the folder where the number of advisories is remembered, at a site.
+    `memory` is the file where the number of advisories is remembered, at a site.
     """
 
     identity: str
@@ -106,13 +106,17 @@ def site(root: Path, asked: Asked, progress: Progress = silent) -> list[Scanned]
         raise NotFoundError("nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`")
     asked = replace(asked, policy=asked.policy or gate.policy_path(store))
     scans = [
-        _scan(_Place(name, bundle, store.bundles / name, store.blobs, gate.folder(store)), asked, progress)
+        _scan(
+            _Place(name, bundle, store.bundles / name, store.blobs, gate.folder(store) / remembered.NAME),
+            asked,
+            progress,
+        )
         for name, bundle in newest.items()
     ]
     with store.changing():
         for scanned in scans:
             gate.keep(store, scanned.identity, scanned.report, scanned.page)
-            remembered.keep(gate.folder(store), scanned.report, scanned.rules)
+            remembered.keep(gate.folder(store) / remembered.NAME, scanned.report, scanned.rules)
         if asked.policy:
             gate.adopt(store, asked.policy)
     return scans

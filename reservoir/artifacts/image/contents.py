@@ -25,7 +25,7 @@ from reservoir.artifacts.image.system import Installed
 # the name by which a layer says that nothing of the layers below is in a folder any more
 OPAQUE = ".wh..wh..opq"
 ZSTD = b"\x28\xb5\x2f\xfd"
-# more than the list of any system has
+# more than the lists of any system have
 LARGEST = 1 << 30
 DAMAGED = (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError)
 
@@ -53,6 +53,8 @@ def read(sha256: str, blob: Callable[[str], Path]) -> Contents:
             again = True
         except DAMAGED as error:
             reasons.append(f"a layer cannot be read: {error}")
+            # a full disk is no fault of the image
+            again = again or (isinstance(error, OSError) and error.errno is not None)
     unread = "; ".join(dict.fromkeys(reasons))
     return Contents(tuple(found), unread if found or reasons else "nobody says which packages are inside", again)
 
@@ -81,6 +83,7 @@ class _Lists:
     """The lists of one layer, and what that takes away of the layers below: files, and all below some folders."""
 
     files: dict[str, Path] = field(default_factory=dict)
+    size: int = 0
     gone: set[str] = field(default_factory=set)
     emptied: set[str] = field(default_factory=set)
 
@@ -97,12 +100,14 @@ def _lists(layer: Path, folder: Path) -> _Lists:
         for member in archive:
             name = posixpath.normpath(f"/{member.name}").lstrip("/")
             above, _, last = name.rpartition("/")
-            if last == OPAQUE:
+            if last == OPAQUE and (not above or system.above(above)):
                 lists.emptied.add(f"{above}/" if above else "")
             elif last.startswith(GONE):
                 lost = posixpath.join(above, last.removeprefix(GONE))
-                lists.gone.add(lost)
-                lists.emptied.add(f"{lost}/")
+                if system.wanted(lost):
+                    lists.gone.add(lost)
+                elif system.above(lost):
+                    lists.emptied.add(f"{lost}/")
             elif system.wanted(name):
                 if not _taken(archive, member, folder / str(len(lists.files)), lists, name):
                     lists.gone.add(name)
@@ -121,8 +126,9 @@ def _taken(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path, lists:
     content = archive.extractfile(member) if member.isreg() else None
     if content is None:
         raise ValueError(f"{name} is a link, which leads where nobody looks")
-    if member.size > LARGEST:
-        raise ValueError(f"{name} has {member.size} bytes, {LARGEST} are allowed")
+    lists.size += member.size
+    if lists.size > LARGEST:
+        raise ValueError(f"the lists of its packages have more than {LARGEST} bytes in a layer")
     with path.open("wb") as target:
         shutil.copyfileobj(content, target)
     lists.files[name] = path

@@ -20,6 +20,8 @@ SQLITE = "rpmdb.sqlite"
 # what older versions of rpm, and SUSE's, write, which nothing but rpm itself reads
 OLD_RPM = ("Packages", "Packages.db")
 PLACES = tuple(f"{folder}/" for folder in RPM)
+# more than a system's own name takes
+NAMED = 1 << 14
 # more than any list in words is long
 LARGEST = 64 << 20
 # states of dpkg in which nothing of a package but its settings is there
@@ -39,7 +41,8 @@ class Installed:
 def wanted(path: str) -> bool:
     """Say whether a file of a root file system is one of the lists."""
     folder = path.rpartition("/")[0]
-    return path in (*OS_RELEASE, DPKG, *APK) or folder in (DPKG_PARTS, *RPM)
+    database = folder in RPM and path.rpartition("/")[2] in (SQLITE, f"{SQLITE}-wal", *OLD_RPM)
+    return path in (*OS_RELEASE, DPKG, *APK) or folder == DPKG_PARTS or database
 
 
 def above(path: str) -> bool:
@@ -85,7 +88,7 @@ def _ecosystem(release: Mapping[str, str]) -> str:
 
 def _release(path: Path) -> dict[str, str]:
     found = {}
-    for line in _text(path).splitlines():
+    for line in _beginning(path).splitlines():
         name, _, value = line.partition("=")
         with suppress(ValueError):
             found[name.strip()] = "".join(shlex.split(value))
@@ -96,7 +99,7 @@ def _dpkg(files: Mapping[str, Path]) -> Iterator[tuple[str, str, str]]:
     for name, path in files.items():
         part = name.startswith(f"{DPKG_PARTS}/") and not name.endswith(".md5sums")
         for stanza in re.split(r"\n\s*\n", _text(path)) if part or name == DPKG else ():
-            fields = dict(re.findall(r"^(Package|Version|Status): *(.*?) *$", stanza, re.MULTILINE))
+            fields = dict(re.findall(r"^(Package|Version|Status):[ \t]*(\S(?:.*\S)?)", stanza, re.MULTILINE))
             if "Package" not in fields or "Version" not in fields:
                 continue
             if not fields.get("Status", "").endswith(ABSENT):
@@ -122,6 +125,11 @@ def _rpm(files: Mapping[str, Path]) -> Iterator[tuple[str, str, str]]:
                     yield rpm.name, name, version
         elif any(f"{folder}/{name}" in files for name in OLD_RPM):
             raise ValueError("the database of its RPM packages is of a form that rpm alone reads")
+
+
+def _beginning(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(NAMED).decode(errors="replace")
 
 
 def _text(path: Path) -> str:

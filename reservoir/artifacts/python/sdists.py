@@ -108,7 +108,7 @@ def _wheel(cache: Cache, source: LockedFile, tools: Sequence[LockedFile], where:
     if record.is_file():
         made = LockedFile.model_validate_json(record.read_text())
         if cache.has(made.sha256, made.size):
-            return made
+            return made.model_copy(update={"url": f"built from {source.url}"})
     with tempfile.TemporaryDirectory(prefix=WORK, dir=cache.root) as folder:
         path = _build(cache, source, tools, Path(folder), where)
         filename = path.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,10 +10,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reservoir.artifacts.rpm.describe import SOURCE_RPM as SOURCE_NAME
-from reservoir.artifacts.rpm.header import DAMAGED, EPOCH, NAME, RELEASE, SOURCE_RPM, VERSION, Header, stored
+from reservoir.artifacts.rpm.header import (
+    DAMAGED,
+    EPOCH,
+    NAME,
+    RELEASE,
+    SOURCE_RPM,
+    VERSION,
+    Header,
+    MalformedError,
+    stored,
+)
 
 # keys that rpm trusts stand among the packages
 KEY = "gpg-pubkey"
+TABLE = re.compile(
+    r"CREATE TABLE '?\"?Packages'?\"? ?\(\s*hnum INTEGER PRIMARY KEY( AUTOINCREMENT)?,\s*blob BLOB NOT NULL\s*\)"
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +57,10 @@ def read(path: Path) -> list[InstalledRpm]:
 
 
 def _packages(database: sqlite3.Connection) -> Iterator[InstalledRpm]:
+    # a table as rpm makes it: whatever else has its name could have programs of its own
+    made = database.execute("SELECT sql FROM sqlite_master WHERE name = 'Packages'").fetchall()
+    if len(made) != 1 or not TABLE.fullmatch(str(made[0][0])):
+        raise MalformedError("it has no table of packages as rpm makes it")
     for (blob,) in database.execute("SELECT blob FROM Packages ORDER BY hnum"):
         header = stored(bytes(blob))
         if (name := header.text(NAME)) != KEY:

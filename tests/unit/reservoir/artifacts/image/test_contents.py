@@ -201,3 +201,26 @@ def test_advisories_are_asked_by_the_name_of_the_system(tmp_path: Path, release:
     made = found(tmp_path, {"etc/os-release": release, "var/lib/dpkg/status": "Package: a\nVersion: 1\n"})
     assert {one.ecosystem for one in made.packages} == ({ecosystem} if ecosystem else set())
     assert bool(made.unread) is (ecosystem is None)
+
+
+def test_what_only_has_the_name_of_a_database_is_not_asked(tmp_path: Path) -> None:
+    database = sqlite3.connect(":memory:")
+    endless = "WITH RECURSIVE c(hnum) AS (SELECT 1 UNION ALL SELECT hnum + 1 FROM c) SELECT hnum, hnum AS blob FROM c"
+    database.execute(f"CREATE VIEW Packages AS {endless}")
+    made = found(tmp_path, {"etc/os-release": ROCKY, "var/lib/rpm/rpmdb.sqlite": database.serialize()})
+    assert made.unread.endswith("it has no table of packages as rpm makes it")
+
+
+def test_a_full_disk_is_no_fault_of_an_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfileobj", full)
+    assert found(tmp_path, {"etc/os-release": DEBIAN, "var/lib/dpkg/status": STATUS}).again
+
+
+def test_long_lines_take_no_long_time(tmp_path: Path) -> None:
+    text = f"Package: a{' ' * 400_000}b\nVersion: 1{' ' * 400_000}\n" + "\n" * 200_000 + "ID: x"
+    assert [
+        one.version for one in found(tmp_path, {"etc/os-release": DEBIAN, "var/lib/dpkg/status": text}).packages
+    ] == ["1"]

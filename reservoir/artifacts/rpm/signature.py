@@ -77,6 +77,15 @@ def malformed(path: Path) -> str:
     return ""
 
 
+def headers(path: Path) -> bytes:
+    """Return a package as far as its payload; raises one of DAMAGED where it is none."""
+    with path.open("rb") as file:
+        _headers(file)
+        end = file.tell()
+        file.seek(0)
+        return file.read(end)
+
+
 def identity(path: Path) -> str:
     """Return what a package says that it is, written `name-epoch:version-release.arch` without an epoch of 0."""
     with path.open("rb") as file:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from license_expression import AND, OR, LicenseWithExceptionSymbol
@@ -18,8 +18,11 @@ from reservoir.scan.report import Licence
 
 # what license-expression parses; the library that it is made of has no types
 Expression = Any
-# names that are no licence but a kind of them, as a copyright file that points to a text of the GPL: `GPL-3`, `BSD`
-FAMILY = re.compile(r"^LicenseRef-(?:Debian-)?((?:A|L)?GPL(?:-\d(?:\.\d)?)?|GFDL(?:-\d\.\d)?|BSD|Artistic|Apache|MPL)$")
+# names that are no licence but a kind of them, as a copyright file that points to a text of the GPL: `GPL-3`, `BSD`,
+# and what Debian says of a licence beside its name: `GPL-3-or-later-with-Bison-exception`
+FAMILY = re.compile(
+    r"^LicenseRef-(?:Debian-)?((?:A|L)?GPL(?:-\d(?:\.\d)?)?|GFDL(?:-\d\.\d)?|BSD|Artistic|Apache|MPL)(?:-[A-Za-z].*)?$"
+)
 
 
 class Answer(IntEnum):
@@ -100,6 +103,7 @@ class _Lists:
         return Answer.UNKNOWN if doubt else Answer.ALLOWED
 
 
+@cache
 def _parsed(text: str) -> Expression:
     """Return an expression in the one form that equal ones share."""
     return spdx().parse(text, validate=False).simplify()

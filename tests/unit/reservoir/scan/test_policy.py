@@ -182,6 +182,8 @@ def test_a_report_whose_advisories_have_grown_old_blocks(made: Report) -> None:
         ("LicenseRef-Debian-GPL-3", {"deny": ["GPL-3.0-or-later"]}, False),
         ("LicenseRef-Debian-GPL", {"deny": ["GPL-3.0-or-later"]}, False),
         ("LicenseRef-Debian-LGPL-3", {"deny": ["GPL-3.0-or-later"]}, True),
+        ("LicenseRef-Debian-GPL-3-or-later-with-Bison-exception", {"deny": ["GPL-3.0-or-later"]}, False),
+        ("LicenseRef-Debian-GPL-2-or-later-with-Bison-exception", {"deny": ["GPL-3.0-or-later"]}, True),
         ("LicenseRef-BSD", {"deny": ["BSD-4-Clause"]}, False),
         ("LicenseRef-BSD", {"deny": ["BSD-4-Clause"], "unknown": "list"}, True),
         # where there is a list, what nobody knows is kept out

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from packaging.version import Version
 from univers import debian as dpkg
 from univers.rpm import from_evr, vercmp
-from univers.versions import AlpineLinuxVersion, InvalidVersion
 
 # negative where the first is older, 0 where both are equal; raises ValueError where one is no version
 Compare = Callable[[str, str], int]
@@ -41,6 +40,9 @@ def debian(one: str, other: str) -> int:
 
 def alpine(one: str, other: str) -> int:
     """Compare as apk does; raises ValueError for what is no version."""
+    # takes long to import, and few bundles need it
+    from univers.versions import AlpineLinuxVersion, InvalidVersion
+
     try:
         left, right = AlpineLinuxVersion(one), AlpineLinuxVersion(other)
     except InvalidVersion as error:

@@ -60,6 +60,7 @@ TEXTS = {
     "mozilla public license": "MPL",
     "permission to use, copy, modify, and/or distribute": "ISC",
 }
+PLACES = ("License-Expression", "License", "Classifier")
 # what tools write where nobody said anything
 NOTHING = ("", "unknown", "none", "n/a")
 
@@ -89,8 +90,11 @@ def read(path: Path) -> Found:
 
     It is known where every place that says one can be read, and none contradicts another.
     """
-    raw, _ = parse_email(core_metadata.read(path))
+    raw, unread = parse_email(core_metadata.read(path))
     try:
+        # what stands twice is put aside, and either of them could be meant
+        if odd := [place for place in PLACES if place.lower() in unread]:
+            raise _UnclearError(f"{odd[0]} is said twice, or is no text")
         places = list(_places(raw))
     except _UnclearError as error:
         return Found(None, f"cannot be told: {error}")
@@ -131,8 +135,8 @@ def _text(place: str, text: str) -> _Said:
         # the texts of the narrower ones of GNU's name the wider ones
         gnu = [name for name in found if name.endswith("GPL")][:1]
         names = frozenset([name for name in found if not name.endswith("GPL")] + gnu)
-        (only,) = names if len(names) == 1 else (None,)
-        return _Said(place, names, only if only in ("MIT", "ISC") else None)
+        # by a sentence a text is not known as a whole: another place has to say it, too
+        return _Said(place, names, None)
     raise _UnclearError(f"{place}: {_shown(text)}")
 
 

@@ -95,6 +95,11 @@ def deb(folder: Path, name: str, copyright: str = "", link: str = "", mode: Lite
          Found(None, "contradiction: License says AGPL, Classifier says MIT")),
         (["License: MIT", f"{OSI} :: GNU General Public License (GPL)"],
          Found(None, "contradiction: License says MIT, Classifier says GPL")),
+        # said twice, or in a text that anybody can write around
+        (["License: AGPL-3.0-only", "License: MIT", f"{OSI} :: MIT License"],
+         Found(None, "cannot be told: License is said twice, or is no text")),
+        (["License: Permission is hereby", "        granted, free of charge, to none"],
+         Found(None, "cannot be told: License: MIT")),
         # words that nobody can read
         (["License: see the file"], Found(None, "cannot be told: License: see the file")),
         (["License: see the file", f"{OSI} :: MIT License"], Found(None, "cannot be told: License: see the file")),

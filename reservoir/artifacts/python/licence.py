@@ -92,7 +92,7 @@ def read(path: Path) -> Found:
     """
     raw, unread = parse_email(core_metadata.read(path))
     try:
-        # what stands twice is put aside, and either of them could be meant
+        # the parser sorts out what stands twice, and either of them could be meant
         if odd := [place for place in PLACES if place.lower() in unread]:
             raise _UnclearError(f"{odd[0]} is said twice, or is no text")
         places = list(_places(raw))

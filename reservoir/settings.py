@@ -83,6 +83,11 @@ def environment(**changes: str | None) -> dict[str, str]:
     return {key: value for key, value in merged.items() if changes.get(key, "") is not None}
 
 
+def bare_environment(**values: str) -> dict[str, str]:
+    """Return an environment with nothing of the user's but where programs lie."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"} | values
+
+
 @contextmanager
 def variable(name: str, value: str) -> Iterator[None]:
     """Set a variable of this process's own environment for a while, for a library that reads it."""

@@ -15,7 +15,7 @@ from common.errors import Problem
 from common.progress import Progress
 from reservoir.contents.artifact import A, Artifact
 from reservoir.contents.bundle import Bundle
-from reservoir.contents.lock import Lock, LockedImage, LockedProject
+from reservoir.contents.lock import Lock, LockedImage, LockedProject, LockedSdist
 from reservoir.contents.target import SetVersions, TargetRecord
 from reservoir.download import fetch, indexes
 from reservoir.download.cache import Cache
@@ -64,6 +64,7 @@ class Resolved:
     images: list[LockedImage] = field(default_factory=list)
     version_sets: list[SetVersions] = field(default_factory=list)
     projects: list[LockedProject] = field(default_factory=list)
+    sdists: list[LockedSdist] = field(default_factory=list)
 
     @classmethod
     def of(cls, found: Sequence[Resolved]) -> Resolved:
@@ -73,6 +74,7 @@ class Resolved:
             [image for one in found for image in one.images],
             [versions for one in found for versions in one.version_sets],
             [project for one in found for project in one.projects],
+            [sdist for one in found for sdist in one.sdists],
         )
 
 

@@ -11,7 +11,16 @@ from license_expression import ExpressionError, ExpressionParseError, Licensing,
 WORDS = {"mit": "MIT", "mit license": "MIT", "the mit license": "MIT", "apache 2.0": "Apache-2.0",
          "apache license 2.0": "Apache-2.0", "apache license, version 2.0": "Apache-2.0", "apache 2": "Apache-2.0",
          "bsd": "LicenseRef-BSD", "bsd license": "LicenseRef-BSD", "bsd 3-clause": "BSD-3-Clause",
-         "bsd-3-clause license": "BSD-3-Clause", "isc license": "ISC", "mpl 2.0": "MPL-2.0"}  # fmt: skip
+         "bsd-3-clause license": "BSD-3-Clause", "isc license": "ISC", "mpl 2.0": "MPL-2.0",
+         "apache software license": "Apache-2.0", "apache license version 2.0": "Apache-2.0",
+         "apache-2.0 license": "Apache-2.0", "apache 2.0 license": "Apache-2.0", "new bsd": "BSD-3-Clause",
+         "3-clause bsd license": "BSD-3-Clause", "3-clause bsd": "BSD-3-Clause", "bsd 3-clause license": "BSD-3-Clause",
+         "modified bsd license": "BSD-3-Clause", "2-clause bsd": "BSD-2-Clause", "bsd 2-clause": "BSD-2-Clause",
+         "simplified bsd": "BSD-2-Clause", "psf": "PSF-2.0", "psf license": "PSF-2.0", "isc": "ISC", "expat": "MIT",
+         "mpl2": "MPL-2.0", "mpl-2.0 license": "MPL-2.0", "public domain": "LicenseRef-Public-Domain",
+         "gplv3": "GPL-3.0-only", "gplv3+": "GPL-3.0-or-later", "gplv2": "GPL-2.0-only", "gplv2+": "GPL-2.0-or-later",
+         "lgplv3": "LGPL-3.0-only", "lgplv3+": "LGPL-3.0-or-later", "agplv3": "AGPL-3.0-only",
+         "agplv3+": "AGPL-3.0-or-later"}  # fmt: skip
 FAILED = "cannot be read"
 
 

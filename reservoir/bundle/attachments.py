@@ -9,11 +9,12 @@ from pathlib import Path
 from common import files
 from common.errors import ForbiddenError
 from reservoir.bundle import sbom
+from reservoir.contents.artifact import ImageArtifact
 from reservoir.contents.bundle import Bundle
 from reservoir.contents.lock import LockedImage
 from reservoir.download.cache import Cache
 from reservoir.manifest.model import Security
-from reservoir.scan import facts, licences
+from reservoir.scan import facts, installed, licences, remembered
 from reservoir.scan.checker import scan
 from reservoir.scan.clamav import Clamav
 from reservoir.scan.page import render
@@ -39,7 +40,10 @@ def make(
     rules = read_policy(folder / security.policy) if security.policy else ScanPolicy()
     malware = Clamav().search(bundle, cache.blobs, now, rules.max_age_days) if rules.clamav else None
     known = facts.read(bill, facts.SBOM)
-    report = scan(bundle, known, [folder / security.advisories], rules, now=now, malware=malware)
+    memory = cache.root / f"{bundle.name}-{remembered.NAME}"
+    before = remembered.read(memory)
+    report = scan(bundle, known, [folder / security.advisories], rules, now=now, malware=malware, remembered=before)
+    remembered.keep(memory, report, rules)
     verdict = judge(report, rules, now)
     if verdict.blocking:
         raise ForbiddenError.of(verdict.blocking)
@@ -49,11 +53,14 @@ def make(
 def _bill(bundle: Bundle, images: list[LockedImage], cache: Cache) -> bytes:
     """Return the bill of materials, from the last build where that held the same things."""
     known = licences.read_all(bundle.artifacts, cache)
+    made = {(image.name, image.tag) for image in images}
+    others = [image for image in bundle.of_kind(ImageArtifact) if (image.name, image.version) not in made]
+    inside = installed.read_all(others, cache)
     memory = cache.root / f"sbom-{bundle.name}.json"
     with suppress(FileNotFoundError):
         last = memory.read_bytes()
-        if str(sbom.serial(bundle, images, known)).encode() in last:
+        if str(sbom.serial(bundle, images, known, inside)).encode() in last:
             return last
-    bill = sbom.make(bundle, images, known)
+    bill = sbom.make(bundle, images, known, inside)
     files.write(memory, bill)
     return bill

@@ -54,7 +54,7 @@ def make(manifest_path: Path, lock_path: Path, below: Path, settings: Settings, 
     locked = read_lock(lock_path)
     wanted = require_match(locked, manifest_path, lock_path)
     cache = Cache(settings.cache)
-    with cache.alone():
+    with cache.alone(progress):
         new_key = not settings.signing_key.exists()
         key = ed25519.new_key(settings.signing_key) if new_key else ed25519.read_key(settings.signing_key)
         chain = keychain.of_key(settings.signing_key, key)

@@ -12,53 +12,67 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
+from types import MappingProxyType
 from typing import Any
 
 from packageurl import PackageURL
 
+from reservoir.artifacts.image.contents import Contents
 from reservoir.artifacts.kinds import describe
 from reservoir.artifacts.licence import Found
 from reservoir.contents.artifact import Artifact, ImageArtifact
 from reservoir.contents.bundle import Bundle
 from reservoir.contents.lock import LockedImage
 from reservoir.contents.target import TargetRecord
-from reservoir.scan.facts import SOURCE, reference
+from reservoir.scan.facts import ADVISED, ECOSYSTEM, READ, SOURCE, reference
 
 SPACE = uuid.uuid5(uuid.NAMESPACE_URL, "urn:penstock:sbom")
 # counts up when the same contents are written otherwise
-FORM = 3
+FORM = 4
 
 
-def make(bundle: Bundle, images: Sequence[LockedImage], licences: Mapping[str, Found]) -> bytes:
+def make(
+    bundle: Bundle,
+    images: Sequence[LockedImage],
+    licences: Mapping[str, Found],
+    inside: Mapping[str, Contents] = MappingProxyType({}),
+) -> bytes:
     """Return the document: every artifact with address, hash, targets and licence, and what each image is made of.
 
-    `licences` are by hash. It carries no time of its own, and its serial number comes from its contents.
+    `licences` are by hash, and so is what is `inside` images from elsewhere. It carries no time of its own, and its
+    serial number comes from its contents.
     """
     targets = {target.name: target for target in bundle.targets}
     whole = f"bundle:{bundle.name}"
     referred = list(_referred(bundle.artifacts))
     contents = _contents(bundle, images)
-    inside = {ref: contents.get(reference(artifact.kind, artifact.sha256), []) for ref, artifact in referred}
+    made = {ref: contents.get(reference(artifact.kind, artifact.sha256), []) for ref, artifact in referred}
     document = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
         "version": 1,
-        "serialNumber": serial(bundle, images, licences).urn,
+        "serialNumber": serial(bundle, images, licences, inside).urn,
         "metadata": {
             "component": {"bom-ref": whole, "type": "application", "name": bundle.name, "version": bundle.version},
             "tools": {"components": [_tool()]},
         },
         "components": [
-            _component(artifact, ref, targets, licences.get(artifact.sha256, Found())) for ref, artifact in referred
+            _component(artifact, ref, targets, licences.get(artifact.sha256, Found()))
+            | (_installed(inside[artifact.sha256]) if artifact.sha256 in inside else {})
+            for ref, artifact in referred
         ],
-        "dependencies": [_dependency(ref, inside[ref]) for ref in sorted(inside)]
-        + [_dependency(whole, sorted(inside))],
+        "dependencies": [_dependency(ref, made[ref]) for ref in sorted(made)] + [_dependency(whole, sorted(made))],
     }
     return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
 
 
-def serial(bundle: Bundle, images: Sequence[LockedImage], licences: Mapping[str, Found]) -> uuid.UUID:
+def serial(
+    bundle: Bundle,
+    images: Sequence[LockedImage],
+    licences: Mapping[str, Found],
+    inside: Mapping[str, Contents] = MappingProxyType({}),
+) -> uuid.UUID:
     """Return the number that stands for everything that the document says."""
     said = {
         "form": FORM,
@@ -66,6 +80,7 @@ def serial(bundle: Bundle, images: Sequence[LockedImage], licences: Mapping[str,
         "contents": _contents(bundle, images),
         "licences": {sha256: [found.expression, found.source] for sha256, found in licences.items()},
         "tool": _tool()["version"],
+        "inside": {sha256: _installed(contents) for sha256, contents in inside.items()},
     }
     return uuid.uuid5(SPACE, hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest())
 
@@ -94,6 +109,22 @@ def _component(artifact: Artifact, ref: str, targets: Mapping[str, TargetRecord]
         "properties": [{"name": name, "value": value} for name, value in said],
     }
     return component | ({"licenses": [{"expression": licence.expression}]} if licence.expression else {})
+
+
+def _installed(contents: Contents) -> dict[str, Any]:
+    """Return what stands in the component of an image from elsewhere: the packages of its system."""
+    return {
+        "components": [
+            {
+                "type": "library",
+                "name": one.package,
+                "version": one.version,
+                "properties": [{"name": ECOSYSTEM, "value": one.ecosystem}, {"name": ADVISED, "value": one.advised}],
+            }
+            for one in contents.packages
+        ],
+        "pedigree": {"notes": contents.unread or READ},
+    }
 
 
 def _dependency(ref: str, inside: Sequence[str]) -> dict[str, Any]:

@@ -96,12 +96,16 @@ class DebianArtifact(_Artifact):
 
 
 class RpmMetadata(Metadata):
-    """What an RPM package is held against: `keys` names the parts with its source's keys, `source_rpm` is a file."""
+    """What an RPM package is held against: `keys` names the parts with its source's keys, `source_rpm` is a file.
+
+    `source_epoch` is the epoch of the source package, where its repository tells; the file's name does not.
+    """
 
     arch: str = ""
     keys: list[str] = []
     license: str = ""
     source_rpm: str = ""
+    source_epoch: str | None = None
 
 
 class RpmArtifact(_Artifact):

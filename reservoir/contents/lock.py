@@ -21,6 +21,23 @@ class LockedProject(StrictModel):
     dependencies: Sha256
 
 
+class LockedFile(StrictModel):
+    """A file that a wheel is built from, or the wheel; `url` says where it lies or came from, `size` counts bytes."""
+
+    filename: str
+    url: str
+    sha256: Sha256
+    size: int
+
+
+class LockedSdist(StrictModel):
+    """A wheel that was built from sources, and the wheels that it was built with."""
+
+    source: LockedFile
+    tools: list[LockedFile]
+    wheel: LockedFile
+
+
 class LockedImage(StrictModel):
     """The exact parts of an image: hashes of the base system, of the packages on top, and of the Python wheels."""
 
@@ -40,6 +57,7 @@ class Lock(StrictModel):
     version_sets: list[SetVersions] = Field(default_factory=list)
     projects: list[LockedProject] = Field(default_factory=list)
     images: list[LockedImage] = Field(default_factory=list)
+    sdists: list[LockedSdist] = Field(default_factory=list)
 
     model_config = ConfigDict(populate_by_name=True)
 

@@ -7,9 +7,7 @@ from typing import Annotated, Literal
 from pydantic import StringConstraints
 
 from common.strict import StrictModel
-
-# the ecosystems of security advisories, by the code name of a release
-DEBIAN = {"bookworm": "Debian:12", "trixie": "Debian:13"}
+from reservoir.manifest.releases import RELEASES
 
 
 class TargetRecord(StrictModel):
@@ -28,7 +26,8 @@ class TargetRecord(StrictModel):
     @property
     def ecosystem(self) -> str | None:
         """Return the ecosystem of the target's own packages; None where the manifest does not name it."""
-        return self.osv or DEBIAN.get(self.release)
+        known = RELEASES.get(self.release) if self.os == "debian" else None
+        return self.osv or (known.osv if known else None)
 
 
 class SetVersions(StrictModel):

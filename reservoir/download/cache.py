@@ -7,16 +7,21 @@ import fcntl
 import hashlib
 import os
 import shutil
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 from common import files, process
 from common.errors import IntegrityError, UnavailableError
+from common.progress import Progress, silent
 
 CHUNK = 1 << 20
 # so many files are not waited for one by one
 MANY = 500
+# more than the words about who holds a store have
+LONGEST = 4096
 # how the names of folders begin that last no longer than one build
 WORK = "work-"
 
@@ -31,19 +36,36 @@ class Cache:
         self.blobs.mkdir(parents=True, exist_ok=True)
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self, progress: Progress = silent) -> Iterator[None]:
         """Wait until no other process builds with this store, and keep others waiting meanwhile.
 
-        What an interrupted build left of its work goes away; what it finished stays.
+        `progress` hears who that is. What an interrupted build left of its work goes away; what it finished stays.
         """
         handle = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            self._hold(handle, progress)
             for left in self.root.glob(f"{WORK}*"):
                 shutil.rmtree(left)
             yield
+            os.ftruncate(handle, 0)
         finally:
             os.close(handle)
+
+    def _hold(self, handle: int, progress: Progress) -> None:
+        """Take the lock, and leave word in its file of who has it."""
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(handle, LONGEST, 0).decode(errors="replace") or "another build"
+            said = "".join(letter if letter.isprintable() else "?" for letter in holder)
+            progress(f"wait for {said}")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        words = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+        since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        os.ftruncate(handle, 0)
+        os.pwrite(
+            handle, f"process {os.getpid()} ({words[:300]}), which has held {self.root} since {since}".encode(), 0
+        )
 
     def path(self, sha256: str) -> Path:
         """Return where the file with that hash lies, or would lie."""

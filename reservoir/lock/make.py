@@ -19,7 +19,7 @@ def make(path: Path, cache: Cache, progress: Progress = silent) -> Lock:
     """Return the closure of the manifest at `path`; raises InputError for what does not exist or does not fit."""
     wanted = read_manifest(path)
     resolving = Resolving(wanted, path, cache, progress)
-    with cache.alone():
+    with cache.alone(progress):
         found = Resolved.of([kind.resolve(resolving) for kind in KINDS])
     targets = [target.name for target in wanted.targets]
     return Lock(
@@ -27,6 +27,7 @@ def make(path: Path, cache: Cache, progress: Progress = silent) -> Lock:
         artifacts=sorted(_merged(found.artifacts), key=lambda a: (a.kind, a.name, a.version, a.filename)),
         version_sets=sorted(found.version_sets, key=lambda one: targets.index(one.target)),
         projects=found.projects,
+        sdists=found.sdists,
         images=locked_images(wanted, found.images),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 from collections.abc import Callable, Mapping
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 
 from common.strict import StrictModel
 from reservoir.manifest import credentials
+from reservoir.manifest.releases import RELEASES
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$", max_length=64)]
 DebianName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+$")]
@@ -28,7 +29,6 @@ UnitName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9@._\\:-]+\.[a-z
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 # what the kernel calls architectures, by Debian's name
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
-GLIBC = {"bookworm": "2.36", "trixie": "2.41"}
 # stands among the names of sources for this machine's own
 MACHINE = "machine"
 
@@ -72,13 +72,14 @@ def _listed(field: str) -> Callable[[object], object]:
 class Target(StrictModel):
     """A kind of machine that the bundle serves. `bootstrap` adds what makes a root file system from nothing.
 
-    `os` says how the machine installs packages: `debian` by apt, `rpm` by dnf; `release` is Debian's code name, or the
-    distribution's own word for an RPM release (it fills `$releasever`). Without `python` the target gets no Python
-    packages. `glibc` decides which wheels run; Debian's releases know theirs. `sources` are names of the manifest's
+    `os` says how the machine installs packages: `debian` by apt, as Ubuntu does, too, `rpm` by dnf; `release` is the
+    code name of a release of Debian or Ubuntu, or the distribution's own word for an RPM release (it fills
+    `$releasever`). Without `python` the target gets no Python packages. `glibc` decides which wheels run; releases
+    of Debian and Ubuntu know theirs. `sources` are names of the manifest's
     sources, and `machine` for this machine's own package sources; where it is empty, only the machine's are asked.
-    `osv` names the ecosystem whose advisories speak of the target's packages, such as `Rocky Linux:9`; Debian's
-    releases know theirs. `origins` are apt's words for the releases that may go in (see `apt_preferences(5)`);
-    everything else that this machine's package sources offer stays out.
+    `osv` names the ecosystem whose advisories speak of the target's packages, such as `Rocky Linux:9`; releases of
+    Debian and Ubuntu know theirs. `origins` are apt's words for the releases that may go in (see
+    `apt_preferences(5)`); everything else that this machine's package sources offer stays out.
     """
 
     name: Name
@@ -95,7 +96,7 @@ class Target(StrictModel):
     @property
     def c_library(self) -> str:
         """Return the version of the C library, which decides which wheels run; raises KeyError where none is known."""
-        return self.glibc or GLIBC[self.release]
+        return self.glibc or RELEASES[self.release].glibc
 
     @property
     def interpreter(self) -> str:
@@ -107,8 +108,7 @@ class Target(StrictModel):
     @property
     def pins(self) -> list[str]:
         """Return the origins, or the distribution's own: the release, its updates and its security updates."""
-        suites = (self.release, f"{self.release}-updates", f"{self.release}-security")
-        return self.origins or [f"o={self.os.capitalize()},n={suite}" for suite in suites]
+        return self.origins or RELEASES[self.release].pins(self.release)
 
     @property
     def asks_machine(self) -> bool:
@@ -148,14 +148,24 @@ class PythonGroup(StrictModel):
     targets: list[Name] = Field(default_factory=list)
 
 
+class Sdist(StrictModel):
+    """Sources of a package that has no wheel: one is built of them, with the wheels of the requirements `build`."""
+
+    url: Annotated[str, StringConstraints(pattern=r"^(https?|file)://")]
+    sha256: Sha256
+    build: list[Annotated[str, AfterValidator(_requirement)]] = Field(default_factory=list)
+
+
 class PythonPackages(StrictModel):
     """Python requirements, as pip writes them, and local projects; their closure goes into the bundle.
 
-    Groups are resolved apart, so that they may conflict.
+    Wheels that are built of `sdists` count as if an index had them. Groups are resolved apart, so that they may
+    conflict.
     """
 
     requirements: list[Annotated[str, AfterValidator(_requirement)]] = Field(default_factory=list)
     projects: list[Project] = Field(default_factory=list)
+    sdists: list[Sdist] = Field(default_factory=list)
     groups: dict[Name, Annotated[PythonGroup, BeforeValidator(_listed("requirements"))]] = Field(default_factory=dict)
 
 
@@ -330,16 +340,21 @@ class Manifest(StrictModel):
 
     @property
     def addresses(self) -> list[str]:
-        """Return the addresses of sources and files, with the users and passwords that they may carry."""
-        return [*(source.url for source in self.sources), *(file.url for file in self.files)]
+        """Return the addresses of sources, files and sdists, with the users and passwords that they may carry."""
+        fetched = [*(file.url for file in self.files), *(sdist.url for sdist in self.python.sdists)]
+        return [*(source.url for source in self.sources), *fetched]
 
     def digest(self) -> str:
         """Return a hash of what the manifest means; what no closure hangs on does not count."""
-        public = {
+        public: dict[str, Any] = {
             "sources": [source.model_copy(update={"url": credentials.public(source.url)}) for source in self.sources],
             "files": [file.model_copy(update={"url": credentials.public(file.url)}) for file in self.files],
         }
-        meant = self.model_copy(update=public).model_dump_json(by_alias=True, exclude={"valid_days"})
+        built = [sdist.model_copy(update={"url": credentials.public(sdist.url)}) for sdist in self.python.sdists]
+        public["python"] = self.python.model_copy(update={"sdists": built})
+        # locks that were made before there were any go on counting
+        left_out: dict[str, Any] = {"valid_days": True} | ({} if built else {"python": {"sdists"}})
+        meant = self.model_copy(update=public).model_dump_json(by_alias=True, exclude=left_out)
         return hashlib.sha256(meant.encode()).hexdigest()
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from common.errors import InputError
 from common.yaml_document import check, parse
-from reservoir.manifest.model import GLIBC, MACHINE, DebianGroup, Manifest, PythonGroup, RpmGroup, Target
+from reservoir.manifest.model import MACHINE, DebianGroup, Manifest, PythonGroup, RpmGroup, Target
+from reservoir.manifest.releases import RELEASES
 
 # where it stands, what is wrong with it, what to do
 Finding = tuple[tuple[str | int, ...], str, str]
@@ -118,9 +119,9 @@ def _unfit_groups(manifest: Manifest, known: Mapping[str, Target]) -> Iterator[F
 
 
 def _unfit_target(manifest: Manifest, index: int, target: Target) -> Iterator[Finding]:
-    if target.os == "debian" and target.release not in GLIBC:
-        reason = f"{target.release!r} is not a Debian release that is known"
-        yield ("targets", index, "release"), reason, f"use one of: {', '.join(GLIBC)}"
+    if target.os == "debian" and target.release not in RELEASES:
+        reason = f"{target.release!r} is not a release of Debian or Ubuntu that is known"
+        yield ("targets", index, "release"), reason, f"use one of: {', '.join(RELEASES)}"
     if target.os == "rpm" and target.bootstrap:
         yield ("targets", index, "bootstrap"), "only Debian targets can be bootstrapped", "remove it"
     if target.os == "rpm" and target.origins:

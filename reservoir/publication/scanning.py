@@ -16,7 +16,7 @@ from reservoir.bundle import bundles
 from reservoir.contents.bundle import Bundle
 from reservoir.intake.store import Store
 from reservoir.publication import gate
-from reservoir.scan import facts
+from reservoir.scan import facts, remembered
 from reservoir.scan.checker import scan
 from reservoir.scan.clamav import Clamav
 from reservoir.scan.facts import Facts
@@ -37,21 +37,26 @@ class Asked:
 
 @dataclass(frozen=True)
 class _Place:
-    """A bundle by its identity, with the folders of its attachments and its blobs."""
+    """A bundle by its identity, with the folders of its attachments and its blobs.
+
+    `memory` is the file where the number of advisories is remembered, at a site.
+    """
 
     identity: str
     bundle: Bundle
     attachments: Path
     blobs: Path
+    memory: Path | None = None
 
 
 @dataclass(frozen=True)
 class Scanned:
-    """A bundle's report with what the policy says of it; `identity` names the bundle."""
+    """A bundle's report with what the policy, `rules`, says of it; `identity` names the bundle."""
 
     identity: str
     report: Report
     verdict: Verdict
+    rules: ScanPolicy
 
     @property
     def page(self) -> bytes:
@@ -76,6 +81,8 @@ class Scanned:
             f"  known faults: {levels or 'none'}; {len(self.verdict.borne)} excepted",
             f"  licences: {unknown} of {len(self.report.licences)} not known",
             f"  malware: {f'{len(malware.found)} in {malware.files} files' if malware else 'not searched for'}",
+            *(f"  searched in part: {name}" for name in (malware.partly if malware else [])),
+            *(f"  encrypted, not searched: {name}" for name in (malware.encrypted if malware else [])),
             *(f"  note: {note}" for note in self.verdict.notes),
         ]
         return "\n".join(lines)
@@ -99,12 +106,17 @@ def site(root: Path, asked: Asked, progress: Progress = silent) -> list[Scanned]
         raise NotFoundError("nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`")
     asked = replace(asked, policy=asked.policy or gate.policy_path(store))
     scans = [
-        _scan(_Place(name, bundle, store.bundles / name, store.blobs), asked, progress)
+        _scan(
+            _Place(name, bundle, store.bundles / name, store.blobs, gate.folder(store) / remembered.NAME),
+            asked,
+            progress,
+        )
         for name, bundle in newest.items()
     ]
     with store.changing():
         for scanned in scans:
             gate.keep(store, scanned.identity, scanned.report, scanned.page)
+            remembered.keep(gate.folder(store) / remembered.NAME, scanned.report, scanned.rules)
         if asked.policy:
             gate.adopt(store, asked.policy)
     return scans
@@ -130,8 +142,9 @@ def _scan(place: _Place, asked: Asked, progress: Progress) -> Scanned:
         progress("search for malware")
         malware = asked.search.search(place.bundle, place.blobs, now, rules.max_age_days)
     progress("hold packages against advisories")
-    report = scan(place.bundle, known, asked.advisories, rules, now=now, malware=malware)
-    return Scanned(place.identity, report, judge(report, rules, now))
+    before = remembered.read(place.memory) if place.memory else {}
+    report = scan(place.bundle, known, asked.advisories, rules, now=now, malware=malware, remembered=before)
+    return Scanned(place.identity, report, judge(report, rules, now), rules)
 
 
 def read_facts(bundle: Bundle, attachments: Path) -> Facts:

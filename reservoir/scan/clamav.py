@@ -16,10 +16,14 @@ DEFAULT = Path("/var/lib/clamav")
 # what freshclam gets says its time in its first bytes; other signature files have the time of their last change
 DATED = (".cvd", ".cld")
 PLAIN = (".ndb", ".ndu", ".hdb", ".hdu", ".hsb", ".hsu", ".ldb", ".ldu", ".mdb", ".msb", ".yar", ".yara")
+# what ClamAV renews every day; the others may be years old
+DAILY = "daily"
 FRESH = "carry newer signatures here, such as the daily.cvd of ClamAV"
 # the most that ClamAV takes; what is longer still is told, not passed over
-LIMITS = ("--max-filesize=2000M", "--max-scansize=4000M", "--max-scantime=0", "--alert-exceeds-max=yes")
+LIMITS = ("--max-filesize=2000M", "--max-scansize=4000M", "--max-scantime=0", "--alert-exceeds-max=yes",
+          "--alert-encrypted=yes")  # fmt: skip
 EXCEEDED = "Heuristics.Limits.Exceeded"
+ENCRYPTED = "Heuristics.Encrypted"
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,9 @@ class Clamav:
             engine=process.run([program, "--version", f"--database={self._place}"]).strip(),
             signatures=signatures,
             files=len(names),
-            found=[entry for entry in found if not entry.signature.startswith(EXCEEDED)],
+            found=[entry for entry in found if not entry.signature.startswith((EXCEEDED, ENCRYPTED))],
             partly=sorted(entry.filename for entry in found if entry.signature.startswith(EXCEEDED)),
+            encrypted=sorted(entry.filename for entry in found if entry.signature.startswith(ENCRYPTED)),
         )
 
     @property
@@ -68,18 +73,21 @@ class Clamav:
         return self.folder or DEFAULT
 
     def _signatures(self, now: datetime, max_age_days: int) -> datetime:
-        """Return the time of the newest signatures."""
+        """Return of when the signatures are: the daily ones, else the oldest, whatever lies beside them."""
         try:
-            times = [_time(path) for path in sorted(self._place.iterdir()) if path.suffix in (*DATED, *PLAIN)]
+            paths = [path for path in sorted(self._place.iterdir()) if path.suffix in (*DATED, *PLAIN)]
+            daily = [path for path in paths if path.stem == DAILY and path.suffix in DATED]
+            dated = [path for path in paths if path.suffix in DATED]
+            times = [_time(path) for path in daily or dated or paths]
         except OSError as error:
             raise NotFoundError(f"cannot be read: {error.strerror}", where=str(self._place), hint=FRESH) from error
         if not times:
             raise NotFoundError("there are no signatures of malware", where=str(self._place), hint=FRESH)
-        newest = max(times)
-        if (now - newest).days > max_age_days:
-            reason = f"the newest signatures are of {newest:%Y-%m-%d}; {max_age_days} days are allowed"
+        made = max(times) if daily else min(times)
+        if (now - made).days > max_age_days:
+            reason = f"the signatures are of {made:%Y-%m-%d}; {max_age_days} days are allowed"
             raise InputError(reason, where=str(self._place), hint=FRESH)
-        return newest
+        return made
 
 
 def _time(path: Path) -> datetime:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from common import files
+from common.errors import PenstockError
 from reservoir.artifacts.debian import licence as copyright_files
 from reservoir.artifacts.licence import FAILED, Found
 from reservoir.artifacts.python import licence as wheels
@@ -20,7 +21,7 @@ from reservoir.contents.artifact import Artifact, DebianArtifact, PythonArtifact
 from reservoir.download.cache import Cache
 
 # counts up when the same file gives another licence
-READING = 1
+READING = 2
 
 
 def read_all(artifacts: Iterable[Artifact], cache: Cache) -> dict[str, Found]:
@@ -49,5 +50,7 @@ def read(artifact: PythonArtifact | DebianArtifact, path: Path) -> Found:
     """Return the licence that a package's file states."""
     try:
         return wheels.read(path) if isinstance(artifact, PythonArtifact) else copyright_files.read(artifact.name, path)
+    except PenstockError as error:
+        return Found(None, f"{FAILED}: {error.problems[0].reason}")
     except (zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, OSError, EOFError, ValueError) as error:
         return Found(None, f"{FAILED}: {error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,16 +12,17 @@ from typing import Any
 from reservoir.scan.osv import Advisory, Affected, Event, Range
 from reservoir.scan.package_list import PackageList, Subject, covers, key
 from reservoir.scan.severity import Rating, rate
-from reservoir.scan.versions import Compare, base, comparison
+from reservoir.scan.versions import Compare, comparison
 
 
 @dataclass(frozen=True)
 class Hit:
-    """One advisory that speaks of one package; `doubt` says why it may not be so."""
+    """One advisory that speaks of one package; `doubt` says why it may not be so, `cves` are all that it is about."""
 
     subject: Subject
     id: str
     names: frozenset[str]
+    cves: frozenset[str]
     rating: Rating
     summary: str
     fixed: tuple[str, ...]
@@ -29,10 +31,50 @@ class Hit:
 
 @dataclass
 class Data:
-    """What the advisories were: how many for each ecosystem, and the newest change of each database."""
+    """What the advisories were: how many each database has for each ecosystem, and when it was changed last.
 
-    counts: dict[str, int] = field(default_factory=dict)
-    newest: dict[str, datetime] = field(default_factory=dict)
+    What was withdrawn says nothing, and is not counted.
+    """
+
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    times: dict[tuple[str, str], datetime] = field(default_factory=dict)
+
+    def note(self, advisory: Advisory) -> None:
+        """Count an advisory for every ecosystem that it speaks of."""
+        for ecosystem in {affected.package.ecosystem for affected in advisory.affected if affected.package}:
+            place = ecosystem, advisory.database
+            self.counts[place] += 1
+            self.times[place] = max(self.times.get(place, advisory.modified), advisory.modified)
+
+    def count(self, ecosystem: str) -> int:
+        """Return how many advisories speak of an ecosystem, such as `Debian:12`."""
+        return sum(self._sizes(ecosystem).values())
+
+    def newest(self, ecosystem: str) -> datetime:
+        """Return when the greatest of its databases was changed last; raises KeyError where there is none.
+
+        Not the newest of all: a file of one's own does not make an old export one of today.
+        """
+        sizes = self._sizes(ecosystem)
+        if not sizes:
+            raise KeyError(ecosystem)
+        most = max(sizes.values())
+        times = {
+            database: max(
+                time for (advised, name), time in self.times.items() if name == database and covers(advised, ecosystem)
+            )
+            for database, size in sizes.items()
+            if size == most
+        }
+        return min(times.values())
+
+    def _sizes(self, ecosystem: str) -> Counter[str]:
+        """Return how many advisories each database has on an ecosystem."""
+        sizes: Counter[str] = Counter()
+        for (advised, database), count in self.counts.items():
+            if covers(advised, ecosystem):
+                sizes[database] += count
+        return sizes
 
 
 def match(advisories: Iterable[Advisory], wanted: PackageList) -> tuple[list[Hit], Data]:
@@ -43,14 +85,10 @@ def match(advisories: Iterable[Advisory], wanted: PackageList) -> tuple[list[Hit
     hits: list[Hit] = []
     data = Data()
     for advisory in advisories:
-        packages = [(affected, affected.package) for affected in advisory.affected if affected.package]
-        for ecosystem in {package.ecosystem for _, package in packages}:
-            data.counts[ecosystem] = data.counts.get(ecosystem, 0) + 1
-            newest = data.newest.get(base(ecosystem), advisory.modified)
-            data.newest[base(ecosystem)] = max(newest, advisory.modified)
         if advisory.withdrawn:
             continue
-        for affected, package in packages:
+        data.note(advisory)
+        for affected, package in [(affected, affected.package) for affected in advisory.affected if affected.package]:
             for subject in by_name.get(key(package.ecosystem, package.name), ()):
                 if covers(package.ecosystem, subject.ecosystem):
                     hits += _hit(advisory, affected, subject)
@@ -58,44 +96,66 @@ def match(advisories: Iterable[Advisory], wanted: PackageList) -> tuple[list[Hit
 
 
 def groups(hits: Iterable[Hit]) -> list[list[Hit]]:
-    """Put hits on one package together that are one fault under several names."""
-    by_subject: dict[Subject, list[tuple[set[str], list[Hit]]]] = {}
-    for hit in hits:
+    """Put hits on one package together that are one fault under several names.
+
+    One fault is what speaks of the same CVEs, and what names all of that directly. Names lead no further: an advisory
+    on two faults does not make these one, or an exception for the lesser would hold for the greater.
+    """
+    by_subject: dict[Subject, list[list[Hit]]] = {}
+    for hit in sorted(hits, key=lambda hit: (not hit.cves, hit.id)):
         known = by_subject.setdefault(hit.subject, [])
-        same = [group for group in known if group[0] & hit.names]
-        rest = [group for group in known if not group[0] & hit.names]
-        names = set(hit.names).union(*(names for names, _ in same))
-        by_subject[hit.subject] = [*rest, (names, [*(old for _, olds in same for old in olds), hit])]
-    return [found for known in by_subject.values() for _, found in known]
+        group = next((group for group in known if _one_fault(group, hit)), None)
+        if group is None:
+            known.append([hit])
+        else:
+            group.append(hit)
+    return [group for known in by_subject.values() for group in known]
+
+
+def _one_fault(group: list[Hit], hit: Hit) -> bool:
+    if hit.cves:
+        return hit.cves == group[0].cves
+    return all(hit.names & other.names for other in group)
 
 
 def _hit(advisory: Advisory, affected: Affected, subject: Subject) -> list[Hit]:
     """Return the hit on a package, or nothing."""
     compare = comparison(subject.ecosystem)
-    listed = any(_same(compare, subject.version, version) for version in affected.versions)
-    doubt = ""
-    if not listed:
-        try:
-            inside = [in_range(subject.version, events, compare) for events in affected.ranges]
-        except ValueError as error:
-            # a list of versions is complete; without one, a fault in doubt counts as a fault
-            if affected.versions:
-                return []
-            doubt = f"versions cannot be compared: {error}"
-        else:
-            if not any(inside):
-                return []
-    fixed = [event.fixed for events in affected.ranges if _counts(events) for event in events.events if event.fixed]
+    inside, doubt = _inside(affected, subject.version, compare)
+    if not inside:
+        return []
+    fixed = [event.fixed for events in _ordered(affected) for event in events.events if event.fixed]
     rating = rate(advisory, affected)
     summary = advisory.summary or (advisory.details or "").strip().partition("\n")[0][:200]
-    names = frozenset(advisory.names)
-    return [Hit(subject, advisory.id, names, rating, summary, tuple(dict.fromkeys(fixed)), doubt)]
+    names, cves = frozenset(advisory.names), frozenset(advisory.cves)
+    return [Hit(subject, advisory.id, names, cves, rating, summary, tuple(dict.fromkeys(fixed)), doubt)]
+
+
+def _inside(affected: Affected, version: str, compare: Compare) -> tuple[bool, str]:
+    """Say whether a version has a fault, and what makes that doubtful; what cannot be judged counts as a fault."""
+    if any(_same(compare, version, listed) for listed in affected.versions):
+        return True, ""
+    ordered = _ordered(affected)
+    if not ordered and not affected.versions:
+        return True, "it names commits, and no versions" if affected.ranges else "it names no versions"
+    try:
+        return any(in_range(version, events, compare) for events in ordered), ""
+    except ValueError as error:
+        # a list of versions is complete; without one, a fault in doubt counts as a fault
+        return not affected.versions, f"versions cannot be compared: {error}"
+
+
+def _ordered(affected: Affected) -> list[Range]:
+    """Return the ranges whose versions have an order: the ecosystem's, else those that say SemVer.
+
+    These stand in words of the ecosystem as well, and are held against its order; commits have none.
+    """
+    kinds = [[events for events in affected.ranges if events.type == kind] for kind in ("ECOSYSTEM", "SEMVER")]
+    return kinds[0] or kinds[1]
 
 
 def in_range(version: str, wanted: Range, compare: Compare) -> bool:
     """Say whether a version lies in a range, as OSV's schema defines it; raises ValueError for what is no version."""
-    if not _counts(wanted):
-        return False
     limits = [event.limit for event in wanted.events if event.limit is not None]
     if limits and not any(limit == "*" or compare(version, limit) < 0 for limit in limits):
         return False
@@ -130,8 +190,3 @@ def _same(compare: Compare, one: str, other: str) -> bool:
         return one == other or compare(one, other) == 0
     except ValueError:
         return False
-
-
-def _counts(wanted: Range) -> bool:
-    """Say whether a range is in the order of the ecosystem; commits and SemVer belong to others."""
-    return wanted.type == "ECOSYSTEM"

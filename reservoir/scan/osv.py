@@ -94,6 +94,16 @@ class Advisory(BaseModel):
         """
         return {self.id, *self.aliases, *(self.upstream if len(self.upstream) == 1 else [])}
 
+    @property
+    def cves(self) -> set[str]:
+        """Return the upstream faults that it speaks of, which exceptions name one by one."""
+        return {name for name in (self.id, *self.aliases, *self.upstream) if name.startswith("CVE-")}
+
+    @property
+    def database(self) -> str:
+        """Return whose word it is, as its id begins: `GHSA`, `DSA`, `DEBIAN`."""
+        return self.id.partition("-")[0]
+
 
 def read(sources: Sequence[Path]) -> Iterator[Advisory]:
     """Yield every advisory in folders, archives and files, one at a time.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from packaging.utils import canonicalize_name
 
+from reservoir.artifacts.image.system import Installed
 from reservoir.artifacts.kinds import describe
 from reservoir.artifacts.python.describe import ECOSYSTEM as PYPI
 from reservoir.contents.artifact import Artifact
@@ -40,12 +42,17 @@ class PackageList:
         return sorted({subject.ecosystem for subject in self.subjects})
 
 
-def package_list(bundle: Bundle) -> PackageList:
-    """Return what advisories may speak of; what is inside of images are the bundle's own packages."""
+def package_list(bundle: Bundle, installed: Mapping[str, Sequence[Installed]] = MappingProxyType({})) -> PackageList:
+    """Return what advisories may speak of: the bundle's own packages, which its own images are made of.
+
+    `installed` are the packages inside images from elsewhere, by the images' hashes.
+    """
     targets = {target.name: target for target in bundle.targets}
     subjects: dict[Subject, list[Artifact]] = {}
     nameless = {}
     for artifact in bundle.artifacts:
+        for one in installed.get(artifact.sha256, ()):
+            _add(subjects, artifact, one.ecosystem, [(one.advised, one.version)])
         for target in map(targets.get, artifact.targets or [""]):
             described = describe(artifact, target)
             if described.ecosystem is not None:

@@ -27,7 +27,7 @@ def _licence(text: str) -> str:
     strange = [name for name in licensing.unknown_license_keys(parsed) if not name.startswith("LicenseRef-")]
     if parsed is None or strange:
         raise ValueError(f"{', '.join(strange) or repr(text)} is not the SPDX name of a licence")
-    return str(parsed.render())
+    return str(parsed.simplify().render())
 
 
 Expression = Annotated[str, AfterValidator(_licence)]
@@ -50,7 +50,7 @@ class Exemption(StrictModel):
 
 
 class Unchecked(StrictModel):
-    """An ecosystem, or the kind `image`, that no advisories are asked for."""
+    """What no advisories are asked for: an ecosystem, a target, or an image or a file as the report calls it."""
 
     name: Text
     reason: Text
@@ -59,29 +59,40 @@ class Unchecked(StrictModel):
 class Licences(StrictModel):
     """Which licences may go in, as SPDX names and expressions; with `allow` empty, all that are not denied.
 
-    `unknown` says what a package without a known licence does. `stated` gives the licence of packages, by name, that
-    do not say it in a way that can be read, or says it anew for those that say it wrong.
+    `unknown` says what a package without a known licence does: it blocks where there is a list, as nobody can tell
+    that it is not what the list keeps out, and is listed otherwise. `stated` gives the licence of packages, by name,
+    that do not say it in a way that can be read, or says it anew for those that say it wrong.
     """
 
     allow: list[Expression] = Field(default_factory=list)
     deny: list[Expression] = Field(default_factory=list)
-    unknown: Literal["list", "block"] = "list"
+    unknown: Literal["list", "block"] | None = None
     stated: dict[str, Expression] = Field(default_factory=dict)
+
+    @property
+    def unknown_blocks(self) -> bool:
+        """Say whether a package without a known licence stops a publication."""
+        return self.unknown == "block" if self.unknown else bool(self.allow or self.deny)
 
 
 class ScanPolicy(StrictModel):
     """The rules of a site or a bundle. Advisories older than `max_age_days` are no advisories.
 
-    With `clamav`, a publication needs a pass for malware.
+    `least` says how many advisories an ecosystem must have. `closed` is about files, and images from elsewhere, of
+    which nobody says what is inside. With `clamav`, a publication needs a pass for malware; `partly` is about files of
+    which that saw a part only, because they are too long, too deeply packed or encrypted.
     """
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
     max_age_days: Annotated[int, Field(ge=1)] = 14
+    least: dict[Text, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     block: Limit = Limit()
+    closed: Literal["list", "block"] = "list"
     exceptions: list[Exemption] = Field(default_factory=list)
     unchecked: list[Unchecked] = Field(default_factory=list)
     licences: Licences = Licences()
     clamav: bool = False
+    partly: Literal["list", "block"] = "list"
 
 
 def load(text: str, source: str) -> ScanPolicy:

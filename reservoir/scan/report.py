@@ -26,12 +26,14 @@ class Item(StrictModel):
 class Finding(StrictModel):
     """One known fault in one package.
 
-    `names` are all names of the fault. `advised` is the package as the advisories name it, for Debian the source
-    package. `score` is by CVSS; `fixed` are versions that no longer have the fault; `doubt` says why it may not apply.
+    `names` are all names of the fault, `cves` all that it is about. `advised` is the package as the advisories name it,
+    for Debian the source package. `score` is by CVSS; `fixed` are versions that no longer have the fault; `doubt` says
+    why it may not apply.
     """
 
     id: str
     names: list[str]
+    cves: list[str] = Field(default_factory=list)
     ecosystem: str
     advised: str
     version: str
@@ -45,7 +47,10 @@ class Finding(StrictModel):
 
 
 class Checked(StrictModel):
-    """An ecosystem that was checked: how many packages against how many advisories, changed last at `newest`."""
+    """An ecosystem that was checked: how many packages against how many advisories.
+
+    `newest` is when the greatest database among those that speak of it was changed last.
+    """
 
     ecosystem: str
     packages: int
@@ -54,10 +59,11 @@ class Checked(StrictModel):
 
 
 class NotChecked(StrictModel):
-    """What no advisory was asked about, and why."""
+    """What no advisory was asked about, and why; `partly` where one was asked about a part of it."""
 
     name: str
     reason: str
+    partly: bool = False
 
 
 class Licence(StrictModel):
@@ -82,7 +88,8 @@ class Infected(StrictModel):
 class Malware(StrictModel):
     """A search for malware: by which program, with signatures of which day, through how many files.
 
-    `partly` are files of which not everything was searched, because they are too long or too deeply packed.
+    `partly` are files of which not everything was searched, because they are too long or too deeply packed,
+    `encrypted` those with parts that only a password opens.
     """
 
     engine: str
@@ -90,6 +97,7 @@ class Malware(StrictModel):
     files: int
     found: list[Infected]
     partly: list[str]
+    encrypted: list[str] = Field(default_factory=list)
 
 
 class Report(StrictModel):

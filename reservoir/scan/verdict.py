@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
-from license_expression import AND, OR, LicenseWithExceptionSymbol
-
 from common.errors import Problem
-from reservoir.artifacts.licence import spdx
-from reservoir.scan.checker import CLOSED, require_fresh
+from reservoir.scan import licence_rules
+from reservoir.scan.checker import CLOSED, UNASKED, require_enough, require_fresh
 from reservoir.scan.policy import Exemption, ScanPolicy
-from reservoir.scan.report import Finding, Licence, Report
+from reservoir.scan.report import Finding, Malware, Report
 from reservoir.scan.severity import LEVELS
 
 
@@ -27,34 +25,48 @@ class Verdict:
 def judge(report: Report, policy: ScanPolicy, now: datetime) -> Verdict:
     """Return the verdict at the moment `now`: an exception that has expired, or data too old by now, blocks."""
     today = now.date()
-    verdict = Verdict(blocking=[*require_fresh(report.checked, policy, now), *_unasked(report, policy)])
+    data = [*require_fresh(report.checked, policy, now), *require_enough(report.checked, policy)]
+    verdict = Verdict(blocking=[*data, *_unasked(report, policy)])
     for finding in report.findings:
         fitting = [exemption for exemption in policy.exceptions if _fits(exemption, finding)]
         valid = [exemption for exemption in fitting if exemption.expires >= today]
-        if valid:
+        lacking = _lacking(finding, valid)
+        if valid and not lacking:
             verdict.borne.append((finding, valid[0]))
         elif _blocks(finding, policy):
-            verdict.blocking.append(_problem(finding, fitting))
+            verdict.blocking.append(_problem(finding, fitting, lacking if valid else []))
     for exemption in policy.exceptions:
         verdict.notes.extend(_note(exemption, report, today))
-    verdict.blocking.extend(_licences(report.licences, policy))
+    verdict.blocking.extend(licence_rules.judge(report.licences, policy.licences))
     verdict.blocking.extend(_malware(report, policy, now))
     return verdict
 
 
 def _unasked(report: Report, policy: ScanPolicy) -> list[Problem]:
-    """Return what an earlier policy left unchecked and this one does not; images and files cannot be checked."""
+    """Return what an earlier policy left unchecked and this one does not, and what cannot be looked into."""
     excused = {entry.name for entry in policy.unchecked}
-    return [
-        Problem(entry.name, "no advisories were asked about it, and the policy does not excuse that", "scan again")
-        for entry in report.not_checked
-        if entry.name not in excused and not entry.name.startswith(CLOSED)
-    ]
+    problems = []
+    for entry in report.not_checked:
+        if entry.name in excused or entry.partly:
+            continue
+        if not entry.name.startswith(CLOSED):
+            reason = "no advisories were asked about it, and the policy does not excuse that"
+            problems.append(Problem(entry.name, reason, "scan again"))
+        elif policy.closed == "block":
+            problems.append(Problem(entry.name, entry.reason, f"leave it out, {UNASKED}"))
+    return problems
 
 
 def _fits(exemption: Exemption, finding: Finding) -> bool:
     packages = {finding.advised, *(item.name for item in finding.items)}
-    return exemption.id in finding.names and (exemption.package is None or exemption.package in packages)
+    names = {*finding.names, *finding.cves}
+    return exemption.id in names and (exemption.package is None or exemption.package in packages)
+
+
+def _lacking(finding: Finding, valid: list[Exemption]) -> list[str]:
+    """Return the CVEs without an exception of a finding that is about several: each has to be judged by somebody."""
+    cves = finding.cves or [name for name in finding.names if name.startswith("CVE-")]
+    return sorted(set(cves) - {exemption.id for exemption in valid}) if len(cves) > 1 else []
 
 
 def _blocks(finding: Finding, policy: ScanPolicy) -> bool:
@@ -62,8 +74,10 @@ def _blocks(finding: Finding, policy: ScanPolicy) -> bool:
     return LEVELS.index(level) >= LEVELS.index(policy.block.severity)
 
 
-def _problem(finding: Finding, expired: list[Exemption]) -> Problem:
+def _problem(finding: Finding, expired: list[Exemption], lacking: list[str]) -> Problem:
     said = f"; its exception expired on {expired[0].expires}" if expired else ""
+    if lacking:
+        said = f"; it is about several faults, of which {', '.join(lacking)} is not excepted"
     files = ", ".join(sorted({item.filename for item in finding.items})[:3])
     images = sorted({image for item in finding.items for image in item.images})
     inside = f", also inside {', '.join(images)}" if images else ""
@@ -85,33 +99,6 @@ def _note(exemption: Exemption, report: Report, today: date) -> list[str]:
     return []
 
 
-def _licences(licences: list[Licence], policy: ScanPolicy) -> list[Problem]:
-    rules = policy.licences
-    licensing = spdx()
-
-    def free(part: object) -> bool:
-        if isinstance(part, AND):
-            return all(free(inner) for inner in part.args)
-        if isinstance(part, OR):
-            return any(free(inner) for inner in part.args)
-        names = {str(part)}
-        if isinstance(part, LicenseWithExceptionSymbol):
-            names.add(str(part.license_symbol))
-        return not names & set(rules.deny) and (not rules.allow or bool(names & set(rules.allow)))
-
-    problems = []
-    for licence in licences:
-        where = f"{licence.name} {licence.version}"
-        if licence.expression is None:
-            if rules.unknown == "block":
-                hint = "state its licence in the policy under `licences.stated`"
-                problems.append(Problem(where, "its licence is not known", hint))
-        elif licence.expression not in rules.allow and not free(licensing.parse(licence.expression, validate=False)):
-            reason = f"its licence {licence.expression} is not allowed"
-            problems.append(Problem(where, reason, "remove the package, or change `licences` in the policy"))
-    return problems
-
-
 def _malware(report: Report, policy: ScanPolicy, now: datetime) -> list[Problem]:
     if report.malware is None:
         hint = "scan again with --clamav"
@@ -120,9 +107,19 @@ def _malware(report: Report, policy: ScanPolicy, now: datetime) -> list[Problem]
     old = policy.clamav and now - signatures > timedelta(days=policy.max_age_days)
     reason = f"the newest signatures were of {signatures:%Y-%m-%d}; {policy.max_age_days} days are allowed"
     outdated = [Problem("clamav", reason, "carry newer signatures here and scan again with --clamav")] if old else []
-    return outdated + [
+    return [*outdated, *_unsearched(report.malware, policy)] + [
         Problem(
             entry.filename, f"malware was found: {entry.signature}", "do not use this file; find out where it is from"
         )
         for entry in report.malware.found
     ]
+
+
+def _unsearched(malware: Malware, policy: ScanPolicy) -> list[Problem]:
+    """Return what a search could not see whole, where that blocks."""
+    if policy.partly == "list":
+        return []
+    reasons = [(name, "is too long or too deeply packed to be searched whole") for name in malware.partly]
+    reasons += [(name, "is encrypted, so that nobody can search it") for name in malware.encrypted]
+    hint = "leave it out, or say `partly: list` in the policy"
+    return [Problem(name, reason, hint) for name, reason in reasons]

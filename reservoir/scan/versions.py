@@ -14,7 +14,7 @@ Compare = Callable[[str, str], int]
 
 def comparison(ecosystem: str) -> Compare:
     """Return the order of an ecosystem by its OSV name, such as `PyPI`, `Debian:12` or `Rocky Linux:9`."""
-    return {"PyPI": python, "Debian": debian}.get(base(ecosystem), rpm)
+    return {"PyPI": python, "Debian": debian, "Ubuntu": debian, "Alpine": alpine}.get(base(ecosystem), rpm)
 
 
 def base(ecosystem: str) -> str:
@@ -30,12 +30,24 @@ def python(one: str, other: str) -> int:
     left, right = Version(one), Version(other)
     if not (left.local and right.local):
         left, right = Version(left.public), Version(right.public)
-    return (left > right) - (left < right)
+    return int(left > right) - int(left < right)
 
 
 def debian(one: str, other: str) -> int:
     """Compare as `dpkg --compare-versions` does."""
     return int(dpkg.compare_versions(one, other))
+
+
+def alpine(one: str, other: str) -> int:
+    """Compare as apk does; raises ValueError for what is no version."""
+    # takes long to import, and few bundles need it
+    from univers.versions import AlpineLinuxVersion, InvalidVersion
+
+    try:
+        left, right = AlpineLinuxVersion(one), AlpineLinuxVersion(other)
+    except InvalidVersion as error:
+        raise ValueError(str(error)) from error
+    return int(left > right) - int(left < right)
 
 
 def rpm(one: str, other: str) -> int:

@@ -56,7 +56,7 @@ def build(path: Path, root: Path, cache: Cache, timestamp: int, progress: Progre
     store = Store(root)
     if not store.current.is_dir():
         raise NotFoundError("nothing was published yet", where=str(root), hint="run `penstock reservoir publish`")
-    with cache.alone():
+    with cache.alone(progress):
         # held while blobs are in use that only the store keeps; afterwards the cache has them, and others may go on
         with store.changing():
             current = store.current.resolve()

@@ -9,12 +9,13 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from common import files, process
-from common.errors import InputError, IntegrityError, PenstockError, ProcessError, UnavailableError
+from common.errors import InputError, IntegrityError, PenstockError, Problem, ProcessError, UnavailableError
 from reservoir import settings
 from reservoir.artifacts.debian import sources
 from reservoir.download.cache import Cache
 from reservoir.manifest import credentials
 from reservoir.manifest.model import Manifest, Target
+from reservoir.manifest.releases import RELEASES
 
 # distributions without apt of their own often have it as a package; a container of Debian always does
 ELSEWHERE = "or apt as this distribution packages it, or build the Debian targets in a container of Debian"
@@ -28,13 +29,6 @@ FOLDERS = (
     "etc/auth.conf.d",
     "log",
 )
-# what debootstrap's smallest variant installs beside everything of priority "required"
-BOOTSTRAP = ["apt", "usr-is-merged", "?essential", "?priority(^required$)"]
-# every node has these; named first, they settle alternatives as on a node, where apt finds them installed
-ON_EVERY_NODE = {
-    "bookworm": "?or(?exact-name(usr-is-merged),?exact-name(sysvinit-utils))",
-    "trixie": "?exact-name(sysvinit-utils)",
-}
 URI_LINE = re.compile(r"^'(?P<uri>[^']+)' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})$", re.MULTILINE)
 UNKNOWN = re.compile(
     r"^E: (?:Unable to locate package|Package) '?([^\s']+)'?(?: has no installation candidate)?$", re.MULTILINE
@@ -102,11 +96,19 @@ class PrivateApt:
         Raises InputError that lists every unknown name, or what cannot be installed together.
         """
         options = ["-o", "Acquire::ForceHash=sha256", "-o", f"APT::Install-Recommends={str(recommends).lower()}"]
-        command = ["apt-get", "install", "--yes", "--print-uris", *options, ON_EVERY_NODE[self.target.release], *names]
+        command = [
+            "apt-get",
+            "install",
+            "--yes",
+            "--print-uris",
+            *options,
+            RELEASES[self.target.release].on_every_node,
+            *names,
+        ]
         try:
             out = process.run(command, env=self._env)
         except ProcessError as error:
-            raise _explained(error, self.target, where) from error
+            raise self._explained(error, where) from error
         found = {match["sha256"]: match for match in URI_LINE.finditer(out)}
         identities = {sha256: match["file"].removesuffix(".deb").split("_") for sha256, match in found.items()}
         stanzas = self._stanzas([f"{unquote(i[0])}:{i[2]}={unquote(i[1])}" for i in identities.values()])
@@ -133,7 +135,7 @@ class PrivateApt:
 
     def bootstrap(self) -> list[Deb]:
         """Return what a root file system of the target is made of."""
-        return self.closure(BOOTSTRAP, f"targets.{self.target.name}.bootstrap")
+        return self.closure(RELEASES[self.target.release].bootstrap, f"targets.{self.target.name}.bootstrap")
 
     def download(self, wanted: Sequence[tuple[str, str, Path]]) -> None:
         """Download with apt's own methods, proxies and credentials; `wanted` are (URI, sha256, path).
@@ -149,6 +151,50 @@ class PrivateApt:
                 where="apt",
                 hint="when the source no longer has it, make a new lock; otherwise try again",
             ) from error
+
+    def _explained(self, error: ProcessError, where: str) -> PenstockError:
+        """Return apt's refusal as an error in the manifest."""
+        release, said = self.target.release, error.problems[0].reason
+        lines = said.replace("\n  ", "\n")
+        if absent := NO_VERSION.findall(lines):
+            return InputError(
+                f"no such version in {release}: {', '.join(f'{name}={version}' for version, name in absent)}",
+                where=where,
+                hint="correct the version, or add a package source that has it",
+            )
+        if unknown := sorted(set(UNKNOWN.findall(lines))):
+            return InputError.of(self._absent(unknown, where))
+        return InputError(
+            f"these Debian packages cannot be installed together: {said}",
+            where=where,
+            hint="put packages that conflict into groups of their own",
+        )
+
+    def _absent(self, names: Sequence[str], where: str) -> list[Problem]:
+        """Return why packages are not there: others provide them, of which one has to be chosen, or nobody does."""
+        provided = {name: found for name in names if (found := self._providers(name))}
+        problems = [
+            Problem(
+                where,
+                f"{name} is a virtual package, which several others provide",
+                f"list one of: {', '.join(found)}",
+            )
+            for name, found in provided.items()
+        ]
+        if unknown := [name for name in names if name not in provided]:
+            reason = f"no such Debian package in {self.target.release}: {', '.join(unknown)}"
+            hint = "correct the name, or add a package source that has it to this machine"
+            problems.append(Problem(where, reason, hint))
+        return problems
+
+    def _providers(self, name: str) -> list[str]:
+        """Return the packages that provide a virtual one."""
+        try:
+            said = process.run(["apt-cache", "showpkg", name], env=self._env)
+        except ProcessError:
+            return []
+        _, _, listed = said.partition("\nReverse Provides:")
+        return sorted({line.split()[0] for line in listed.splitlines() if line.strip()})
 
     def _write_configuration(self, wanted: Manifest, folder: Path) -> None:
         """Write apt.conf, the target's sources and the preferences that choose among what they offer."""
@@ -288,27 +334,4 @@ def _unfit(error: ProcessError, target: Target) -> PenstockError:
         f"a package source for {target.release} does not answer: {said}",
         where="apt",
         hint="make the source reachable, or take it out of this machine's package sources",
-    )
-
-
-def _explained(error: ProcessError, target: Target, where: str) -> PenstockError:
-    """Return apt's refusal as an error in the manifest."""
-    said = error.problems[0].reason
-    lines = said.replace("\n  ", "\n")
-    if absent := NO_VERSION.findall(lines):
-        return InputError(
-            f"no such version in {target.release}: {', '.join(f'{name}={version}' for version, name in absent)}",
-            where=where,
-            hint="correct the version, or add a package source that has it",
-        )
-    if unknown := sorted(set(UNKNOWN.findall(lines))):
-        return InputError(
-            f"no such Debian package in {target.release}: {', '.join(unknown)}",
-            where=where,
-            hint="correct the name, or add a package source that has it to this machine",
-        )
-    return InputError(
-        f"these Debian packages cannot be installed together: {said}",
-        where=where,
-        hint="put packages that conflict into groups of their own",
     )

@@ -7,6 +7,7 @@ import re
 from reservoir.artifacts.kind import Description, Purl
 from reservoir.contents.artifact import DebianArtifact
 from reservoir.contents.target import TargetRecord
+from reservoir.manifest.releases import RELEASES
 
 ARCHITECTURE = re.compile(r"^Architecture: *(\S+)$", re.MULTILINE)
 SOURCE = re.compile(r"^Source: *(\S+)(?: +\(([^)\s]+)\))? *$", re.MULTILINE)
@@ -17,8 +18,10 @@ def describe(artifact: DebianArtifact, target: TargetRecord | None) -> Descripti
     found = ARCHITECTURE.search(artifact.metadata.stanza)
     arch = found[1] if found else target.arch if target else ""
     words = {"arch": arch, "distro": target.release if target else ""}
+    known = RELEASES.get(target.release) if target else None
+    space = known.distribution.lower() if known else "debian"
     return Description(
-        Purl("deb", "debian", artifact.name, artifact.version, words),
+        Purl("deb", space, artifact.name, artifact.version, words),
         "library",
         [_source(artifact)],
         target.ecosystem if target else None,

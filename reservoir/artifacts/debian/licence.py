@@ -8,6 +8,8 @@ import tarfile
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from common import process
+from reservoir.artifacts.debian.members import LARGEST, Bounded, Part, Pieces
 from reservoir.artifacts.licence import Found, expression, spdx_names
 
 # Debian's short names where they differ from SPDX; `GPL-2+` and the like follow a rule
@@ -15,15 +17,12 @@ DEBIAN = {"expat": "MIT", "x11": "X11", "psf-2": "PSF-2.0", "zlib": "Zlib", "isc
 GNU = re.compile(r"^(A?GPL|LGPL)-([123](?:\.[01])?)(\+)?$", re.IGNORECASE)
 COMMON = re.compile(r"/usr/share/common-licenses/([A-Za-z0-9.-]*[A-Za-z0-9])")
 AR_HEAD = 60
-# far more than any copyright file, or any name in an archive, is long
-LARGEST = 16 << 20
-NAMES = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 
 
 def read(name: str, path: Path) -> Found:
     """Read `usr/share/doc/NAME/copyright` from a Debian package, which is an `ar` archive of two `tar` archives."""
     documents = f"usr/share/doc/{name}"
-    with path.open("rb") as file, tarfile.open(fileobj=_data(file), mode="r|*", tarinfo=_Bounded) as archive:
+    with path.open("rb") as file, tarfile.open(fileobj=_data(file, path), mode="r|*", tarinfo=Bounded) as archive:
         for member in archive:
             place = member.name.removeprefix("./").rstrip("/")
             if place == documents and member.issym():
@@ -72,7 +71,7 @@ def _debian(name: str) -> str:
     return "LicenseRef-Debian-" + re.sub(r"[^A-Za-z0-9.]+", "-", name.strip().replace("+", "-or-later")).strip("-")
 
 
-def _data(file: BinaryIO) -> Any:
+def _data(file: BinaryIO, path: Path) -> Any:
     """Return the part of a Debian package that holds its files."""
     if file.read(8) != b"!<arch>\n":
         raise ValueError("not a Debian package")
@@ -81,35 +80,11 @@ def _data(file: BinaryIO) -> Any:
         if not said.isdigit():
             raise ValueError("a part of the package has no size")
         size = int(said)
+        if name == "data.tar.zst":
+            # as Ubuntu packs them; Python has nothing for it
+            program = process.require("dpkg-deb", "dpkg")
+            return io.BufferedReader(Pieces(process.stream([program, "--fsys-tarfile", path])))
         if name.startswith("data.tar"):
-            return io.BufferedReader(_Part(file, size))
+            return io.BufferedReader(Part(file, size))
         file.seek(size + size % 2, io.SEEK_CUR)
     raise ValueError("the package has no files")
-
-
-class _Bounded(tarfile.TarInfo):
-    """A member of an archive; the names and words before it are read whole, so their size is looked at first."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Bounded:
-        """Read a header; raises ValueError where it announces a name that no file has."""
-        member = super().frombuf(buf, encoding, errors)
-        if member.type in NAMES and member.size > LARGEST:
-            raise ValueError(f"a name in the package has {member.size} bytes, {LARGEST} are allowed")
-        return member
-
-
-class _Part(io.RawIOBase):
-    """So many bytes of a file, from where it stands."""
-
-    def __init__(self, file: BinaryIO, size: int) -> None:
-        self._file, self._left = file, size
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        content = self._file.read(min(len(buffer), self._left))
-        buffer[: len(content)] = content
-        self._left -= len(content)
-        return len(content)

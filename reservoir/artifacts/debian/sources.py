@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from common.errors import InputError
 from reservoir.manifest.model import Source
+from reservoir.manifest.releases import RELEASES
 
 LINE = re.compile(r"^deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)(?P<components>[^#\n]*)")
 # how apt says no
@@ -57,13 +58,13 @@ def machine(main: Path, parts: Path) -> list[Entry]:
 def for_release(entries: Iterable[Entry], release: str) -> list[Entry]:
     """Return the entries that carry `release`.
 
-    Where there are none, Debian's mirrors are asked for another release than the machine's own: they serve them all,
-    so the code name is exchanged in the suites of this machine's release.
+    Where there are none, the machine's mirrors are asked for another release of its distribution than its own: they
+    serve them all, so the code name is exchanged in the suites of this machine's release.
     """
     entries = list(entries)
     if direct := [entry for entry in entries if _carries(entry.suite, release)]:
         return direct
-    own = _own_release()
+    own = _own_release(release)
     if not own:
         return []
     return [
@@ -100,13 +101,15 @@ def host(source: Source) -> str:
     return urlsplit(source.url).hostname or ""
 
 
-def _own_release() -> str:
-    """Return the code name of this machine's Debian release; nothing on another distribution."""
+def _own_release(other: str) -> str:
+    """Return the code name of this machine's release; nothing where it is of another distribution than `other`."""
     try:
         system = platform.freedesktop_os_release()
     except OSError:
         return ""
-    return system.get("VERSION_CODENAME", "") if system["ID"] == "debian" else ""
+    wanted = RELEASES.get(other)
+    same = wanted is not None and system["ID"] == wanted.distribution.lower()
+    return system.get("VERSION_CODENAME", "") if same else ""
 
 
 def _lines(text: str) -> Iterator[Entry]:

@@ -26,6 +26,7 @@ from reservoir.contents.artifact import Artifact, DebianArtifact, ImageArtifact,
 from reservoir.contents.lock import LockedImage
 from reservoir.download.cache import WORK, Cache, link_or_copy, space_on
 from reservoir.manifest.model import MACHINES, Image, Target, Units
+from reservoir.manifest.releases import RELEASES
 from reservoir.signing import openpgp
 
 # counts up when this module makes something else of the same parts
@@ -232,7 +233,11 @@ class Builder:
         command = ["--variant=minbase", f"--arch={self.target.arch}", f"--keyring={work / 'keyring.gpg'}"]
         debootstrap = [process.require("debootstrap", "debootstrap"), "--force-check-gpg", *command]
         roots.change(root, [roots.write(DPKG, NO_WAITING)])
-        process.run([*roots.ISOLATED, *debootstrap, self.target.release, root, tree.as_uri()], env=_environment())
+        words: list[str | Path] = [*debootstrap, self.target.release, root, tree.as_uri()]
+        if script := RELEASES[self.target.release].script:
+            # its names for releases are links to few programs, and it may be older than a release
+            words.append(f"/usr/share/debootstrap/scripts/{script}")
+        process.run([*roots.ISOLATED, *words], env=_environment())
         roots.change(root, [roots.remove(DPKG)])
 
     def _install(self, root: Path, work: Path) -> None:

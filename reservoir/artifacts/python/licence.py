@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
-from packaging.metadata import parse_email
+from packaging.metadata import RawMetadata, parse_email
 
-from reservoir.artifacts.licence import Found, expression
+from reservoir.artifacts.licence import Found, expression, spdx
 from reservoir.artifacts.python import core_metadata
 
-# what stands in metadata for a licence; the classifiers that leave a version or a choice open are not here
+# what stands in metadata for a licence
 CLASSIFIERS = {
     "Apache Software License": "Apache-2.0",
     "BSD License": "LicenseRef-BSD",
@@ -37,17 +40,125 @@ CLASSIFIERS = {
 }
 
 
+# what leaves a version open: any name that begins so may be meant
+FAMILIES = {
+    "BSD License": "BSD",
+    "GNU Affero General Public License": "AGPL",
+    "GNU General Public License (GPL)": "GPL",
+    "GNU Library or Lesser General Public License (LGPL)": "LGPL",
+    "GNU Free Documentation License (FDL)": "GFDL",
+}
+# the sentences by which a whole text is known, the narrower ones first
+TEXTS = {
+    "gnu affero general public license": "AGPL",
+    "gnu lesser general public license": "LGPL",
+    "gnu library general public license": "LGPL",
+    "gnu general public license": "GPL",
+    "permission is hereby granted, free of charge": "MIT",
+    "redistribution and use in source and binary forms": "BSD",
+    "apache license": "Apache-2.0",
+    "mozilla public license": "MPL",
+    "permission to use, copy, modify, and/or distribute": "ISC",
+}
+PLACES = ("License-Expression", "License", "Classifier")
+# what tools write where nobody said anything
+NOTHING = ("", "unknown", "none", "n/a")
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What one place of the metadata says: `names` that it gives or allows, and the whole of it where that is known."""
+
+    place: str
+    names: frozenset[str]
+    whole: str | None
+
+    def fits(self, other: _Said) -> bool:
+        """Say whether both name the same licences; a family stands for each of its members."""
+        return all(
+            any(_same(one, name) for name in theirs)
+            for mine, theirs in ((self.names, other.names), (other.names, self.names))
+            for one in mine
+        )
+
+    def __str__(self) -> str:
+        return f"{self.place} says {' and '.join(sorted(self.names))}"
+
+
 def read(path: Path) -> Found:
-    """Return the licence of a wheel; raises ValueError where it has no metadata."""
-    raw, _ = parse_email(core_metadata.read(path))
-    if words := expression(raw.get("license_expression", "")):
-        return Found(words, "License-Expression")
-    stated = [line.rpartition(" :: ")[2] for line in raw.get("classifiers", []) if line.startswith("License :: ")]
-    named = [CLASSIFIERS[word] for word in stated if word in CLASSIFIERS]
-    text = raw.get("license", "")
-    if "\n" not in text and (words := expression(text)) and (not named or "LicenseRef-BSD" in named):
-        return Found(words, "License")
-    if named:
-        # several classifiers do not say whether one may choose
-        return Found(expression(" AND ".join(sorted(set(named)))), "Classifier")
-    return Found()
+    """Return the licence of a wheel; raises ValueError where it has no metadata.
+
+    It is known where every place that says one can be read, and none contradicts another.
+    """
+    raw, unread = parse_email(core_metadata.read(path))
+    try:
+        # the parser sorts out what stands twice, and either of them could be meant
+        if odd := [place for place in PLACES if place.lower() in unread]:
+            raise _UnclearError(f"{odd[0]} is said twice, or is no text")
+        places = list(_places(raw))
+    except _UnclearError as error:
+        return Found(None, f"cannot be told: {error}")
+    for one, other in combinations(places, 2):
+        if not one.fits(other):
+            return Found(None, f"contradiction: {one}, {other}")
+    known = [place.whole for place in places if place.whole]
+    source = " and ".join(place.place for place in places)
+    # of what fits, the more exact word counts
+    exact = sorted(known, key=lambda words: "LicenseRef-BSD" in words)
+    if places and not exact:
+        return Found(None, f"cannot be told: {places[0].place}: {' and '.join(sorted(places[0].names))}")
+    return Found(exact[0], source) if exact else Found()
+
+
+class _UnclearError(Exception):
+    """Words that say a licence, and nobody can tell which."""
+
+
+def _places(raw: RawMetadata) -> Iterator[_Said]:
+    for key, place in (("license_expression", "License-Expression"), ("license", "License")):
+        text = str(raw.get(key, "")).strip()
+        if text.lower() not in NOTHING:
+            yield _text(place, text)
+    titles = [line.removeprefix("License :: ") for line in raw.get("classifiers", []) if line.startswith("License ::")]
+    # without a name behind it, it says that there is one
+    words = [title.removeprefix("OSI Approved").removeprefix(" :: ") for title in titles]
+    if words := sorted({word for word in words if word}):
+        yield _classified(words)
+
+
+def _text(place: str, text: str) -> _Said:
+    if words := expression(text) if "\n" not in text else None:
+        names = frozenset(str(name) for name in spdx().license_keys(words))
+        return _Said(place, frozenset(map(_plain, names)), words)
+    flat = " ".join(text.lower().split())
+    if "\n" in text and (found := [name for sentence, name in TEXTS.items() if sentence in flat]):
+        # the texts of the narrower ones of GNU's name the wider ones
+        gnu = [name for name in found if name.endswith("GPL")][:1]
+        names = frozenset([name for name in found if not name.endswith("GPL")] + gnu)
+        # by a sentence a text is not known as a whole: another place has to say it, too
+        return _Said(place, names, None)
+    raise _UnclearError(f"{place}: {_shown(text)}")
+
+
+def _classified(words: list[str]) -> _Said:
+    strange = [word for word in words if word not in CLASSIFIERS and word not in FAMILIES]
+    if strange:
+        raise _UnclearError(f"Classifier: {_shown(strange[0])}")
+    named = sorted({CLASSIFIERS[word] for word in words if word in CLASSIFIERS})
+    names = frozenset(FAMILIES.get(word) or CLASSIFIERS[word] for word in words)
+    open_ = any(word not in CLASSIFIERS for word in words)
+    # several classifiers do not say whether one may choose
+    return _Said("Classifier", names, None if open_ else expression(" AND ".join(named)))
+
+
+def _shown(text: str) -> str:
+    """Return the first words of a text, as far as a terminal may be shown them."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text.splitlines()[0][:80])
+
+
+def _plain(name: str) -> str:
+    return name.removeprefix("LicenseRef-")
+
+
+def _same(one: str, other: str) -> bool:
+    return one == other or one.startswith(f"{other}-") or other.startswith(f"{one}-")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from reservoir.artifacts.kind import TARGETS, Resolved, Resolving
-from reservoir.artifacts.python import projects, wheels
+from reservoir.artifacts.python import projects, sdists, wheels
 from reservoir.contents.artifact import PythonArtifact
 from reservoir.contents.lock import LockedImage
 from reservoir.download import fetch
@@ -24,9 +24,14 @@ def resolve(resolving: Resolving) -> Resolved:
     """
     targets = [target for target in resolving.manifest.targets if target.python or _images(resolving, target)]
     # asked once, before all targets begin at once
-    known = resolving.indexes() if targets else None
-    found = in_threads(lambda target: _resolve(resolving, target, known), targets, TARGETS) if known else []
-    return Resolved.of([*found, Resolved(projects=projects.locked(resolving))])
+    if not targets:
+        return Resolved(projects=projects.locked(resolving))
+    known = resolving.indexes()
+    built = sdists.locked(resolving, known)
+    known = sdists.offered(resolving, known, built)
+    origins = {one.wheel.sha256: one.wheel.url for one in built}
+    found = in_threads(lambda target: _resolve(resolving, target, known, origins), targets, TARGETS)
+    return Resolved.of([*found, Resolved(projects=projects.locked(resolving), sdists=built)])
 
 
 def _images(resolving: Resolving, target: Target) -> list[tuple[int, Image]]:
@@ -34,8 +39,8 @@ def _images(resolving: Resolving, target: Target) -> list[tuple[int, Image]]:
     return [(index, image) for index, image in resolving.images(target) if image.python]
 
 
-def _resolve(resolving: Resolving, target: Target, known: Indexes) -> Resolved:
-    """Return the wheels of one target and of its images."""
+def _resolve(resolving: Resolving, target: Target, known: Indexes, origins: Mapping[str, str]) -> Resolved:
+    """Return the wheels of one target and of its images; `origins` are those of what was built here."""
     resolving.progress(f"resolve Python packages for {target.name}")
     found = _described(resolving, target, _of_target(resolving, target, known), known)
     images = []
@@ -46,7 +51,8 @@ def _resolve(resolving: Resolving, target: Target, known: Indexes) -> Resolved:
         images.append(
             LockedImage(name=image.name, tag=image.tag, base=[], packages=[], python=[wheel.sha256 for wheel in mine])
         )
-    return Resolved([*found], images)
+    told = [one.model_copy(update={"origin": origins.get(one.sha256, one.origin)}) for one in found]
+    return Resolved([*told], images)
 
 
 def _of_target(resolving: Resolving, target: Target, known: Indexes) -> list[wheels.Wheel]:

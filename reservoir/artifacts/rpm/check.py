@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from common.errors import ConflictError, Problem
 from reservoir.artifacts.kind import AGAIN, Find, one_each
-from reservoir.artifacts.rpm import signature
+from reservoir.artifacts.rpm import reader
 from reservoir.artifacts.rpm.modules import served as served_modules
 from reservoir.contents import version_sets
 from reservoir.contents.artifact import RpmArtifact, RpmPart
@@ -29,7 +29,7 @@ def check(bundles: Sequence[Bundle], find: Find) -> Iterator[Problem]:
             yield from error.problems
         for rpm in rpms.values():
             path = find(rpm.sha256)
-            if path is not None and (reason := signature.malformed(path)):
+            if path is not None and (reason := reader.unreadable(path)):
                 yield Problem(rpm.filename, reason, AGAIN)
 
 

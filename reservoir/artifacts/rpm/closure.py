@@ -44,8 +44,11 @@ def of_target(resolving: Resolving, target: Target) -> Resolved:
             where = resolving.where(f"rpm.{name}")
             chosen = solver.closure(group.packages, where, recommends=group.recommends) if group.packages else []
             rpms |= {rpm.url: rpm for rpm in chosen}
+        epochs = solver.epochs({rpm.source for rpm in rpms.values()})
         with ThreadPoolExecutor(DOWNLOADS) as pool:
-            artifacts = list(pool.map(lambda rpm: _package(resolving, target, http, rpm), rpms.values()))
+            artifacts = list(
+                pool.map(lambda rpm: _package(resolving, target, http, rpm, epochs.get(rpm.source)), rpms.values())
+            )
     parts = [*_keys(target, rpms.values()), *(_module(target, module) for module in active)]
     versions = version_sets.of_target(resolving.manifest, target, artifacts, str(resolving.path))
     return Resolved([*artifacts, *parts], version_sets=versions)
@@ -86,7 +89,7 @@ def _hide(solver: Solver, offered: list[Module], active: list[Module], bound: li
         solver.hide(why)
 
 
-def _package(resolving: Resolving, target: Target, http: httpx.Client, rpm: Rpm) -> RpmArtifact:
+def _package(resolving: Resolving, target: Target, http: httpx.Client, rpm: Rpm, epoch: str | None) -> RpmArtifact:
     if rpm.known.kind == "sha256":
         sha256 = rpm.known.digits
     else:
@@ -100,11 +103,14 @@ def _package(resolving: Resolving, target: Target, http: httpx.Client, rpm: Rpm)
             size=rpm.size,
             origin=rpm.url,
             targets=[target.name],
-            metadata=RpmMetadata(
-                arch=rpm.arch,
-                keys=[f"keys/{key.fingerprint}" for key in rpm.repository.keys],
-                license=rpm.licence,
-                source_rpm=rpm.source,
+            metadata=RpmMetadata.model_validate(
+                {
+                    "arch": rpm.arch,
+                    "keys": [f"keys/{key.fingerprint}" for key in rpm.repository.keys],
+                    "license": rpm.licence,
+                    "source_rpm": rpm.source,
+                }
+                | ({"source_epoch": epoch} if epoch is not None else {})
             ),
         )
     except ValidationError as error:

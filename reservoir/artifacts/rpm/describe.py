@@ -34,7 +34,8 @@ def _advised(artifact: RpmArtifact) -> list[tuple[str, str]]:
     names = [(artifact.name, artifact.version)]
     source = SOURCE_RPM.match(artifact.metadata.source_rpm)
     if source and source["name"] != artifact.name:
-        # the file's name has no epoch; packages of one source nearly always share it
-        epoch, colon, _ = artifact.version.rpartition(":")
-        names.append((source["name"], f"{epoch}{colon}{source['version']}-{source['release']}"))
+        # the file's name has no epoch; where nobody tells it, packages of one source nearly always share it
+        known = artifact.metadata.source_epoch
+        epoch = artifact.version.rpartition(":")[0] if known is None else known.removeprefix("0")
+        names.append((source["name"], f"{epoch}{epoch and ':'}{source['version']}-{source['release']}"))
     return names

@@ -14,7 +14,9 @@ FEDORA = {"ASL 2.0": "Apache-2.0", "MPLv2.0": "MPL-2.0", "MPLv1.1": "MPL-1.1", "
 def stated(artifact: RpmArtifact) -> Found:
     """Return the licence of a package."""
     text = artifact.metadata.license
-    return Found(expression(text) or expression(_fedora(text)), "License of the package")
+    words = expression(text) or expression(_fedora(text))
+    shown = "".join(letter if letter.isprintable() else "?" for letter in text[:80])
+    return Found(words, "License of the package" if words or not text else f"cannot be told: {shown}")
 
 
 def _fedora(text: str) -> str:

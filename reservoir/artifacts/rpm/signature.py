@@ -7,70 +7,29 @@ header proper, which holds the hash of the payload.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
-import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from pysequoia import Cert
 
 from common.errors import IntegrityError, Problem
+from reservoir.artifacts.rpm.header import ARCH, DAMAGED, EPOCH, NAME, RELEASE, VERSION, Header, MalformedError
+from reservoir.artifacts.rpm.header import read as read_header
 from reservoir.contents.artifact import KeyMetadata, RpmArtifact, RpmPart
 from reservoir.contents.lock import Lock
 from reservoir.download.cache import CHUNK, Cache
 from reservoir.signing import openpgp
 
 LEAD = 96
-MAGIC = b"\x8e\xad\xe8\x01"
-# more than any real header has, so that a forged length cannot fill the memory
-LARGEST = 256 << 20
 # signatures of the header proper: DSA and EdDSA, RSA, and the list that newer versions of rpm write
 DSA, RSA, OPENPGP = 267, 268, 278
 # signatures of header and payload together, which old packages have
 OLD_RSA, OLD_DSA = 1002, 1005
-NAME, VERSION, RELEASE, EPOCH, ARCH = 1000, 1001, 1002, 1003, 1022
 PAYLOAD_DIGEST, PAYLOAD_ALGORITHM = 5092, 5093
 SHA256 = 8
 ALGORITHMS = {SHA256: "sha256", 9: "sha384", 10: "sha512", 11: "sha224"}
-
-
-class _MalformedError(Exception):
-    """The file is no RPM package."""
-
-
-# what reading a file that is no package, or a damaged one, ends with
-DAMAGED = (_MalformedError, struct.error, binascii.Error)
-
-
-@dataclass(frozen=True)
-class _Header:
-    """A header: its bytes, and where the value of each tag lies in `data`."""
-
-    raw: bytes
-    data: bytes
-    tags: dict[int, tuple[int, int]]
-
-    def binary(self, tag: int) -> bytes:
-        offset, count = self.tags[tag]
-        return self.data[offset : offset + count]
-
-    def texts(self, tag: int) -> list[bytes]:
-        """Return the texts of a tag, one at least; raises _MalformedError where there are none."""
-        offset, count = self.tags[tag]
-        found = self.data[offset:].split(b"\0", min(count, len(self.data)))[:count]
-        if not found:
-            raise _MalformedError(f"the tag {tag} says nothing")
-        return found
-
-    def text(self, tag: int) -> str:
-        return self.texts(tag)[0].decode("utf-8", "replace") if tag in self.tags else ""
-
-    def number(self, tag: int) -> int:
-        offset, _ = self.tags[tag]
-        return int.from_bytes(self.data[offset : offset + 4])
 
 
 def check(locked: Lock, cache: Cache) -> None:
@@ -118,6 +77,15 @@ def malformed(path: Path) -> str:
     return ""
 
 
+def headers(path: Path) -> bytes:
+    """Return a package as far as its payload; raises one of DAMAGED where it is none."""
+    with path.open("rb") as file:
+        _headers(file)
+        end = file.tell()
+        file.seek(0)
+        return file.read(end)
+
+
 def identity(path: Path) -> str:
     """Return what a package says that it is, written `name-epoch:version-release.arch` without an epoch of 0."""
     with path.open("rb") as file:
@@ -137,47 +105,29 @@ def _problem(rpm: RpmArtifact, cache: Cache, keys: dict[str, Cert]) -> Problem |
     return Problem(rpm.filename, reason, hint) if reason else None
 
 
-def _headers(file: BinaryIO) -> tuple[_Header, _Header]:
+def _headers(file: BinaryIO) -> tuple[Header, Header]:
     """Read the header of signatures and the header proper; the payload comes next."""
     file.seek(LEAD)
-    signatures = _header(file)
+    signatures = read_header(file)
     file.seek(-file.tell() % 8, 1)
-    return signatures, _header(file)
+    return signatures, read_header(file)
 
 
-def _header(file: BinaryIO) -> _Header:
-    """Read the header that begins here."""
-    start = file.read(16)
-    if len(start) < 16 or not start.startswith(MAGIC):
-        raise _MalformedError("a header is missing")
-    entries, length = struct.unpack(">II", start[8:])
-    if 16 * entries + length > LARGEST:
-        raise _MalformedError("a header is too long")
-    index = file.read(16 * entries)
-    data = file.read(length)
-    if len(index) + len(data) != 16 * entries + length:
-        raise _MalformedError("it ends too early")
-    tags = {}
-    for tag, _, offset, count in struct.iter_unpack(">IIII", index):
-        tags[tag] = (offset, count)
-    return _Header(start + index + data, data, tags)
-
-
-def _signatures(header: _Header) -> list[bytes]:
+def _signatures(header: Header) -> list[bytes]:
     found = [header.binary(tag) for tag in (RSA, DSA) if tag in header.tags]
     if OPENPGP in header.tags:
         found += [base64.b64decode(text) for text in header.texts(OPENPGP)]
     return found
 
 
-def _payload_fits(header: _Header, file: BinaryIO) -> bool:
+def _payload_fits(header: Header, file: BinaryIO) -> bool:
     """Say whether the rest of the file has the hash that the header gives.
 
     Packages of version 6 name no algorithm beside it: there it is always sha256.
     """
     algorithm = header.number(PAYLOAD_ALGORITHM) if PAYLOAD_ALGORITHM in header.tags else SHA256
     if algorithm not in ALGORITHMS:
-        raise _MalformedError(f"its payload is named by the algorithm {algorithm}, which is not known")
+        raise MalformedError(f"its payload is named by the algorithm {algorithm}, which is not known")
     digest = hashlib.new(ALGORITHMS[algorithm])
     while piece := file.read(CHUNK):
         digest.update(piece)

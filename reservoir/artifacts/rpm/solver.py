@@ -11,6 +11,7 @@ from urllib.parse import urljoin
 import solv
 
 from common.errors import InputError, IntegrityError
+from reservoir.artifacts.rpm.describe import SOURCE_RPM
 from reservoir.artifacts.rpm.metadata import MetadataFile, Sum
 from reservoir.artifacts.rpm.source import Repository
 
@@ -127,6 +128,24 @@ class Solver:
         chosen = [self._described(solvable) for solvable in solver.transaction().newsolvables()]
         return sorted(chosen, key=lambda rpm: (rpm.name, rpm.identity))
 
+    def epochs(self, sources: Collection[str]) -> dict[str, str]:
+        """Return the epoch of source packages by their file names, which do not have it.
+
+        It is that of the source itself, else of the package of its name, else of one with its version, as far as the
+        repositories offer any; of the others nothing is known.
+        """
+        found: dict[str, tuple[int, str]] = {}
+        for solvable in self._pool.solvables_iter():
+            named = solvable.arch in ("src", "nosrc")
+            source = f"{solvable.name}-{_plain(solvable.evr)}.src.rpm" if named else solvable.lookup_sourcepkg()
+            if source in sources and (match := SOURCE_RPM.match(source)):
+                same = _plain(solvable.evr) == f"{match['version']}-{match['release']}"
+                rank = 0 if named else 1 if same and solvable.name == match["name"] else 2
+                if same and rank < found.get(source, (9, ""))[0]:
+                    epoch, colon, _ = solvable.evr.partition(":")
+                    found[source] = rank, epoch if colon else "0"
+        return {source: epoch for source, (_, epoch) in found.items()}
+
     def _job(self, selection: Any) -> Any:
         """Return the order to install one of the selected packages; as with dnf, what replaces them will do, too."""
         chosen = selection.solvables()
@@ -163,6 +182,11 @@ class Solver:
             if solvable.id in self._unfit
         }
         return f" ({'; '.join(found)})" if found else ""
+
+
+def _plain(evr: str) -> str:
+    """Return version and release without the epoch."""
+    return evr.rpartition(":")[2]
 
 
 def _reasons(problem: Any) -> Collection[Any]:

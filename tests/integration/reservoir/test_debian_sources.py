@@ -17,9 +17,9 @@ from tests.integration.reservoir.repository import PAST, Repository
 class Shop:
     """A folder with a repository of a vendor, and manifests that take from it and from nowhere else."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, vendor: Repository | None = None) -> None:
         self.folder = folder
-        self.vendor = Repository(folder / "vendor")
+        self.vendor = vendor or Repository(folder / "vendor")
         self.environment = {
             "PENSTOCK_CACHE": str(folder / "cache"),
             "PENSTOCK_SIGNING_KEY": str(folder / "signing.key"),
@@ -189,3 +189,22 @@ def test_of_bundles_with_contradicting_version_sets_one_is_left_out(shop: Shop, 
     assert "the version set gpu of stock 1.0 holds driver at 1.0-1, and gpu of other 1.0 holds it at 2.0-1" in said
     served = json.loads((tmp_path / "current" / "publication.json").read_text())
     assert [name.partition("-")[0] for name in served["bundles"]] == ["stock"]
+
+
+@pytest.mark.parametrize("release", ["jammy", "noble"])
+def test_an_archive_of_ubuntu_is_resolved_built_and_published(tmp_path: Path, release: str) -> None:
+    vendor = Repository(tmp_path / "vendor", release)
+    vendor.add("tool", "1.0-0ubuntu1", Depends="library")
+    vendor.add("library", "1.0-0ubuntu1.22.04.3")
+    vendor.write()
+    shop = Shop(tmp_path, vendor)
+    targets = [{"name": "ubuntu", "release": release, "sources": ["disk"]}]
+    shop.import_into(tmp_path / "site", "ubuntu", {"nodes": ["tool"]}, targets=targets)
+    penstock("publish", "--root", tmp_path / "site")
+    served = (tmp_path / f"site/current/apt/dists/{release}/main/binary-amd64/Packages").read_text()
+    assert "Version: 1.0-0ubuntu1.22.04.3\n" in served
+    bill = json.loads(next((tmp_path / "out").glob("*/sbom.cdx.json")).read_text())
+    assert sorted(one["purl"].partition("?")[0] for one in bill["components"]) == [
+        "pkg:deb/ubuntu/library@1.0-0ubuntu1.22.04.3",
+        "pkg:deb/ubuntu/tool@1.0-0ubuntu1",
+    ]

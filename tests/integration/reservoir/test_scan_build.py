@@ -112,7 +112,7 @@ def test_a_site_scans_again_with_its_own_policy_and_newer_advisories(
     stale = write(tmp_path / "stale", *({**entry, "modified": "2026-01-01T00:00:00Z"} for entry in entries()))
     refused = penstock("scan", bundle, "--advisories", stale, code=2).stderr
     assert "PyPI: the newest advisory is of 2026-01-01" in refused
-    assert "Debian: the newest advisory is of 2026-01-01" in refused
+    assert "Debian:12: the newest advisory is of 2026-01-01" in refused
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from common import process
 from common.errors import InputError, NotFoundError, ProcessError
 from reservoir.bundle import bundles
-from reservoir.contents.artifact import PythonArtifact
+from reservoir.contents.artifact import FileArtifact, PythonArtifact
 from reservoir.contents.bundle import Bundle
 from reservoir.scan.clamav import Clamav
 from reservoir.scan.versions import debian, rpm
@@ -27,6 +28,12 @@ from tests.integration.reservoir.conftest import penstock
 from tests.unit.reservoir.parts import artifact, make_bundle, wheel
 from tests.unit.reservoir.scan.advisories import URLLIB3, write
 
+# a file that `zip` encrypted
+SHUT = (
+    "UEsDBBQACQAIALcoeF14Bi8zHQAAADoAAAAFAAAAYS50eHSqxjwwIXfnQ5XnTjjtV0Op62t+TKo9Qp/wwDnB51BLBwh4Bi8zHQAA"
+    "ADoAAABQSwECHgMUAAkACAC3KHhdeAYvMx0AAAA6AAAABQAAAAAAAAABAAAApIEAAAAAYS50eHRQSwUGAAAAAAEAAQAzAAAAUAAA"
+    "AAAA"
+)
 MARKER = "PENSTOCK-TEST-MARKER-OF-NO-OTHER-MEANING"
 DEBIAN = st.from_regex(r"\A([0-2]:)?[0-9][0-9a-cZ.+~]{0,6}(-[0-9ab.+~]{1,4})?\Z")
 RPM = st.text("0129abZ.~^_+", min_size=1, max_size=8)
@@ -122,14 +129,14 @@ def test_signatures_that_are_old_or_absent_find_nothing_and_say_so(tmp_path: Pat
     now = datetime.now(UTC)
     old = time.time() - 15 * 24 * 3600 - 60
     os.utime(signatures / "own.ndb", (old, old))
-    with pytest.raises(InputError, match="the newest signatures are of"):
+    with pytest.raises(InputError, match="the signatures are of"):
         Clamav(signatures).search(made, blobs, now, 14)
     # an official file says its own day, whenever it was copied
     (signatures / "own.ndb").unlink()
     (signatures / "daily.cvd").write_text(
         "ClamAV-VDB:16 Sep 2021 08-32 -0400:26295:1:90:x:x:builder:1631795562".ljust(512)
     )
-    with pytest.raises(InputError, match="the newest signatures are of 2021-09-16"):
+    with pytest.raises(InputError, match="the signatures are of 2021-09-16"):
         Clamav(signatures).search(made, blobs, now, 14)
     (signatures / "daily.cvd").write_text("nothing of the kind")
     with pytest.raises(InputError, match="do not say of when they are"):
@@ -158,3 +165,15 @@ def test_the_command_refuses_a_bundle_with_malware(tmp_path: Path, signatures: P
     said = penstock("scan", blobs.parents[1], *words, code=8)
     assert "malware was found: Penstock.Test.Marker" in said.stderr
     assert json.loads(report.read_text())["malware"]["found"][0]["filename"] == "demo-1.0-py3-none-any.whl"
+
+
+@pytest.mark.usefixtures("_clamav")
+def test_clamav_says_what_only_a_password_opens(tmp_path: Path, signatures: Path) -> None:
+    folder = tmp_path / "shut"
+    folder.mkdir()
+    path = folder / "shut.zip"
+    path.write_bytes(base64.b64decode(SHUT))
+    made = make_bundle(folder, Ed25519PrivateKey.generate(), made=[(artifact(path, FileArtifact, "shut.zip"), path)])
+    listed = bundles.decode((made / bundles.LIST).read_bytes(), str(made))
+    searched = Clamav(signatures).search(listed, made / bundles.BLOBS, datetime.now(UTC), 14)
+    assert (searched.encrypted, searched.partly) == (["shut.zip"], [])

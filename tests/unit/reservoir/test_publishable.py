@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from common.errors import IntegrityError
 from common.progress import silent
 from reservoir.artifacts.image import oci
+from reservoir.artifacts.rpm.header import MAGIC
 from reservoir.bundle import bundles
 from reservoir.bundle.rehearsal import rehearse
 from reservoir.bundle.verification import verify
@@ -87,6 +89,20 @@ def no_rpm(folder: Path) -> Made:
     return [(artifact(path, RpmArtifact, "tool", "1-1").model_copy(update={"targets": ["rocky9"]}), path)]
 
 
+def half_an_rpm(folder: Path) -> Made:
+    """A package whose headers say what ours reads, and nothing that rpm takes for a package."""
+    words = {1000: b"tool", 1001: b"1", 1002: b"1", 1022: b"noarch", 1014: b"MIT"}
+    index, data = b"", b""
+    for tag, word in words.items():
+        # the licence is of a kind that there is not
+        index += struct.pack(">IIII", tag, 117 if tag == 1014 else 6, len(data), 1)
+        data += word + b"\0"
+    header = MAGIC + bytes(4) + struct.pack(">II", len(words), len(data)) + index + data
+    path = folder / "tool-1-1.noarch.rpm"
+    path.write_bytes(b"\xed\xab\xee\xdb\x03".ljust(96, b"\0") + MAGIC + bytes(12) + header + b"payload")
+    return [(artifact(path, RpmArtifact, "tool", "1-1").model_copy(update={"targets": ["rocky9"]}), path)]
+
+
 def half_an_image(folder: Path) -> Made:
     part = {"mediaType": oci.CONFIG, "digest": f"sha256:{'0' * 64}", "size": 1}
     path = folder / "manifest.json"
@@ -109,6 +125,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Made], str]] = {
     "an entry of another package": (entry(STANZA.format(name="jq", version="1")), "deb: its entry is of jq 1"),
     "an entry of no source": (entry(f"{HELLO}Source: ../x\n"), "deb: ../x is not the name of a source package"),
     "an RPM package that is none": (no_rpm, "rpm: it is no RPM package"),
+    "an RPM package that rpm does not take": (half_an_rpm, "rpm: it is no RPM package"),
     "an image without its parts": (half_an_image, "half:1: sha256:0{64} is in no bundle"),
 }  # fmt: skip
 

@@ -6,13 +6,16 @@ from typing import Any
 import pytest
 
 from common.errors import IntegrityError
+from reservoir.artifacts.image.contents import Contents
+from reservoir.artifacts.image.system import Installed
+from reservoir.artifacts.kinds import describe
 from reservoir.artifacts.licence import Found
 from reservoir.bundle import sbom
 from reservoir.contents.artifact import Artifact
 from reservoir.contents.lock import LockedImage
 from reservoir.scan import facts
 from tests.counting import calls
-from tests.unit.reservoir.scan.advisories import bundle, deb, package
+from tests.unit.reservoir.scan.advisories import TARGETS, bundle, deb, package
 
 WHEEL = package("python", "urllib3", "1.24.3")
 DEB = deb("libssl3", "3.0.11-1~deb12u2", "debian12", source="openssl")
@@ -70,6 +73,11 @@ def test_every_kind_has_the_address_that_other_tools_know(artifact: Artifact, ad
     assert {"name": "penstock:target", "value": artifact.targets[0]} in found["properties"]
 
 
+def test_packages_of_ubuntu_are_ubuntus() -> None:
+    described = describe(DEB, TARGETS[0].model_copy(update={"release": "noble"}))
+    assert (described.purl.namespace, described.ecosystem) == ("ubuntu", "Ubuntu:24.04:LTS")
+
+
 def test_every_artifact_is_in_it_and_images_say_what_is_inside() -> None:
     parsed = document(*ALL)
     assert len(parsed["components"]) == len(ALL)
@@ -90,6 +98,19 @@ def test_the_checker_reads_licences_and_images_out_of_it() -> None:
     assert known.licences[DEB.sha256] == ("LicenseRef-Debian-x AND ISC", "copyright")
     assert known.licences[FILE.sha256] == (None, "")
     assert known.images == {DEB.sha256: ["penstock/python:3.11"], WHEEL.sha256: ["penstock/python:3.11"]}
+
+
+def test_the_packages_of_an_image_from_elsewhere_stand_in_it() -> None:
+    listed = Installed("libssl3", "Debian:12", "openssl", "3.0.11-1")
+    other = package("image", "vendor/tool", "1", tag="1", digest="", **OCI)
+    shut = package("image", "vendor/shut", "1", tag="1", digest="", **OCI)
+    inside = {other.sha256: Contents((listed,)), shut.sha256: Contents(unread="nobody says")}
+    text = sbom.make(bundle(*ALL, other, shut), MADE, LICENCES, inside)
+    assert invalid(text.decode()) is None
+    known = facts.read(text, "sbom.cdx.json")
+    assert known.installed == {other.sha256: [listed], shut.sha256: []}
+    assert known.unread == {shut.sha256: "nobody says"}
+    assert sbom.serial(bundle(other), [], {}, inside) != sbom.serial(bundle(other), [], {})
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"components": [{}], "dependencies": []}'])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from common.errors import InputError
@@ -41,7 +43,7 @@ def test_every_problem_is_told_at_once() -> None:
         ("rich>=13", "rich @ https://example.org/rich.whl", "points to an address"),
         ("target: debian12", "target: debian13", "no target is named 'debian13'"),
         (", bootstrap: true", "", "does not bring what a root file system is made of"),
-        ("release: bookworm", "release: woody", "'woody' is not a Debian release that is known"),
+        ("release: bookworm", "release: woody", "'woody' is not a release of Debian or Ubuntu that is known"),
         ("schema: 1", "schema: 2", "is not 1"),
         ("  - {name: debian12, release: bookworm, python: \"3.11\", bootstrap: true}", "  []", "is empty"),
         ("name: small\n", "name: ../up\n", "does not match"),
@@ -102,3 +104,16 @@ def test_the_digest_is_of_the_meaning() -> None:
     plain = load(MANIFEST, "a").digest()
     assert load("# a comment\n" + MANIFEST.replace("[jq]", "\n    - jq"), "b").digest() == plain
     assert load(MANIFEST.replace("[jq]", "[jq, curl]"), "c").digest() != plain
+
+
+def test_sources_that_are_built_count_and_a_password_does_not() -> None:
+    def digest(user: str, name: str = "a") -> str:
+        sdist = f'{{url: "https://{user}packages.example/{name}-1.0.tar.gz", sha256: "{"0" * 64}", build: [wheel]}}'
+        return load(MANIFEST.replace("python:\n", f"python:\n  sdists: [{sdist}]\n"), "a").digest()
+
+    assert digest("") == digest("me:secret@") != digest("", "b")
+    assert digest("") != load(MANIFEST, "a").digest()
+    # locks of a release that knew none go on counting
+    manifest = load(MANIFEST, "a")
+    before = manifest.model_dump_json(by_alias=True, exclude={"valid_days": True, "python": {"sdists"}})
+    assert manifest.digest() == hashlib.sha256(before.encode()).hexdigest()

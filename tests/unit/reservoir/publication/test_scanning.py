@@ -48,6 +48,27 @@ def test_a_refusal_prints_the_report_and_ends_with_a_code_of_its_own(
     assert "Passed by the policy" in page.read_text()
 
 
+def test_a_site_remembers_how_many_advisories_there_were(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    vulnerable: Path,
+    advisories: Path,
+    tmp_path: Path,
+) -> None:
+    root, policy = tmp_path / "site", tmp_path / "policy.yml"
+    assert call(monkeypatch, "import", vulnerable, "--trust-first", "--root", root) == 0
+    policy.write_text("schema: 1\nblock: {severity: critical}\n")
+    words = ("scan", "--root", root, "--advisories", advisories, "--policy", policy)
+    assert call(monkeypatch, *words) == 0
+    (advisories / f"{URLLIB3[0]['id']}.json").unlink()
+    assert call(monkeypatch, *words) == 2
+    assert "PyPI: there are 2 advisories; there were 3 before" in capsys.readouterr().err
+    policy.write_text("schema: 1\nblock: {severity: critical}\nleast: {PyPI: 2}\n")
+    assert call(monkeypatch, *words) == 0
+    policy.write_text("schema: 1\nblock: {severity: critical}\n")
+    assert call(monkeypatch, *words) == 0
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

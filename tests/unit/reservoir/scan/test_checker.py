@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 
 from common.errors import InputError, NotFoundError, PenstockError
+from reservoir.artifacts.image.system import Installed
 from reservoir.scan.checker import scan
 from reservoir.scan.facts import Facts
 from reservoir.scan.policy import ScanPolicy
 from reservoir.scan.report import Report
+from reservoir.scan.verdict import judge
 from tests.unit.reservoir.scan.advisories import (
     HIGH,
     MEDIUM,
     NOW,
+    TODAY,
     URLLIB3,
     advisory,
     bundle,
@@ -159,11 +162,57 @@ def test_fresh_advisories_of_one_ecosystem_do_not_stand_for_another(tmp_path: Pa
     stale = advisory("D-1", "Debian:12", "other", {"introduced": "0"}, modified="2025-01-01T00:00:00Z")
     write(tmp_path, *URLLIB3, stale)
     said = refusal(tmp_path, OLD, deb("acl", "1-1"))
-    assert "Debian: the newest advisory is of 2025-01-01, which is 433 days ago; 14 are allowed" in said
+    assert "Debian:12: the newest advisory is of 2025-01-01, which is 433 days ago; 14 are allowed" in said
     assert "PyPI" not in said
     assert report(
         tmp_path, OLD, deb("acl", "1-1"), policy=ScanPolicy.model_validate({"schema": 1, "max_age_days": 500})
     )
+
+
+def test_each_release_needs_fresh_advisories_of_its_own(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        advisory("D-1", "Debian:12", "other", {"introduced": "0"}),
+        advisory("D-2", "Debian:13", "other", {"introduced": "0"}, modified="2025-01-01T00:00:00Z"),
+    )
+    said = refusal(tmp_path, deb("acl", "1-1"), deb("acl", "2-1", "debian13"))
+    assert said.startswith("Debian:13: the newest advisory is of 2025-01-01")
+    assert "Debian:12" not in said
+
+
+def test_a_file_of_ones_own_does_not_make_an_old_export_one_of_today(tmp_path: Path) -> None:
+    old = "2025-01-01T00:00:00Z"
+    write(
+        tmp_path,
+        advisory("GHSA-1", "PyPI", "other", {"introduced": "0"}, modified=old),
+        advisory("GHSA-2", "PyPI", "another", {"introduced": "0"}, modified=old),
+        advisory("MINE-1", "PyPI", "third", {"introduced": "0"}),
+    )
+    assert "PyPI: the newest advisory is of 2025-01-01" in refusal(tmp_path, OLD)
+
+
+def test_what_was_withdrawn_is_no_advisory_that_was_asked(tmp_path: Path) -> None:
+    write(tmp_path, advisory("A-1", "PyPI", "other", {"introduced": "0"}, withdrawn=TODAY))
+    assert "PyPI: there are no advisories for this ecosystem" in refusal(tmp_path, OLD)
+
+
+@pytest.mark.parametrize(("before", "least", "said"), [
+    (3, {}, ""),
+    (4, {}, "PyPI: there are 3 advisories; there were 4 before"),
+    (4, {"PyPI": 3}, ""),
+    (0, {"PyPI": 4}, "PyPI: there are 3 advisories; the policy asks for 4 at least"),
+])  # fmt: skip
+def test_far_fewer_advisories_than_before_are_doubt(
+    tmp_path: Path, before: int, least: dict[str, int], said: str
+) -> None:
+    write(tmp_path, *URLLIB3)
+    policy = ScanPolicy.model_validate({"schema": 1, "least": least})
+    if said:
+        with pytest.raises(InputError) as caught:
+            scan(bundle(OLD), Facts(), [tmp_path], policy, now=NOW, remembered={"PyPI": before})
+        assert str(caught.value).startswith(said)
+    else:
+        assert scan(bundle(OLD), Facts(), [tmp_path], policy, now=NOW, remembered={"PyPI": before}).findings
 
 
 @pytest.mark.parametrize(
@@ -209,6 +258,33 @@ def test_images_from_elsewhere_and_files_are_told_as_not_checked(tmp_path: Path)
     facts = Facts(images={inside.sha256: ["penstock/python:3.11"]})
     made = report(write(tmp_path, *URLLIB3), inside, image, other, file, facts=facts)
     assert [entry.name for entry in made.not_checked] == ["image vendor/cuda:12", "file driver.run-1.bin"]
+
+
+def test_packages_inside_images_from_elsewhere_are_held_against_advisories(tmp_path: Path) -> None:
+    words: Any = {"session": True, "media_type": "", "architectures": []}
+    image = package("image", "vendor/tool", "25.1", tag="25.1", digest="", **words)
+    shut = package("image", "vendor/shut", "1", tag="1", digest="", **words)
+    listed = Installed("libssl3", "Ubuntu:22.04:LTS", "openssl", "3.0.2-0ubuntu1")
+    facts = Facts(installed={image.sha256: [listed], shut.sha256: []}, unread={shut.sha256: "a layer is damaged"})
+    assert "Ubuntu:22.04:LTS: there are no advisories" in refusal(tmp_path, image, shut, facts=facts)
+    fixed: Any = ({"introduced": "0"}, {"fixed": "3.0.2-0ubuntu1.1"})
+    write(tmp_path, advisory("U-1", "Ubuntu:22.04:LTS", "openssl", *fixed, severity=cvss(HIGH)))
+    made = report(tmp_path, image, shut, facts=facts)
+    (finding,) = made.findings
+    assert (finding.advised, finding.severity) == ("openssl", "high")
+    assert [(item.kind, item.name, item.images) for item in finding.items] == [
+        ("image", "vendor/tool", ["vendor/tool:25.1"])
+    ]
+    assert [(entry.name, entry.reason, entry.partly) for entry in made.not_checked] == [
+        (
+            "image vendor/tool:25.1",
+            "of its system 1 packages were asked about; nobody says what else is inside",
+            True,
+        ),
+        ("image vendor/shut:1", "a layer is damaged", False),
+    ]
+    strict = ScanPolicy.model_validate({"schema": 1, "closed": "block", "block": {"severity": "critical"}})
+    assert [problem.where for problem in judge(made, strict, NOW).blocking] == ["image vendor/shut:1"]
 
 
 def test_the_report_is_the_same_for_the_same_bundle_and_advisories(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import lzma
+import subprocess
 import sys
 import tarfile
 import tracemalloc
@@ -21,6 +22,7 @@ from reservoir.scan import licences
 from reservoir.scan.licences import read, read_all
 from tests.unit.reservoir.parts import artifact
 
+OSI = "Classifier: License :: OSI Approved"
 HEADER = "Format: https://example.org/copyright-format/1.0/\nUpstream-Name: demo\n\n"
 
 
@@ -65,7 +67,7 @@ def deb(folder: Path, name: str, copyright: str = "", link: str = "", mode: Lite
         (["License: Apache License 2.0"], Found("Apache-2.0", "License")),
         (
             ["License: BSD-3-Clause", "Classifier: License :: OSI Approved :: BSD License"],
-            Found("BSD-3-Clause", "License"),
+            Found("BSD-3-Clause", "License and Classifier"),
         ),
         (["Classifier: License :: OSI Approved :: MIT License"], Found("MIT", "Classifier")),
         (
@@ -75,11 +77,42 @@ def deb(folder: Path, name: str, copyright: str = "", link: str = "", mode: Lite
             ],
             Found("Apache-2.0 AND MIT", "Classifier"),
         ),
-        (["License: see the file"], Found()),
-        (["License: Copyright of many", "        and more lines"], Found()),
+        # what says a licence by no name of it
+        (["License: UNKNOWN", f"{OSI} :: MIT License"], Found("MIT", "Classifier")),
+        (["License: BSD", f"{OSI}"], Found("LicenseRef-BSD", "License")),
+        (["License: Permission is hereby", "        granted, free of charge, to", f"{OSI} :: MIT License"],
+         Found("MIT", "License and Classifier")),
+        (["License: MIT OR Apache-2.0", f"{OSI} :: MIT License", f"{OSI} :: Apache Software License"],
+         Found("MIT OR Apache-2.0", "License and Classifier")),
+        (["License: GPL-3.0-or-later", f"{OSI} :: GNU General Public License (GPL)"],
+         Found("GPL-3.0-or-later", "License and Classifier")),
+        # contradictions
+        (["License: AGPL-3.0-only", f"{OSI} :: MIT License"],
+         Found(None, "contradiction: License says AGPL-3.0-only, Classifier says MIT")),
+        (["License-Expression: MIT", f"{OSI} :: GNU Affero General Public License v3"],
+         Found(None, "contradiction: License-Expression says MIT, Classifier says AGPL-3.0-only")),
+        (["License: GNU AFFERO GENERAL PUBLIC LICENSE", "        Version 3", f"{OSI} :: MIT License"],
+         Found(None, "contradiction: License says AGPL, Classifier says MIT")),
+        (["License: MIT", f"{OSI} :: GNU General Public License (GPL)"],
+         Found(None, "contradiction: License says MIT, Classifier says GPL")),
+        # said twice, or in a text that anybody can write around
+        (["License: AGPL-3.0-only", "License: MIT", f"{OSI} :: MIT License"],
+         Found(None, "cannot be told: License is said twice, or is no text")),
+        (["License: Permission is hereby", "        granted, free of charge, to none"],
+         Found(None, "cannot be told: License: MIT")),
+        # words that nobody can read
+        (["License: see the file"], Found(None, "cannot be told: License: see the file")),
+        (["License: see the file", f"{OSI} :: MIT License"], Found(None, "cannot be told: License: see the file")),
+        (["License: Copyright of many", "        and more lines"],
+         Found(None, "cannot be told: License: Copyright of many")),
+        ([f"{OSI} :: MIT License", "Classifier: License :: Other/Proprietary License"],
+         Found(None, "cannot be told: Classifier: Other/Proprietary License")),
+        (["License-Expression: MIT", "Classifier: License :: Other/Proprietary License"],
+         Found(None, "cannot be told: Classifier: Other/Proprietary License")),
+        ([f"{OSI} :: GNU General Public License (GPL)"], Found(None, "cannot be told: Classifier: GPL")),
         ([], Found()),
     ],
-)
+)  # fmt: skip
 def test_a_wheel_says_its_licence_in_its_own_metadata(tmp_path: Path, lines: list[str], found: Found) -> None:
     path = wheel(tmp_path, *lines)
     assert read(artifact(path, PythonArtifact, "demo"), path) == found
@@ -116,6 +149,22 @@ def test_any_other_copyright_file_is_known_by_the_texts_that_it_points_to() -> N
 def test_the_copyright_file_is_read_out_of_the_package(tmp_path: Path, mode: Literal["w:xz", "w:gz"]) -> None:
     path = deb(tmp_path, "demo", HEADER + "Files: *\nLicense: ISC\n", mode=mode)
     assert read(artifact(path, DebianArtifact, "demo", stanza=""), path).expression == "ISC"
+
+
+def test_packages_that_are_packed_by_zstd_are_read_as_well(tmp_path: Path) -> None:
+    root = tmp_path / "demo"
+    (root / "DEBIAN").mkdir(parents=True)
+    (root / "DEBIAN/control").write_text(
+        "Package: demo\nVersion: 1\nArchitecture: all\nMaintainer: A\nDescription: x\n"
+    )
+    (root / "usr/share/doc/demo").mkdir(parents=True)
+    (root / "usr/share/doc/demo/copyright").write_text(HEADER + "Files: *\nLicense: ISC\n")
+    path = tmp_path / "demo_1_all.deb"
+    subprocess.run(["dpkg-deb", "-Zzstd", "--build", root, path], check=True, capture_output=True)
+    package = artifact(path, DebianArtifact, "demo", stanza="Package: demo\n")
+    assert read(package, path).expression == "ISC"
+    path.write_bytes(path.read_bytes()[:-40])
+    assert read(package, path).failed
 
 
 @pytest.mark.parametrize("content", [b"no package", b"!<arch>\n", b"!<arch>\n" + b"x" * 60])

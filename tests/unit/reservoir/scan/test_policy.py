@@ -14,7 +14,7 @@ from reservoir.scan.page import render
 from reservoir.scan.policy import ScanPolicy, load, read_policy
 from reservoir.scan.report import Infected, Malware, Report
 from reservoir.scan.verdict import Verdict, judge
-from tests.unit.reservoir.scan.advisories import NOW, URLLIB3, advisory, bundle, package, write
+from tests.unit.reservoir.scan.advisories import HIGH, MEDIUM, NOW, URLLIB3, advisory, bundle, cvss, package, write
 
 TWICE = "  - {id: A, reason: x, expires: 2026-01-01}\n  - {id: A, reason: y, expires: 2026-02-01}\n"
 OLD = package("python", "urllib3", "1.24.3")
@@ -91,6 +91,59 @@ def test_an_exception_may_use_any_name_of_the_fault(made: Report, name: str) -> 
     assert not judge(made, policy(exceptions=[EXCEPTION | {"id": name, "package": None}]), NOW).blocking
 
 
+def test_an_exception_for_a_lesser_fault_does_not_bear_a_greater_one(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        advisory("A-1", "PyPI", "urllib3", {"introduced": "0"}, aliases=["CVE-2026-1"], severity=cvss(MEDIUM)),
+        advisory("B-1", "PyPI", "urllib3", {"introduced": "0"}, aliases=["CVE-2026-2"], severity=cvss(HIGH)),
+        advisory("C-1", "PyPI", "urllib3", {"introduced": "0"}, aliases=["CVE-2026-1", "CVE-2026-2"]),
+        advisory("D-1", "PyPI", "urllib3", {"introduced": "0"}, upstream=["CVE-2026-1", "CVE-2026-2"]),
+    )
+    made = scan(bundle(OLD), Facts(), [tmp_path], ScanPolicy(), now=NOW)
+    one = policy(exceptions=[EXCEPTION | {"id": "CVE-2026-1"}])
+    where, both = "urllib3 1.24.3", "it is about several faults, of which CVE-2026-2 is not excepted"
+    assert blocked(judge(made, one, NOW)) == [
+        f"{where}: CVE-2026-2 (high) in urllib3-1.24.3.whl",
+        f"{where}: CVE-2026-1 (of unknown severity) in urllib3-1.24.3.whl; {both}",
+    ]
+    every = policy(exceptions=[EXCEPTION | {"id": name} for name in ("CVE-2026-1", "CVE-2026-2")])
+    assert not judge(made, every, NOW).blocking
+    # a report of before, whose names were put together
+    (joined, *_) = made.findings
+    old = joined.model_copy(update={"cves": [], "names": ["A-1", "B-1", "CVE-2026-1", "CVE-2026-2"]})
+    assert blocked(judge(made.model_copy(update={"findings": [old]}), one, NOW))
+
+
+def test_a_site_may_ask_for_a_number_of_advisories(made: Report) -> None:
+    borne = {"exceptions": [EXCEPTION]}
+    assert not judge(made, policy(least={"PyPI": 3}, **borne), NOW).blocking
+    said = "PyPI: there are 3 advisories; the policy asks for 4 at least"
+    assert blocked(judge(made, policy(least={"PyPI": 4}, **borne), NOW)) == [said]
+
+
+def test_what_nobody_says_what_is_inside_of_blocks_where_the_policy_says(tmp_path: Path) -> None:
+    write(tmp_path, *URLLIB3)
+    made = scan(bundle(package("file", "driver.run", "1"), package("python", "urllib3", "9")), Facts(), [tmp_path],
+                ScanPolicy(), now=NOW)  # fmt: skip
+    assert not judge(made, ScanPolicy(), NOW).blocking
+    assert blocked(judge(made, policy(closed="block"), NOW)) == [
+        "file driver.run-1.bin: nobody says which packages are inside"
+    ]
+    excused = [{"name": "file driver.run-1.bin", "reason": "signed by its maker"}]
+    assert not judge(made, policy(closed="block", unchecked=excused), NOW).blocking
+
+
+def test_what_a_search_for_malware_could_not_see_blocks_where_the_policy_says(made: Report) -> None:
+    searched = Malware(engine="x", signatures=NOW, files=2, found=[], partly=["long.bin"], encrypted=["shut.zip"])
+    partly = made.model_copy(update={"malware": searched})
+    rules = {"exceptions": [EXCEPTION]}
+    assert not judge(partly, policy(**rules), NOW).blocking
+    assert blocked(judge(partly, policy(partly="block", **rules), NOW)) == [
+        "long.bin: is too long or too deeply packed to be searched whole",
+        "shut.zip: is encrypted, so that nobody can search it",
+    ]
+
+
 def test_an_exception_for_another_package_does_not_count_and_is_told(made: Report) -> None:
     verdict = judge(made, policy(exceptions=[EXCEPTION | {"package": "requests"}]), NOW)
     assert len(verdict.blocking) == 1
@@ -115,7 +168,29 @@ def test_a_report_whose_advisories_have_grown_old_blocks(made: Report) -> None:
         ("GPL-2.0-only WITH Classpath-exception-2.0", {"deny": ["GPL-2.0-only"]}, False),
         ("GPL-2.0-only WITH Classpath-exception-2.0", {"allow": ["GPL-2.0-only WITH Classpath-exception-2.0"]}, True),
         ("LicenseRef-Debian-custom", {"deny": ["LicenseRef-Debian-custom"]}, False),
-        (None, {"allow": ["MIT"]}, True),
+        # expressions are matched whole, in whatever order they stand
+        ("GPL-3.0-only AND MIT", {"deny": ["MIT AND GPL-3.0-only"]}, False),
+        ("GPL-3.0-only AND ISC AND MIT", {"deny": ["MIT AND GPL-3.0-only"]}, False),
+        ("MIT OR GPL-3.0-only", {"deny": ["GPL-3.0-only OR MIT"]}, False),
+        ("MIT", {"deny": ["MIT AND GPL-3.0-only"]}, True),
+        ("ISC OR (GPL-3.0-only AND MIT)", {"deny": ["MIT AND GPL-3.0-only"]}, True),
+        ("GPL-3.0-only AND MIT", {"allow": ["MIT AND GPL-3.0-only"]}, True),
+        ("GPL-3.0-only AND ISC AND MIT", {"allow": ["MIT AND GPL-3.0-only", "ISC"]}, True),
+        ("GPL-3.0-only AND ISC", {"allow": ["MIT AND GPL-3.0-only", "ISC"]}, False),
+        ("GPL-2.0-only WITH Classpath-exception-2.0", {"deny": ["GPL-2.0-only WITH Classpath-exception-2.0"]}, False),
+        # a word for several licences, of which one is denied
+        ("LicenseRef-Debian-GPL-3", {"deny": ["GPL-3.0-or-later"]}, False),
+        ("LicenseRef-Debian-GPL", {"deny": ["GPL-3.0-or-later"]}, False),
+        ("LicenseRef-Debian-LGPL-3", {"deny": ["GPL-3.0-or-later"]}, True),
+        ("LicenseRef-Debian-GPL-3-or-later-with-Bison-exception", {"deny": ["GPL-3.0-or-later"]}, False),
+        ("LicenseRef-Debian-GPL-2-or-later-with-Bison-exception", {"deny": ["GPL-3.0-or-later"]}, True),
+        ("LicenseRef-BSD", {"deny": ["BSD-4-Clause"]}, False),
+        ("LicenseRef-BSD", {"deny": ["BSD-4-Clause"], "unknown": "list"}, True),
+        # where there is a list, what nobody knows is kept out
+        (None, {"allow": ["MIT"]}, False),
+        (None, {"deny": ["MIT"]}, False),
+        (None, {"allow": ["MIT"], "unknown": "list"}, True),
+        (None, {}, True),
         (None, {"unknown": "block"}, False),
         (None, {"unknown": "block", "stated": {"urllib3": "MIT"}}, True),
         ("GPL-3.0-only", {"deny": ["GPL-3.0-only"], "stated": {"urllib3": "MIT"}}, True),

@@ -18,6 +18,7 @@ DEBIAN = [
     "1.0-1+deb12u1",
     "1.0-1+deb12u10",
     "1.0a-1",
+    "1.0z-1",
     "1.0+dfsg-1",
     "1.9-1",
     "1.10-1",
@@ -36,7 +37,14 @@ RPM = [
     "1:0.5-1",
 ]
 PYPI = ["1.0.dev1", "1.0a1", "1.0rc1", "1.0", "1.0.post1", "1.1", "1.10", "1!0.1"]
-ORDERS = [("Debian:12", DEBIAN), ("Rocky Linux:9", RPM), ("PyPI", PYPI)]
+APK = ["1.0_alpha1-r0", "1.0_rc1-r0", "1.0-r0", "1.0-r1", "1.0-r10", "1.0_p1-r0", "1.0a-r0", "1.2-r0", "1.10-r0"]
+ORDERS = [
+    ("Debian:12", DEBIAN),
+    ("Rocky Linux:9", RPM),
+    ("PyPI", PYPI),
+    ("Ubuntu:24.04:LTS", DEBIAN),
+    ("Alpine:v3.20", APK),
+]
 
 
 @pytest.mark.parametrize(("ecosystem", "versions"), ORDERS)
@@ -56,6 +64,7 @@ def test_each_ecosystem_has_its_own_order(ecosystem: str, versions: list[str]) -
         ("Debian:12", "0:1.0-1", "1.0-1"),
         ("Debian:12", "1.0", "1.0-0"),
         ("Debian:12", "1.00-01", "1.0-1"),
+        ("Ubuntu:22.04:LTS", "1.0-0ubuntu1", "0:1.00-0ubuntu1"),
         ("AlmaLinux:9", "0:1.0-1", "1.0-1"),
         ("Red Hat:enterprise_linux:9", "1.0-1", "1.0"),
         ("Rocky Linux:9", "1.001-1", "1.1-1"),

@@ -194,11 +194,41 @@ def test_a_machine_without_apt_is_told_what_helps(
         private(tmp_path)
 
 
+def test_ubuntu_tells_its_updates_apart_by_suites(machine: Machine, tmp_path: Path) -> None:
+    (machine.folder / "sources.list.d/debian.sources").write_text(OURS.replace("bookworm", "jammy"))
+    private(tmp_path, TARGET.model_copy(update={"release": "jammy"}))
+    # all of them have the code name of the release, its backports as well
+    assert [one.splitlines()[1] for one in preferences(tmp_path)] == [
+        "Pin: release o=Ubuntu,a=jammy",
+        "Pin: release o=Ubuntu,a=jammy-updates",
+        "Pin: release o=Ubuntu,a=jammy-security",
+        "Pin: release *",
+    ]
+
+
+def test_a_virtual_package_lists_who_provides_it(machine: Machine, tmp_path: Path) -> None:
+    machine.answers["apt-get install"] = ProcessError(
+        "apt-get ended with code 100:\n  E: Package 'mail-transport-agent' has no installation candidate"
+    )
+    machine.answers["apt-cache showpkg"] = (
+        "Package: mail-transport-agent\nVersions: \n\nReverse Depends: \n  mailutils,mail-transport-agent\n"
+        "Dependencies: \nProvides: \nReverse Provides: \n"
+        "postfix 3.7.11-0+deb12u1 (= )\npostfix 3.7.9-0 (= )\ndma 0.13-1 (= )\n"
+    )
+    with pytest.raises(InputError) as caught:
+        private(tmp_path).closure(["mail-transport-agent"], "m.yml: debian.nodes")
+    assert str(caught.value) == (
+        "m.yml: debian.nodes: mail-transport-agent is a virtual package, which several others provide. "
+        "Hint: list one of: dma, postfix"
+    )
+
+
 def test_unknown_packages_are_listed_together(machine: Machine, tmp_path: Path) -> None:
     machine.answers["apt-get install"] = ProcessError(
         "apt-get ended with code 100:\n  E: Unable to locate package no-such\n"
         "  E: Package 'vendor-only' has no installation candidate"
     )
+    machine.answers["apt-cache showpkg"] = "Package: vendor-only\nReverse Provides: \n"
     with pytest.raises(InputError) as caught:
         private(tmp_path).closure(["x"], "m.yml: debian.nodes")
     assert str(caught.value).startswith("m.yml: debian.nodes: no such Debian package in bookworm: no-such, vendor-only")

@@ -109,3 +109,16 @@ def test_mirrors_of_another_distribution_are_not_asked_for_debian(
 def test_only_an_entry_that_may_be_past_its_time_says_so(found: list[Entry]) -> None:
     assert "Check-Valid-Until" not in found[0].text()
     assert "Check-Valid-Until: no\n" in replace(found[0], expires=False).text()
+
+
+@pytest.mark.parametrize(("system", "own", "wanted", "suites"), [
+    ("ubuntu", "jammy", "noble", ["noble", "noble-updates"]),
+    ("ubuntu", "jammy", "bookworm", []),
+    ("debian", "jammy", "noble", []),
+])  # fmt: skip
+def test_mirrors_are_asked_for_other_releases_of_their_own_distribution(
+    monkeypatch: pytest.MonkeyPatch, system: str, own: str, wanted: str, suites: list[str]
+) -> None:
+    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: {"ID": system, "VERSION_CODENAME": own})
+    entries = [Entry("http://mirror.example/ubuntu", suite, "main", "/k.gpg") for suite in (own, f"{own}-updates")]
+    assert [entry.suite for entry in sources.for_release(entries, wanted)] == suites

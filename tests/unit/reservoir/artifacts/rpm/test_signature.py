@@ -10,6 +10,7 @@ import pytest
 from pysequoia import SignatureMode, Tsk, sign
 
 from common.errors import IntegrityError
+from reservoir.artifacts.rpm import header as tags
 from reservoir.artifacts.rpm import signature
 from reservoir.contents.artifact import A, Artifact, RpmArtifact, RpmPart
 from reservoir.contents.lock import Lock
@@ -26,11 +27,11 @@ def header(*entries: tuple[int, int, bytes]) -> bytes:
     for tag, kind, value in entries:
         index += struct.pack(">IIII", tag, kind, len(data), len(value) if kind == BINARY else 1)
         data += value
-    return signature.MAGIC + bytes(4) + struct.pack(">II", len(entries), len(data)) + index + data
+    return tags.MAGIC + bytes(4) + struct.pack(">II", len(entries), len(data)) + index + data
 
 
 def called(name: str, version: str = "1") -> list[tuple[int, int, bytes]]:
-    words = {signature.NAME: name, signature.VERSION: version, signature.RELEASE: "1", signature.ARCH: "noarch"}
+    words = {tags.NAME: name, tags.VERSION: version, tags.RELEASE: "1", tags.ARCH: "noarch"}
     return [(tag, STRING, word.encode() + b"\0") for tag, word in words.items()]
 
 
@@ -135,7 +136,7 @@ def test_other_keys_other_headers_and_other_payloads_are_refused(secret: bytes, 
     [
         b"",
         bytes(200),
-        bytes(signature.LEAD) + signature.MAGIC + bytes(4) + struct.pack(">II", 1 << 30, 0),
+        bytes(signature.LEAD) + tags.MAGIC + bytes(4) + struct.pack(">II", 1 << 30, 0),
         bytes(signature.LEAD) + header((signature.RSA, BINARY, bytes(50)))[:-10],
     ],
 )
@@ -181,7 +182,7 @@ def test_a_genuine_package_under_the_name_of_another_is_refused(
 
 @pytest.mark.parametrize(("number", "written"), [(0, ""), (3, "3:")])
 def test_an_epoch_belongs_to_what_a_package_is(secret: bytes, tmp_path: Path, number: int, written: str) -> None:
-    main = header(*HASHED, *called("tool"), (signature.EPOCH, NUMBER, number.to_bytes(4)))
+    main = header(*HASHED, *called("tool"), (tags.EPOCH, NUMBER, number.to_bytes(4)))
     content = package(tmp_path / "a.rpm", (signature.RSA, BINARY, signed(secret, main)), main=main).read_bytes()
     signature.check(*locked(secret, tmp_path, {"tool": content}, written))
 

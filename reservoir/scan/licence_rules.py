@@ -1,0 +1,126 @@
+"""The rules of a policy on licences: what is allowed, what is denied, and of what nobody can tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cache, cached_property
+from typing import Any
+
+from license_expression import AND, OR, LicenseWithExceptionSymbol
+
+from common.errors import Problem
+from reservoir.artifacts.licence import spdx
+from reservoir.scan.policy import Licences
+from reservoir.scan.report import Licence
+
+# what license-expression parses; the library that it is made of has no types
+Expression = Any
+# names that are no licence but a kind of them, as a copyright file that points to a text of the GPL: `GPL-3`, `BSD`,
+# and what Debian says of a licence beside its name: `GPL-3-or-later-with-Bison-exception`
+FAMILY = re.compile(
+    r"^LicenseRef-(?:Debian-)?((?:A|L)?GPL(?:-\d(?:\.\d)?)?|GFDL(?:-\d\.\d)?|BSD|Artistic|Apache|MPL)(?:-[A-Za-z].*)?$"
+)
+
+
+class Answer(IntEnum):
+    """What a policy says of a licence, the strictest first."""
+
+    DENIED = 0
+    UNKNOWN = 1
+    ALLOWED = 2
+
+
+def judge(licences: Iterable[Licence], rules: Licences) -> list[Problem]:
+    """Return a problem for each package whose licence the rules keep out, or do not know."""
+    lists = _Lists(rules)
+    problems = []
+    for licence in licences:
+        where = f"{licence.name} {licence.version}"
+        answer = lists.answer(licence.expression) if licence.expression else Answer.UNKNOWN
+        if answer == Answer.DENIED:
+            reason = f"its licence {licence.expression} is not allowed"
+            problems.append(Problem(where, reason, "remove the package, or change `licences` in the policy"))
+        elif answer == Answer.UNKNOWN and rules.unknown_blocks:
+            why = licence.source if licence.expression is None else f"{licence.expression} may be one that is denied"
+            reason = f"its licence is not known{f': {why}' if why else ''}"
+            problems.append(Problem(where, reason, "state its licence in the policy under `licences.stated`"))
+    return problems
+
+
+@dataclass(frozen=True)
+class _Lists:
+    """The lists of a policy, held against expressions as wholes and part by part."""
+
+    rules: Licences
+
+    @cached_property
+    def _allow(self) -> set[str]:
+        return {_words(_parsed(text)) for text in self.rules.allow}
+
+    @cached_property
+    def _deny(self) -> list[Expression]:
+        return [_parsed(text) for text in self.rules.deny]
+
+    def answer(self, text: str) -> Answer:
+        """Return what the lists say of an expression."""
+        return self._of(_parsed(text))
+
+    def _of(self, part: Expression) -> Answer:
+        """Return the answer for a part: of a choice the best one counts, of what holds together the worst."""
+        # whoever names a whole expression has decided on it
+        if _words(part) in self._allow:
+            return Answer.ALLOWED
+        if any(_contains(part, denied) for denied in self._deny):
+            return Answer.DENIED
+        if isinstance(part, OR):
+            return max(self._of(inner) for inner in part.args)
+        if isinstance(part, AND):
+            rest = [inner for inner in part.args if not self._inside(inner, part.args)]
+            return min((self._of(inner) for inner in rest), default=Answer.ALLOWED)
+        return self._single(part)
+
+    def _inside(self, inner: Expression, beside: Sequence[Expression]) -> bool:
+        """Say whether a part stands in an allowed expression that is there as a whole."""
+        here = {_words(one) for one in beside}
+        whole = [one for one in map(_parsed, self.rules.allow) if isinstance(one, AND)]
+        names = [{_words(part) for part in one.args} for one in whole]
+        return any(_words(inner) in parts and parts <= here for parts in names)
+
+    def _single(self, part: Expression) -> Answer:
+        """Return the answer for one licence, with its exception or without."""
+        bare = str(part.license_symbol) if isinstance(part, LicenseWithExceptionSymbol) else str(part)
+        if bare in {_words(denied) for denied in self._deny}:
+            return Answer.DENIED
+        if self.rules.allow:
+            return Answer.ALLOWED if bare in self._allow else Answer.DENIED
+        kind = FAMILY.match(bare)
+        doubt = kind and any(
+            _member(name, kind[1]) for denied in self.rules.deny for name in spdx().license_keys(denied)
+        )
+        return Answer.UNKNOWN if doubt else Answer.ALLOWED
+
+
+@cache
+def _parsed(text: str) -> Expression:
+    """Return an expression in the one form that equal ones share."""
+    return spdx().parse(text, validate=False).simplify()
+
+
+def _words(part: Expression) -> str:
+    return str(part.render()) if isinstance(part, AND | OR | LicenseWithExceptionSymbol) else str(part)
+
+
+def _contains(part: Expression, denied: Expression) -> bool:
+    """Say whether a denied expression is a part, or among what holds together in it."""
+    if _words(part) == _words(denied):
+        return True
+    if isinstance(part, AND) and isinstance(denied, AND):
+        return {_words(one) for one in denied.args} <= {_words(one) for one in part.args}
+    return False
+
+
+def _member(name: str, family: str) -> bool:
+    return name == family or name.startswith((f"{family}-", f"{family}."))

@@ -78,8 +78,9 @@ def _unneeded(store: Store, keep: int) -> Unneeded:
 def _leftovers(store: Store) -> Iterator[Path]:
     """Yield what interrupted runs left behind."""
     # the root may lie on a disk of its own, with what its file system or its keeper put there
-    if (switch := store.root / ".current.new").is_symlink():
-        yield switch
+    for link in (store.current, store.before, store.after):
+        if (switch := link.with_name(f".{link.name}.new")).is_symlink():
+            yield switch
     for folder in (store.publications, store.bundles, store.blobs):
         yield from folder.glob(".*")
     yield from store.blobs.glob("*.partial")

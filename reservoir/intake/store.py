@@ -31,6 +31,8 @@ class Store:
         self.incoming = root / "incoming"
         self.publications = root / "publications"
         self.current = root / "current"
+        self.before = root / "before"
+        self.after = root / "after"
         self.rollback = root / "rollback.json"
         self.marks = root / "newest.json"
         self.keys = root / "keys"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from common import files
 from common.errors import InputError, NotFoundError
+from reservoir.bundle import bundles
 from reservoir.intake.store import Store
 from reservoir.publication.publish import record_of
 
@@ -19,6 +20,7 @@ KEEP = 3
 class Unneeded:
     """What nothing needs: numbers of publications, identities of bundles, hashes of blobs, leftovers of interruptions.
 
+    `arrivals` stay: they are bundles of which media are missing, by identity, with the bytes that they take so far.
     `size` counts the bytes of files whose last name goes; what something else still links to takes its space anyway.
     """
 
@@ -27,6 +29,7 @@ class Unneeded:
     blobs: list[str]
     leftovers: list[Path]
     size: int
+    arrivals: dict[str, int]
 
     @property
     def nothing(self) -> bool:
@@ -72,17 +75,25 @@ def _unneeded(store: Store, keep: int) -> Unneeded:
     leftovers = sorted(_leftovers(store))
     folders = [*(store.publications / str(number) for number in publications), *(store.bundles / name for name in old)]
     size = files.space([*folders, *(store.blobs / blob for blob in blobs), *leftovers]).own
-    return Unneeded(publications, old, blobs, leftovers, size)
+    return Unneeded(publications, old, blobs, leftovers, size, arrived(store))
+
+
+def arrived(store: Store) -> dict[str, int]:
+    """Return how many bytes each arrival takes, by the identity of its bundle."""
+    return {identity: files.space([store.incoming / identity]).own for identity in store.arrivals()}
 
 
 def _leftovers(store: Store) -> Iterator[Path]:
     """Yield what interrupted runs left behind."""
     # the root may lie on a disk of its own, with what its file system or its keeper put there
-    if (switch := store.root / ".current.new").is_symlink():
-        yield switch
+    for link in (store.current, store.before, store.after):
+        if (switch := link.with_name(f".{link.name}.new")).is_symlink():
+            yield switch
     for folder in (store.publications, store.bundles, store.blobs):
         yield from folder.glob(".*")
     yield from store.blobs.glob("*.partial")
+    # of a bundle whose list never came nobody knows what it is
+    yield from (folder for folder in store.incoming.glob("*") if not (folder / "record" / bundles.LIST).is_file())
 
 
 def _remove(store: Store, unneeded: Unneeded) -> None:

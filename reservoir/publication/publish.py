@@ -19,7 +19,9 @@ from reservoir.publication import gate, past_names, sound
 
 RECORD = "publication.json"
 # counts up when the trees of the same bundles look different
-LAYOUT = 3
+LAYOUT = 4
+READABLE = (3, 4)
+"""Layouts that the nodes of this release can read."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def rollback(root: Path, number: int | None = None, *, despite_policy: bool = Fa
                 if known
                 else "run `penstock reservoir import BUNDLE`",
             )
-        if record_of(store.publications / str(number))["layout"] != LAYOUT:
+        if record_of(store.publications / str(number))["layout"] not in READABLE:
             raise ConflictError(
                 "nodes of this release cannot read its trees",
                 where=str(store.publications / str(number)),
@@ -178,9 +180,20 @@ def _now_served(store: Store) -> list[str]:
 
 
 def _switch(store: Store, number: int) -> None:
-    """Point `current` to a publication in one step."""
-    beside = store.root / ".current.new"
+    """Point `current` to a publication in one step.
+
+    Who read the lists of the one before gets what they told of at every moment: by `before`, and by `after` while that
+    changes.
+    """
+    serving = store.serving()
+    _point(store.after, number)
+    _point(store.before, number if serving is None else serving)
+    _point(store.current, number)
+    flush([store.publications, store.root])
+
+
+def _point(link: Path, number: int) -> None:
+    beside = link.with_name(f".{link.name}.new")
     beside.unlink(missing_ok=True)
     beside.symlink_to(Path("publications") / str(number))
-    beside.replace(store.current)
-    flush([store.publications, store.root])
+    beside.replace(link)

@@ -16,7 +16,7 @@ from reservoir.contents.bundle import Bundle
 from reservoir.intake import trust
 from reservoir.intake.store import Store
 from reservoir.intake.trust import Trust
-from reservoir.publication.prune import unneeded
+from reservoir.publication.prune import arrived, unneeded
 from reservoir.publication.publish import RECORD, record_of
 
 
@@ -40,9 +40,10 @@ class PublicationStatus:
 
 @dataclass(frozen=True)
 class BundleStatus:
-    """One bundle that the site holds, or, while it is not `complete`, its arrival; `size` counts bytes.
+    """One bundle that the site holds, or, while it is not `complete`, its arrival; `size` and `arrived` count bytes.
 
-    `expires` is when its maker no longer answers for it, `warning` what to tell people of that.
+    `arrived` is what an arrival takes so far. `expires` is when its maker no longer answers for it, `warning` what to
+    tell people of that.
     """
 
     identity: str
@@ -53,6 +54,7 @@ class BundleStatus:
     artifacts: dict[str, int]
     size: int
     complete: bool
+    arrived: int
     expires: str | None
     warning: str
 
@@ -81,8 +83,9 @@ def status(root: Path, now: datetime | None = None) -> Status:
         raise NotFoundError("nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`")
     now = now or datetime.now(UTC)
     imported = store.imported()
-    held = [_bundle(identity, bundle, now, complete=True) for identity, bundle in imported.items()]
-    held += [_bundle(identity, bundle, now, complete=False) for identity, bundle in store.arrivals().items()]
+    held = [_bundle(identity, bundle, now) for identity, bundle in imported.items()]
+    taken = arrived(store)
+    held += [_bundle(identity, bundle, now, taken[identity]) for identity, bundle in store.arrivals().items()]
     space = files.space([root])
     return Status(
         serving=store.serving(),
@@ -114,7 +117,7 @@ def _publication(store: Store, number: int, imported: Mapping[str, Bundle], now:
     )
 
 
-def _bundle(identity: str, bundle: Bundle, now: datetime, *, complete: bool) -> BundleStatus:
+def _bundle(identity: str, bundle: Bundle, now: datetime, taken: int | None = None) -> BundleStatus:
     return BundleStatus(
         identity=identity,
         name=bundle.name,
@@ -123,7 +126,8 @@ def _bundle(identity: str, bundle: Bundle, now: datetime, *, complete: bool) -> 
         age_seconds=round((now - datetime.fromisoformat(bundle.created)).total_seconds()),
         artifacts=dict(sorted(Counter(artifact.kind for artifact in bundle.artifacts).items())),
         size=sum(bundle.sizes().values()),
-        complete=complete,
+        complete=taken is None,
+        arrived=taken or 0,
         expires=bundle.expires,
         warning=expiry.warning(bundle, now),
     )

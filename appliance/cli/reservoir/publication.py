@@ -61,6 +61,11 @@ def prune_command(
     }
     what = ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items() if count)
     does = "would free" if rehearse else "freed"
+    kept = [
+        f"{identity} is not whole and holds {human(size)}: import its other media, or "
+        f"`penstock reservoir remove {identity}`"
+        for identity, size in gone.arrivals.items()
+    ]
     show(
         {
             "publications": gone.publications,
@@ -68,10 +73,11 @@ def prune_command(
             "blobs": gone.blobs,
             "leftovers": [str(path) for path in gone.leftovers],
             "bytes": gone.size,
+            "arrivals": gone.arrivals,
             "changed": not (rehearse or gone.nothing),
         },
         as_json,
-        f"{does} {human(gone.size)}: {what}" if what else "nothing to remove",
+        "\n".join([f"{does} {human(gone.size)}: {what}" if what else "nothing to remove", *kept]),
     )
 
 
@@ -145,7 +151,9 @@ def _tables(found: Status, note: str) -> None:
         publications.add_row("", "", "", "", " ".join(one.bundles))
     held = Table("BUNDLE", "AGE", "SIZE", "CONTENTS", box=None, pad_edge=False)
     for bundle in found.bundles:
-        words = _contents(bundle.artifacts) + ("" if bundle.complete else " (parts are missing)")
+        words = _contents(bundle.artifacts)
+        if not bundle.complete:
+            words += f" (parts are missing, {human(bundle.arrived)} arrived)"
         held.add_row(bundle.identity, duration(bundle.age_seconds), human(bundle.size), words)
     console = Console(width=WIDTH, highlight=False)
     console.print(publications)

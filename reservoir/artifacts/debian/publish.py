@@ -81,10 +81,17 @@ def write(
 
 
 def _write_index(folder: Path, content: bytes) -> None:
-    folder.mkdir(parents=True)
-    (folder / "Packages").write_bytes(content)
-    (folder / "Packages.gz").write_bytes(gzip.compress(content, 6, mtime=0))
-    (folder / "Packages.xz").write_bytes(lzma.compress(content, preset=6))
+    """Write an index in each form, under its name and under its hash, which never names anything else."""
+    by_hash = folder / "by-hash" / "SHA256"
+    by_hash.mkdir(parents=True)
+    forms = {
+        "Packages": content,
+        "Packages.gz": gzip.compress(content, 6, mtime=0),
+        "Packages.xz": lzma.compress(content, preset=6),
+    }
+    for name, form in forms.items():
+        (folder / name).write_bytes(form)
+        (by_hash / hashlib.sha256(form).hexdigest()).hardlink_to(folder / name)
 
 
 def _release(dist: Path, release: str, architectures: list[str]) -> bytes:
@@ -101,6 +108,7 @@ def _release(dist: Path, release: str, architectures: list[str]) -> bytes:
         f"Date: {DATE}",
         f"Architectures: {' '.join(architectures)}",
         "Components: main",
+        "Acquire-By-Hash: yes",
         "SHA256:",
     ]
     for path in sorted(dist.rglob("Packages*")):

@@ -71,11 +71,24 @@ def test_a_bundle_of_which_a_part_arrived(site: Path, tmp_path: Path, key: Ed255
     record = Store(site).incoming / arriving.name / "record"
     record.mkdir(parents=True)
     (record / "bundle.json").write_bytes((arriving / "bundle.json").read_bytes())
-    assert [(one.name, one.complete) for one in status(site).bundles] == [
-        ("other", False),
-        ("small", True),
-        ("small", True),
+    (record.parent / ("0" * 64)).write_bytes(b"." * 5000)
+    size = 5000 + (record / "bundle.json").stat().st_size
+    assert [(one.name, one.complete, one.arrived) for one in status(site).bundles] == [
+        ("other", False, size),
+        ("small", True, 0),
+        ("small", True, 0),
     ]
+    gone = prune.prune(site)
+    assert (gone.arrivals, gone.nothing) == ({arriving.name: size}, True), "it is told, and stays"
+
+
+def test_what_arrived_of_a_bundle_without_its_list_can_be_pruned(site: Path) -> None:
+    half = Store(site).incoming / "other-1.0"
+    half.mkdir(parents=True)
+    (half / ("0" * 64)).write_bytes(b"." * 5000)
+    assert status(site).prunable == 5000
+    assert prune.prune(site).leftovers == [half]
+    assert not half.exists()
 
 
 def test_without_a_store(tmp_path: Path) -> None:

@@ -64,9 +64,13 @@ class ClusterState:
                 undo()
             del self._done[start:]
 
-    def find(self, workload: Workload) -> tuple[Placement, ...] | None:
-        """Return the best places for all containers of the workload on open nodes, or None; changes nothing."""
-        search = Search(self.layout, self.state, workload, self.layout.takes(workload))
+    def find(self, workload: Workload, among: Flags | None = None) -> tuple[Placement, ...] | None:
+        """Return the best places for all containers of the workload on open nodes, or None; changes nothing.
+
+        `among` leaves only some nodes.
+        """
+        takes = self.layout.takes(workload)
+        search = Search(self.layout, self.state, workload, takes if among is None else takes & among)
         return search.place(lambda item, rows: fragmentation.best(self.layout, self.state, self.demand, item, rows))
 
     def fitting(self, workload: Workload) -> Ints:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -233,9 +234,15 @@ def blockers(terminating: Iterable[Running], places: Places, project: str) -> st
 
 def names(running: Iterable[Running], project: str) -> str:
     """Return whom, as the beginning of a sentence for people of a project."""
-    titles = sorted(title(item.workload, project) for item in running)
+    found = list(running)
+    ids = {item.workload.id for item in found}
+    stopped = [item for item in found if item.part_of not in ids]
+    whole = [title(item.workload, project) for item in stopped if not item.part_of]
+    of_gangs = Counter(title(item.workload, project) for item in stopped if item.part_of)
+    counted = [f"{count} container{'s' if count > 1 else ''} of {of}" for of, count in of_gangs.items()]
+    titles = sorted([*whole, *counted])
     more = f" and {len(titles) - NAMED} more" if len(titles) > NAMED else ""
-    return f"{', '.join(titles[:NAMED])}{more} {'is' if len(titles) == 1 else 'are'}"
+    return f"{', '.join(titles[:NAMED])}{more} {'is' if len(stopped) == 1 else 'are'}"
 
 
 def title(workload: Workload, project: str) -> str:

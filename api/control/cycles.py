@@ -46,7 +46,10 @@ def only(decision: Decision, name: str) -> Decision:
 
 
 def next_change(snapshot: Snapshot, moved_at: Iterable[int]) -> int:
-    """Return when time alone may change the decision: somebody has run, or has waited, for long enough."""
+    """Return when time alone may change the decision: somebody has run, or has waited, for long enough.
+
+    So may a gang that has kept its containers for a while.
+    """
     named: dict[str, ProjectState | None] = {project.name: project for project in snapshot.projects}
     least = {name: snapshot.settings.least_runtime_s(each) * SECOND for name, each in named.items()}
     running = [item for item in snapshot.running if not item.terminating] if any(least.values()) else []
@@ -54,4 +57,7 @@ def next_change(snapshot: Snapshot, moved_at: Iterable[int]) -> int:
     patience = snapshot.settings.reserve_after_s, snapshot.settings.strict_order_after_s
     waited = [item.waiting_since + seconds * SECOND for item in snapshot.queue for seconds in patience]
     allowed = [at + HOUR for at in moved_at]
-    return min((moment for moment in (*ran, *waited, *allowed) if moment > snapshot.now), default=snapshot.now + 2**60)
+    grows = [item.grows_at for item in snapshot.running if item.grows_at]
+    return min(
+        (moment for moment in (*ran, *waited, *allowed, *grows) if moment > snapshot.now), default=snapshot.now + 2**60
+    )

@@ -7,7 +7,7 @@ What does not change is not read again either: the nodes, and the sessions that 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from datetime import datetime
@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
 from api.control.cycles import DecidedCycle, Read, next_change, only
-from api.control.project_states import ends_at_latest, limits, micros, project_state, told_apart
+from api.control.project_states import ends_at_latest, limits, micros, project_state, told_apart, with_members
 from api.control.reconcilers.failures import OUTAGES, Failures
 from api.control.residents import Residents
 from api.control.waits import decided, outside, told, without_network
@@ -28,7 +28,7 @@ from api.resources.groups.permissions import Permissions
 from api.resources.nodes import traits
 from api.resources.nodes.fleet import Fleet
 from api.resources.projects import service as projects
-from api.resources.sessions import networks, scheduling, time_limits
+from api.resources.sessions import elastic, networks, scheduling, time_limits
 from api.resources.sessions import service as sessions
 from api.resources.sessions.leases import whole_cores
 from api.resources.sessions.mounts import storages_of
@@ -97,12 +97,12 @@ class Loop:
         moment = now()
         async with self._database.reading() as db:
             look = await scheduling.look(db, moment)
-            if not look.waiting:
+            if not (look.waiting or look.growing):
                 self.rest()
                 return 0
             known = {project.id: project for project in await projects.every(db)}
             news = await self._residents.look(db, look.horizon, {id_: limits(each) for id_, each in known.items()})
-            token = (look.waiting, *(told_apart(project, moment) for project in known.values()))
+            token = (look.waiting, look.growing, *(told_apart(project, moment) for project in known.values()))
             token = (*token, await self._fleet.refresh(db))
             if not news and token == self._token and micros(moment) < self._due:
                 return 0
@@ -195,6 +195,7 @@ class Loop:
         rows = [row for row in await scheduling.asked(db, changed) if row.project_id in known] if changed else []
         # Read after the revisions: a change in between is noticed by the next cycle.
         places = await scheduling.places(db, changed) if changed else {}
+        gangs = await elastic.members(db, [row.id for row in rows if row.max_replicas])
         workloads = self._workloads(rows, known, permissions)
         if len(workloads) < len(rows):
             return False
@@ -204,7 +205,7 @@ class Loop:
             terminating = row.state is State.TERMINATING
             ends_at = ends_at_latest(row, known[row.project_id])
             running = Running(workloads[row.id], places.get(row.id, ()), micros(since), terminating, ends_at)
-            found[row.id] = row.revision, running
+            found[row.id] = row.revision, with_members(running, row, gangs.get(row.id))
         self._residents.read(found)
         return True
 
@@ -237,6 +238,8 @@ class Loop:
             submitted_at=micros(max(row.created_at, row.starts_at or row.created_at)),
             name=row.name,
             replicas=row.replicas,
+            min_replicas=row.min_replicas,
+            max_replicas=row.max_replicas,
             gpu_milli=row.gpu_milli,
             cpu_milli=whole_cores(row.cpu_milli) if self._lends_cores else row.cpu_milli,
             memory_mib=row.memory_mib,
@@ -316,18 +319,19 @@ class Loop:
     async def _write(self, read: Read, decision: Decision, begin: Begin) -> int:
         """Write what was decided; whatever has changed since it was read is left to the next cycle."""
         placed = {
-            row.id: Placed(row.revision, decision.placements[str(row.id)])
+            row.id: Placed(row.revision, decision.placements[str(row.id)], decision.reach.get(str(row.id), ()))
             for row in read.queue
             if str(row.id) in decision.placements
         }
         updates = [*decided(read.queue, decision), *read.outside]
-        if not (placed or updates or decision.reclaims):
+        if not (placed or updates or decision.reclaims or decision.grown):
             return 0
         async with begin() as db:
             # The nodes before the sessions, as who deletes a node locks them.
             possible = await self._on_known_nodes(db, placed)
             await self._reclaim(db, read, decision)
-            gangs = [id_ for id_, each in possible.items() if len(each.placements) > 1]
+            await self._grow(db, decision)
+            gangs = [id_ for id_, each in possible.items() if len(each.placements) > 1 or each.reach]
             free = await networks.free(db, len(gangs), self._gang_networks) if gangs else []
             short = [(id_, possible.pop(id_)) for id_ in gangs[len(free) :]]
             updates += without_network(read.queue, dict(short), capacity(self._gang_networks))
@@ -343,9 +347,28 @@ class Loop:
         there = await scheduling.lock_nodes(db, set[UUID]().union(*wanted.values()))
         return {id_: each for id_, each in placed.items() if wanted[id_] <= there}
 
+    async def _grow(self, db: AsyncSession, decision: Decision) -> None:
+        """Give elastic sessions the containers that there is room for, on nodes that there still are."""
+        ids = self._fleet.ids
+        wanted = {ids[place.node] for places in decision.grown.values() for place in places.values()}
+        there = await scheduling.lock_nodes(db, wanted) if wanted else set()
+        for id_, places in sorted(decision.grown.items()):
+            if {ids[place.node] for place in places.values()} <= there:
+                revision, _ = self._residents[UUID(id_)]
+                await elastic.grow(db, UUID(id_), revision, places, ids)
+
     async def _reclaim(self, db: AsyncSession, read: Read, decision: Decision) -> None:
         beneficiaries = {str(row.id): row for row in read.queue}
+        shrunk: defaultdict[str, set[int]] = defaultdict(set)
+        for reclaim in decision.reclaims:
+            shrunk[reclaim.victim].update(reclaim.ranks)
+        for victim_id, ranks in sorted(shrunk.items()):
+            if ranks:
+                revision, _ = self._residents[UUID(victim_id)]
+                await elastic.give_up(db, UUID(victim_id), revision, ranks)
         for reclaim in sorted(decision.reclaims, key=lambda item: item.victim):
+            if reclaim.ranks:
+                continue
             victim = UUID(reclaim.victim)
             revision, running = self._residents[victim]
             row = beneficiaries[reclaim.beneficiary]

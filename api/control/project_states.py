@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from api.resources.projects import service as projects
 from api.resources.sessions import time_limits
+from api.resources.sessions.elastic import REST, Members
 from api.resources.sessions.scheduling import Asked
-from api.scheduler.snapshot import Bounds, ProjectState
+from api.scheduler.snapshot import Bounds, ProjectState, Running
 from api.tables.projects import Expiry, Project
+from api.tables.sessions import State
 
 SECOND = 1_000_000
 
@@ -51,6 +54,18 @@ def ends_at_latest(row: Asked, project: Project) -> int:
     limit = timedelta(seconds=time_limits.limit_s(row.limit_s, row.kind, project))
     expires_at = row.expires_at or (row.scheduled_at + limit if limit and row.scheduled_at else None)
     return min((micros(moment) for moment in (expires_at, period) if moment), default=0)
+
+
+def with_members(running: Running, row: Asked, members: Members | None) -> Running:
+    """Return an elastic session with what is so of its containers; it gets more once all of them run for a while."""
+    if members is None:
+        return running
+    may_grow = row.state is State.RUNNING and members.all_run and not members.leaving and row.reach
+    changed_at = row.replicas_at + REST if row.replicas_at else row.started_at
+    grows_at = micros(changed_at) if may_grow and changed_at else 0
+    return replace(
+        running, ranks=members.ranks, leaving=members.leaving, grows_at=grows_at, reach=tuple(sorted(row.reach))
+    )
 
 
 def _affinity(project: Project) -> tuple[str | None, str | None]:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from api.scheduler import pending_reasons
+from api.scheduler import elastic, pending_reasons
 from api.scheduler.claims import SECOND, Claim, Standing
 from api.scheduler.cluster import ClusterState
 from api.scheduler.feasibility import Feasibility
@@ -101,6 +101,7 @@ class Draft:
         self.moved_lately = 0
         self._passed_over: list[Claim] = []
         self._placed: dict[str, Places] = {}
+        self._reach: dict[str, tuple[str, ...]] = {}
         self._grown: defaultdict[str, dict[int, Placement]] = defaultdict(dict)
         self._reclaims: list[Reclaim] = []
         self._beneficiaries: set[str] = set()
@@ -224,6 +225,7 @@ class Draft:
             explained,
             tuple(lines),
             dict(self._grown),
+            self._reach,
             reserved,
             nominated,
         )
@@ -236,6 +238,9 @@ class Draft:
 
     def _place(self, workload: Workload, places: Places) -> None:
         self._placed[workload.id] = places
+        if workload.is_elastic:
+            free = self.cluster.state.milli.clip(0).sum(axis=1)
+            self._reach[workload.id] = elastic.reach(self.cluster.layout, free, workload, places)
         self._allocate(places, workload)
         self.ledger.place(taking(workload, places))
         what = f"{pending_reasons.full_title(workload)} on {pending_reasons.nodes(places)}"

@@ -12,12 +12,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from api.scheduler.capacity import Flags, Layout
+from api.scheduler.capacity import Flags, Ints, Layout
 from api.scheduler.snapshot import Placement, Running, Workload, taking
 from api.scheduler.topology import node_sets
 
 STAYS = 1 << 30
 """So often no workload is moved: what has more moves than that, or as many, never is."""
+REACH = 32
+"""So many nodes beside its first ones a gang may grow to."""
 
 
 def parts(running: Running) -> tuple[Running, ...]:
@@ -69,6 +71,21 @@ def one_more(running: Running, rank: int) -> Workload:
     return replace(
         workload, id=part_id(workload.id, rank), replicas=1, held_milli=0, min_replicas=0, max_replicas=0, moves=STAYS
     )
+
+
+def reach(layout: Layout, free: Ints, workload: Workload, places: Sequence[Placement]) -> tuple[str, ...]:
+    """Return the nodes that a gang which starts on these places may grow to: its own, and those with the most free.
+
+    `free` is the milli-GPU of each node. Below the leaf switch of the first container they go before others. All
+    containers know these nodes from the beginning, so they are not too many.
+    """
+    own = list(dict.fromkeys(place.node for place in places))
+    near = reachable(layout, workload, places) & layout.takes(workload)
+    rows = np.flatnonzero(near)
+    switch = layout.switch[layout.rows[own[0]]] if own and own[0] in layout.rows else -1
+    is_far = (layout.switch[rows] != switch) | (switch < 0)
+    ordered = rows[np.lexsort((rows, -free[rows], is_far))][:REACH]
+    return (*own, *(name for row in ordered if (name := layout.nodes[row].name) not in own))
 
 
 def reachable(layout: Layout, workload: Workload, places: Sequence[Placement]) -> Flags:

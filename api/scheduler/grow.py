@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
+import numpy as np
+
 from api.scheduler.capacity import Flags
 from api.scheduler.draft import Draft
 from api.scheduler.elastic import missing_ranks, one_more, part_id, ranks_of, reachable
@@ -36,12 +38,7 @@ def grow(draft: Draft, growing: Iterable[Running]) -> None:
     """
     waiting = {item.workload.project for item in draft.waiting if not item.never}
     able = [each for each in growing if each.workload.project not in waiting and _may_grow(draft, each)]
-    gangs = {
-        each.workload.id: _Gang(
-            each, missing_ranks(each), reachable(draft.cluster.layout, each.workload, each.placements)
-        )
-        for each in able
-    }
+    gangs = {each.workload.id: _Gang(each, missing_ranks(each), _nodes(draft, each)) for each in able}
     heap = [_key(draft, gang.running) for gang in gangs.values()]
     heapify(heap)
     full, in_vain = Frontier(least=True), 0
@@ -55,6 +52,18 @@ def grow(draft: Draft, growing: Iterable[Running]) -> None:
             in_vain += 1
         elif gang.ranks:
             heappush(heap, _key(draft, gang.running))
+
+
+def _nodes(draft: Draft, running: Running) -> Flags:
+    """Return the nodes on which a further container meets the others."""
+    layout = draft.cluster.layout
+    found = reachable(layout, running.workload, running.placements)
+    if running.reach:
+        rows = [row for name in running.reach if (row := layout.rows.get(name)) is not None]
+        known = np.zeros_like(found)
+        known[rows] = True
+        found = found & known
+    return found
 
 
 def _may_grow(draft: Draft, running: Running) -> bool:

@@ -27,6 +27,7 @@ class _Decision:
     pending_reasons: dict[str, PendingReason]
     log: tuple[str, ...]
     grown: dict[str, dict[int, Placement]] = field(default_factory=dict)
+    reach: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reservations: dict[str, tuple[Placement, ...]] = field(default_factory=dict)
     nominated: tuple[str, ...] = ()
 
@@ -59,6 +60,7 @@ def save(snapshot: Snapshot, decision: Decision) -> str:
         dict(decision.pending_reasons),
         decision.log,
         {id_: dict(places) for id_, places in decision.grown.items()},
+        dict(decision.reach),
         dict(decision.reservations),
         decision.nominated,
     )
@@ -80,6 +82,7 @@ def load(text: str, where: str = "") -> tuple[Snapshot, Decision]:
         plain.pending_reasons,
         plain.log,
         plain.grown,
+        plain.reach,
         plain.reservations,
         plain.nominated,
     )

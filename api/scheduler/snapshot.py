@@ -202,8 +202,9 @@ class Running:
 
     `ends_at` is when it ends at the latest; 0 where nobody knows. Of an elastic one `ranks` are those of its containers
     in the order of the places (empty: from 0 on), `leaving` those of containers that are being stopped; it gets no more
-    of them before `grows_at` (0: at no time). Inside of the scheduler it is taken to parts (`elastic`): `part_of` names
-    the gang of a further container, and `extras` are those that go before the core does.
+    of them before `grows_at` (0: at no time), and none outside of its `reach` (empty: anywhere). Inside of the
+    scheduler it is taken to parts (`elastic`): `part_of` names the gang of a further container, and `extras` are those
+    that go before the core does.
     """
 
     workload: Workload
@@ -214,6 +215,7 @@ class Running:
     ranks: tuple[int, ...] = ()
     leaving: tuple[int, ...] = ()
     grows_at: int = 0
+    reach: tuple[str, ...] = ()
     part_of: str = ""
     extras: tuple[str, ...] = ()
 
@@ -303,7 +305,7 @@ class Decision:
     `log` has one line for each decision, in the order in which they were taken, with its reason. `reservations` are
     the places that nobody else gets, as a workload that waits is nominated for them, or they are reserved for it, or
     one that is moved goes there. Of these the `nominated` ones are free, or are being freed. `grown` are the places of
-    further containers of elastic ones that run, by rank.
+    further containers of elastic ones that run, by rank; `reach` are the nodes that those which start may grow to.
     """
 
     placements: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
@@ -311,5 +313,6 @@ class Decision:
     pending_reasons: Mapping[str, PendingReason] = field(default_factory=dict)
     log: tuple[str, ...] = ()
     grown: Mapping[str, Mapping[int, Placement]] = field(default_factory=dict)
+    reach: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     reservations: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
     nominated: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from tests.unit.api.scheduler.world import World, node, of_ranks, on, project, r
 
 
 def gang(id_: str, owner: str, least: int, most: int, gpus: float = 1, **more: object) -> Workload:
-    return work(id_, owner, gpus, replicas=least, min_replicas=least, max_replicas=most, **more)
+    return work(id_, owner, gpus, 0, replicas=least, min_replicas=least, max_replicas=most, **more)
 
 
 def ranks(world: World, id_: str) -> tuple[int, ...]:

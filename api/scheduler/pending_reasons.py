@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from api.scheduler import beside_reasons
 from api.scheduler.claims import Claim, Standing
 from api.scheduler.cluster import ClusterState
-from api.scheduler.explanations import gpus, held_by, unhealthy
+from api.scheduler.explanations import Known, gpus, held_by, unhealthy
 from api.scheduler.ledger import Ledger
 from api.scheduler.signature import Frontier, Signature, signature_of
 from api.scheduler.snapshot import Cause, PendingReason, Placement, Running, Workload
@@ -85,6 +85,7 @@ class _FreePlaces:
     def __init__(self, cluster: ClusterState, reservations: Sequence[Claim]) -> None:
         self._cluster, self._reservations = cluster, reservations
         self._pieces: dict[Signature, str] = {}
+        self._largest: Known = {}
         self._holders: dict[tuple[str, Signature], str] = {}
         self._full = Frontier(least=True)
 
@@ -109,7 +110,7 @@ class _FreePlaces:
         """Return the largest piece that is free."""
         signature = signature_of(workload)
         if signature not in self._pieces:
-            self._pieces[signature] = self._cluster.largest_piece(workload)
+            self._pieces[signature] = self._cluster.largest_piece(workload, self._largest)
         return self._pieces[signature]
 
     def holder(self, workload: Workload) -> str:

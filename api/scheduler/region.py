@@ -157,15 +157,16 @@ class Region:
         unique = {each.workload.id: each for each in candidates}
         return cls(workload, pool, nodes, [_unit(cluster, each, place, rows) for each in unique.values()])
 
-    def search(self, best: Rank | None = None, *, fits: bool = False) -> tuple[Running, ...] | None:
+    def search(self, best: Rank | None = None, *, fits: bool = False, exact: bool = True) -> tuple[Running, ...] | None:
         """Return a set that makes room, or None where none is found that is cheaper than `best`.
 
-        `fits` says that there is room already, and only what is due is looked for.
+        `fits` says that there is room already, and only what is due is looked for. Unless it is to be `exact`, no more
+        than one set is found, however few may be taken.
         """
         if fits:
             self._fitting_together = self._workload.replicas
         self._best = (best, ()) if best else None
-        few = len(self._units) <= FEW
+        few = exact and len(self._units) <= FEW
         if not few or self._would_do(0):
             self._dive()
             if few:

@@ -20,8 +20,12 @@ from api.scheduler.victims import Rank, VictimPool, rank
 from common.gpu.share import MILLI
 from common.topology import TopologyLevel
 
-LOOKS = 32
+LOOKS = 8
 """So many more nodes are looked at, the most promising first, once there is a set."""
+EXACT_LOOKS = 2
+"""On so many of these all sets are looked at; on the others one that spares whom it can."""
+EXACT_NODES = 64
+"""On more nodes with candidates no exact search is made for places that become free soonest."""
 WINDOWS = (8, 32, 128, 512)
 """Nodes on which victims for a gang are looked for together: more only where fewer do not suffice."""
 
@@ -48,13 +52,14 @@ def _on_one(cluster: ClusterState, candidates: Candidates, workload: Workload, p
             if workload.amount(resource):
                 may_do &= (free + candidates.beside(resource))[rows] >= workload.amount(resource)
     best: tuple[Rank, tuple[Running, ...]] | None = None
-    looks = 0
+    # which places become free soonest is a guess anyway
+    looks, exact = 0, -1 if pool.everyone and pool.movable is None and len(rows) > EXACT_NODES else EXACT_LOOKS
     for bound, row in sorted(zip(bounds[may_do].tolist(), rows[may_do].tolist(), strict=True)):
         if best and (bound > best[0][0] or looks >= LOOKS):
             break
         looks += 1 if best else 0
         region = Region.of(cluster, workload, (row,), [*candidates.on(row), *candidates.own], pool)
-        found = region.search(best[0] if best else None)
+        found = region.search(best[0] if best else None, exact=looks <= exact)
         if found:
             best = rank(found), found
     return best[1] if best else None

@@ -177,6 +177,8 @@ def _cause(container: ContainerState) -> str:
 
 
 def _which(session: Session, rank: int) -> str:
+    if session.max_replicas:
+        return f"container {rank}: "
     return f"container {rank} of {session.replicas}: " if session.replicas > 1 else ""
 
 

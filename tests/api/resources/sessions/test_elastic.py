@@ -145,7 +145,7 @@ async def test_a_user_counts_with_the_most_containers(site: Cluster) -> None:
     await ok(site.admin.post(f"{V1}/user-policies", json={"name": "small", "max_gpu_milli": 3000}))
     await ok(site.admin.patch(f"{V1}/users/admin", json={"policy": "small"}))
     body = {"name": "g", "project": "team-a", "image": "python", "gpu_milli": 1000, "replicas": 1, "max_replicas": 4}
-    await refused(site.admin.post(f"{V1}/sessions", json=body), 422)
+    await refused(site.admin.post(f"{V1}/sessions", json=body), 409)
     await site.submit("g", 1000, replicas=1, max_replicas=3)
 
 

@@ -250,6 +250,8 @@ class Draft:
         victim = running.workload
         if elsewhere:
             reason = pending_reasons.moved(victim, beneficiary, elsewhere)
+        elif running.part_of and victim.project == beneficiary.project:
+            reason = pending_reasons.shrunk(victim, beneficiary)
         else:
             reason = pending_reasons.reclaimed(self.ledger, victim, beneficiary)
         self._beneficiaries.add(beneficiary.id)

@@ -86,7 +86,7 @@ class _FreePlaces:
         self._cluster, self._reservations = cluster, reservations
         self._pieces: dict[Signature, str] = {}
         self._largest: Known = {}
-        self._holders: dict[tuple[str, Signature], str] = {}
+        self._holders: dict[Signature, list[Workload]] = {}
         self._full = Frontier(least=True)
 
     def has_node(self, workload: Workload) -> bool:
@@ -115,20 +115,20 @@ class _FreePlaces:
 
     def holder(self, workload: Workload) -> str:
         """Return for whom the room is reserved that the workload would have otherwise; nothing where there is none."""
-        asked = workload.project, signature_of(workload)
-        if asked not in self._holders:
-            self._holders[asked] = self._holder(workload)
-        return self._holders[asked]
+        signature = signature_of(workload)
+        if signature not in self._holders:
+            self._holders[signature] = self._holders_of(workload)
+        holders = self._holders[signature]
+        return f"{_whom(holders, workload.project)} with {_together(holders)}" if holders else ""
 
-    def _holder(self, workload: Workload) -> str:
+    def _holders_of(self, workload: Workload) -> list[Workload]:
         if not self._reservations or workload in self._full:
-            return ""
+            return []
         if not self._fits_without(workload, self._reservations):
             self._full.add(workload)
-            return ""
+            return []
         alone = next(([each] for each in self._reservations[:NAMED] if self._fits_without(workload, [each])), None)
-        holders = [each.workload for each in alone or self._reservations]
-        return f"{_whom(holders, workload.project)} with {_together(holders)}"
+        return [each.workload for each in alone or self._reservations]
 
     def _fits_without(self, workload: Workload, reservations: Iterable[Claim]) -> bool:
         with self._cluster.trial():
@@ -204,6 +204,11 @@ def _held(ledger: Ledger, name: str, *, fixed: bool = False) -> str:
 def _whom(holders: Sequence[Workload], project: str) -> str:
     """Return for whom room or quota is kept, as people of a project are told."""
     return f"{len(holders)} others" if len(holders) > 1 else title(holders[0], project)
+
+
+def shrunk(victim: Workload, beneficiary: Workload) -> str:
+    """Return why a gang gives up containers for other work of its project."""
+    return f"{title(beneficiary, victim.project)} waits, and the gang goes on with fewer containers"
 
 
 def reclaimed(ledger: Ledger, victim: Workload, beneficiary: Workload) -> str:

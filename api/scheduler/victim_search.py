@@ -54,7 +54,9 @@ def _on_one(cluster: ClusterState, candidates: Candidates, workload: Workload, p
     best: tuple[Rank, tuple[Running, ...]] | None = None
     # which places become free soonest is a guess anyway
     looks, exact = 0, -1 if pool.everyone and pool.movable is None and len(rows) > EXACT_NODES else EXACT_LOOKS
-    for bound, row in sorted(zip(bounds[may_do].tolist(), rows[may_do].tolist(), strict=True)):
+    found_bounds, found_rows = bounds[may_do], rows[may_do]
+    for at in np.lexsort((found_rows, found_bounds)):
+        bound, row = int(found_bounds[at]), int(found_rows[at])
         if best and (bound > best[0][0] or looks >= LOOKS):
             break
         looks += 1 if best else 0
@@ -103,9 +105,10 @@ def least(cluster: ClusterState, workload: Workload, rows: Ints, count: int | No
     needed = whole * count
     if needed + bool(fraction) > free.shape[1]:
         return np.full(len(rows), NOWHERE, dtype=np.int64)
-    used = np.sort(np.where(usable, MILLI - free, NOWHERE), axis=1)
-    clear = used[:, :needed].max(axis=1, initial=0) >= NOWHERE
-    bound = np.where(clear, NOWHERE, used[:, :needed].sum(axis=1))
+    bound = np.zeros(len(rows), dtype=np.int64)
+    if needed:
+        used = np.partition(np.where(usable, MILLI - free, NOWHERE), needed - 1, axis=1)[:, :needed]
+        bound = np.where(used.max(axis=1) >= NOWHERE, NOWHERE, used.sum(axis=1))
     total = count * workload.gpu_milli - np.where(usable, np.maximum(free, 0), 0).sum(axis=1)
     np.maximum(bound, total, out=bound)
     if fraction:

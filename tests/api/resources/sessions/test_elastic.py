@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from api.clock import now
 from api.control import loop
 from api.resources.sessions.elastic import REST
 from api.tables.accounting import Span
@@ -38,7 +39,7 @@ async def run(cluster: Cluster) -> None:
 
 
 async def later(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, by: timedelta) -> None:
-    monkeypatch.setattr(loop, "now", lambda now=loop.now: now() + by)
+    monkeypatch.setattr(loop, "now", lambda: now() + by)
     await run(cluster)
 
 

@@ -102,7 +102,9 @@ def test_its_own_project_gets_what_the_gang_can_do_without() -> None:
     world.settle()
     world.submit(work("1", "a", 2))
     decision = world.step()
-    assert {each.victim for each in decision.reclaims} == {"g"}
+    (reclaim,) = decision.reclaims
+    assert (reclaim.victim, len(reclaim.ranks)) == ("g", 2)
+    assert reclaim.reason == "1 of a waits, and the gang goes on with fewer containers"
     world.settle()
     assert world.running.keys() == {"g", "1"}
     assert world.running["g"].workload.replicas == 2

@@ -110,9 +110,9 @@ class World:
             self.running[id_] = of_ranks(
                 running, {r: p for r, p in by_rank(running).items() if r not in running.leaving}
             )
-        for id_, places in decision.grown.items():
+        for id_, more in decision.grown.items():
             running = self.running[id_]
-            self.running[id_] = of_ranks(running, {**by_rank(running), **places})
+            self.running[id_] = of_ranks(running, {**by_rank(running), **more})
         for reclaim in decision.reclaims:
             victim = self.running[reclaim.victim]
             workload = victim.workload

@@ -1,4 +1,4 @@
-"""What the cycles of the scheduler's loop hand on: what was read, and what was decided."""
+"""Cycles of the scheduler's loop, as they are handed on: what was read, and what was decided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cycle sees of a project, and of the end of its sessions: rows made into what the decision knows."""
+"""Projects as a cycle sees them, and the end and the containers of their sessions: rows as the decision knows them."""
 
 from __future__ import annotations
 

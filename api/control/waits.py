@@ -1,4 +1,4 @@
-"""Why sessions wait for reasons that the decision knows nothing of, and how people are told of others' sessions."""
+"""Reasons to wait that the decision knows nothing of, and how people are told of the sessions of others."""
 
 from __future__ import annotations
 

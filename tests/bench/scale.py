@@ -1,8 +1,8 @@
 """How long decisions take on a large cluster: one JSON line.
 
 `python tests/bench/scale.py --nodes N --gpus 8 --sessions M` fills a cluster of N nodes with M sessions of many sizes,
-of 50 projects (`--projects`; with `--beside` they have quotas of CPU and memory), and keeps it in one `Planner`, as the API's loop does between its cycles. The garbage
-collector runs as ever. What is counted:
+of 50 projects (`--projects`; with `--beside` they have quotas of CPU and memory), and keeps it in one `Planner`, as the
+API's loop does between its cycles. The garbage collector runs as ever. What is counted:
 
 - `decision_p50_ms`, `decision_p99_ms`: `Planner.decide` for a queue of one new session, of mixed sizes, and
   `Planner.add` of what it placed; before it another session ends, so that the cluster stays as full (not counted).

@@ -58,7 +58,8 @@ def ends_at_latest(row: Asked, project: Project) -> int:
 
 def with_members(running: Running, row: Asked, members: Members | None) -> Running:
     """Return an elastic session with what is so of its containers; it gets more once all of them run for a while."""
-    if members is None:
+    # one that has changed between both looks is read again
+    if members is None or len(members.ranks) != len(running.placements):
         return running
     may_grow = row.state is State.RUNNING and members.all_run and not members.leaving and row.reach
     changed_at = row.replicas_at + REST if row.replicas_at else row.started_at

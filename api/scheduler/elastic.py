@@ -25,9 +25,10 @@ REACH = 32
 def parts(running: Running) -> tuple[Running, ...]:
     """Return what may be given up apart: the core, then each further container; most workloads are one part."""
     workload = running.workload
-    least = workload.min_replicas
-    ranks = ranks_of(running)
-    if running.terminating or not workload.is_elastic or ranks[-1:] < (least,):
+    if running.terminating or not workload.is_elastic:
+        return (running,)
+    least, ranks = workload.min_replicas, ranks_of(running)
+    if ranks[-1:] < (least,):
         return (running,)
     of_core = tuple(place for rank, place in zip(ranks, running.placements, strict=True) if rank < least)
     further = [(rank, place) for rank, place in zip(ranks, running.placements, strict=True) if rank >= least]

@@ -276,10 +276,10 @@ def test_a_gang_grows_beside_what_runs_and_gives_way_to_other_work_of_its_projec
     id_ = site.call("POST", "/sessions", body | {"gpu_milli": 500, "max_replicas": 2})["id"]
 
     def running() -> list[Any]:
-        return [each for each in engine.containers.list() if id_ in each.name]
+        return [each for each in engine.containers.list() if id_ in (each.name or "")]
 
     site.until(lambda: len(running()) == 2)
-    first = next(each for each in running() if each.name.endswith("-0-0"))
+    first = next(each for each in running() if (each.name or "").endswith("-0-0"))
     began = first.attrs["State"]["StartedAt"]
     asks = ["sh", "-c", "nc -w 1 grows-1 29500 < /dev/null"]
     site.until(lambda: first.exec_run(asks).output == b"grows-1\n")

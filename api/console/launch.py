@@ -47,7 +47,7 @@ router = Router(prefix="/launch")
 class LaunchForm(BaseModel):
     """The form as a browser sends it. `share` is a place in the list of shares, 0 none.
 
-    `cpu` are cores, and `start` is UTC.
+    `cpu` are cores, `max_replicas` is empty where the number of containers stays, and `start` is UTC.
     """
 
     name: Line = ""
@@ -58,6 +58,7 @@ class LaunchForm(BaseModel):
     share: int = Field(default=0, ge=0)
     cpu: float | None = Field(default=None, ge=0, le=4096)
     replicas: int = 1
+    max_replicas: int | None = None
     count: int = Field(default=1, ge=1, le=MAX_BATCH)
     command: Annotated[str, Field(max_length=MAX_COMMAND)] = ""
     ports: Line = ""
@@ -157,6 +158,8 @@ def _described(preset: Any) -> str:
 def _body(form: LaunchForm, offered: list[int]) -> dict[str, Any]:
     """Return the body of the API's request; what was left empty is left out. Raises InputError."""
     body: dict[str, Any] = {name: getattr(form, name) for name in ("name", "project", "image", "kind", "replicas")}
+    if form.max_replicas is not None:
+        body["max_replicas"] = form.max_replicas
     if form.preset:
         body["preset"] = form.preset
     if form.share > len(offered):

@@ -10,7 +10,9 @@ from fastapi import Depends, Request, Response
 from api.auth.policy import Action
 from api.console import pages
 from api.console.routes import Router
-from api.control.loop import SECOND, DecidedCycle, Loop
+from api.control.cycles import DecidedCycle
+from api.control.loop import Loop
+from api.control.project_states import SECOND
 from api.endpoints.access import Caller, action
 from api.endpoints.scheduler import loop_of
 from api.endpoints.transactions import Reading

@@ -173,7 +173,7 @@ class Manager:
             await self._part("shares", partial(self._take_space, begin))
         await self._part("scheduler", partial(self._schedule, begin, seen))
         async with self._database.reading() as db:
-            some = seen.in_operation or seen.resizing or seen.waiting
+            some = seen.in_operation or seen.resizing or seen.waiting or seen.growing
             waiting = await lifecycle.in_operation(db) if some else {}
             images = await self._checker.due(db) if seen.images else []
             volumes = "volumes" not in self._busy and await self._volumes.due(db, going=seen.volumes)
@@ -217,7 +217,7 @@ class Manager:
             return await glance.look(db, self._settings, self._clock.now())
 
     async def _schedule(self, begin: Begin | None, seen: Glance) -> None:
-        if seen.waiting:
+        if seen.waiting or seen.growing:
             await self.loop.run(begin)
         else:
             self.loop.rest()

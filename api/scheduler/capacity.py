@@ -238,9 +238,16 @@ def fitting(layout: Layout, free: Free, workload: Workload) -> Ints:
 
 
 def island_fitting(layout: Layout, free: Free, workload: Workload) -> Ints:
-    """Return how many containers of the workload fit on the GPUs of one island, the best island of each node."""
+    """Return how many containers of the workload fit on the GPUs of one island, the best island of each node.
+
+    Of a lone container no more than one is counted.
+    """
     usable = layout.usable_for(workload)
     islands = [usable & (layout.island == island) for island in layout.islands]
+    if workload.replicas == 1:
+        return np.asarray(
+            np.logical_or.reduce([gpu_fits(free.milli, island, workload.gpu_milli) for island in islands])
+        ).astype(np.int64)
     fits = [gpu_fitting(layout, free.milli, island, workload.gpu_milli) for island in islands]
     return np.asarray(np.maximum.reduce(fits))
 

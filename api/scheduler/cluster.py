@@ -64,9 +64,13 @@ class ClusterState:
                 undo()
             del self._done[start:]
 
-    def find(self, workload: Workload) -> tuple[Placement, ...] | None:
-        """Return the best places for all containers of the workload on open nodes, or None; changes nothing."""
-        search = Search(self.layout, self.state, workload, self.layout.takes(workload))
+    def find(self, workload: Workload, among: Flags | None = None) -> tuple[Placement, ...] | None:
+        """Return the best places for all containers of the workload on open nodes, or None; changes nothing.
+
+        `among` leaves only some nodes.
+        """
+        takes = self.layout.takes(workload)
+        search = Search(self.layout, self.state, workload, takes if among is None else takes & among)
         return search.place(lambda item, rows: fragmentation.best(self.layout, self.state, self.demand, item, rows))
 
     def fitting(self, workload: Workload) -> Ints:
@@ -118,9 +122,12 @@ class ClusterState:
         """Return why the workload could not run even if nothing else did and every node were open, or nothing."""
         return explanations.never_fits(self.layout, workload)
 
-    def largest_piece(self, workload: Workload) -> str:
-        """Return the largest piece that is free now where the workload may go, for people."""
-        return explanations.largest_piece(self.layout, self.state, workload)
+    def largest_piece(self, workload: Workload, known: explanations.Known | None = None) -> str:
+        """Return the largest piece that is free now where the workload may go, for people.
+
+        `known` holds what was found so far, for as long as nothing changes.
+        """
+        return explanations.largest_piece(self.layout, self.state, workload, known)
 
     def _do(self, change: Callable[[int], None]) -> None:
         """Make a change, and note how to undo it while there is a trial: by the same with the other sign."""

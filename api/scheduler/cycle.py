@@ -13,6 +13,7 @@ from api.scheduler.claims import Claim, Standing
 from api.scheduler.consolidate import consolidate
 from api.scheduler.draft import Draft, Places, PlannerState, Statement, Vain
 from api.scheduler.fairness import ProjectDemand, fair_shares, in_whole_workloads
+from api.scheduler.grow import grow
 from api.scheduler.ledger import NO_SHARE
 from api.scheduler.pending_reasons import PendingWorkload
 from api.scheduler.reclaim import has_a_turn, pools, reclaim
@@ -47,7 +48,7 @@ class Cycle:
         self.draft = Draft(state, now, settings)
         self.ledger, self.claims = self.draft.ledger, self.draft.claims
         self.before, self.was_nominated = before.reservations, before.nominated
-        self.feasibility = state.feasibility
+        self.feasibility, self.growing = state.feasibility, state.growing.values()
         self.queues: dict[str, list[Workload]] = defaultdict(list)
         self.infeasible: list[Workload] = []
         for workload in sorted(queue, key=lambda item: (-item.priority, item.submitted_at, item.id)):
@@ -74,6 +75,7 @@ class Cycle:
             for workload in self._in_order(nominated):
                 self._serve(workload)
             self._serve_again()
+            grow(self.draft, self.growing)
             return self.draft.decision()
 
     def _demands(self) -> list[ProjectDemand]:

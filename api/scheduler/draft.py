@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from api.scheduler import pending_reasons
+from api.scheduler import elastic, pending_reasons
 from api.scheduler.claims import SECOND, Claim, Standing
 from api.scheduler.cluster import ClusterState
 from api.scheduler.feasibility import Feasibility
@@ -65,6 +65,7 @@ class PlannerState:
     terminating: Mapping[str, Running]
     capacity: int
     feasibility: Feasibility
+    growing: Mapping[str, Running] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ class Draft:
         self.moved_lately = 0
         self._passed_over: list[Claim] = []
         self._placed: dict[str, Places] = {}
+        self._reach: dict[str, tuple[str, ...]] = {}
+        self._grown: defaultdict[str, dict[int, Placement]] = defaultdict(dict)
         self._reclaims: list[Reclaim] = []
         self._beneficiaries: set[str] = set()
         self._log: list[str | PendingWorkload] = []
@@ -162,8 +165,11 @@ class Draft:
         claim = self.claims.of(workload)
         if claim:
             self.release(claim)
-        for running in statement.victims:
+        for running in _together(statement.victims):
             self._reclaim(running, workload, statement.moved.get(running.workload.id, ()))
+        for running in statement.victims:
+            self.terminating[running.workload.id] = running
+            self.later.release(running.placements, running.workload)
         self.ledger.reclaim(statement.victims)
         if not statement.terminating:
             self._place(workload, places)
@@ -173,6 +179,14 @@ class Draft:
             if running.workload.id in statement.moved:
                 self.keep(Claim(running.workload, Standing.NOMINATED, statement.moved[running.workload.id]))
         self.wait(PendingWorkload(workload, terminating=statement.terminating))
+
+    def grow(self, running: Running, rank: int, more: Workload, places: Places) -> None:
+        """Give an elastic workload that runs one container more, of this rank."""
+        self._grown[running.workload.id][rank] = places[0]
+        self._allocate(places, more)
+        self.ledger.place(taking(more, places))
+        what = f"{pending_reasons.full_title(running.workload)} by container {rank} on {places[0].node}"
+        self._log.append(f"grown: {what}: {pending_reasons.holds(self.ledger, more.project)}")
 
     def wait(self, waiting: PendingWorkload) -> None:
         """Let a workload wait."""
@@ -205,7 +219,16 @@ class Draft:
         lines = (item if isinstance(item, str) else pending_reasons.line(item, explained) for item in self._log)
         reserved = {claim.workload.id: claim.places for claim in kept}
         nominated = tuple(claim.workload.id for claim in kept if claim.standing is Standing.NOMINATED)
-        return Decision(self._placed, tuple(self._reclaims), explained, tuple(lines), reserved, nominated)
+        return Decision(
+            self._placed,
+            tuple(self._reclaims),
+            explained,
+            tuple(lines),
+            dict(self._grown),
+            self._reach,
+            reserved,
+            nominated,
+        )
 
     def _started_before(self, seconds: int) -> int:
         return self.now - seconds * SECOND if seconds else NO_SHARE
@@ -215,6 +238,9 @@ class Draft:
 
     def _place(self, workload: Workload, places: Places) -> None:
         self._placed[workload.id] = places
+        if workload.is_elastic:
+            free = self.cluster.state.milli.clip(0).sum(axis=1)
+            self._reach[workload.id] = elastic.reach(self.cluster.layout, free, workload, places)
         self._allocate(places, workload)
         self.ledger.place(taking(workload, places))
         what = f"{pending_reasons.full_title(workload)} on {pending_reasons.nodes(places)}"
@@ -224,14 +250,24 @@ class Draft:
         victim = running.workload
         if elsewhere:
             reason = pending_reasons.moved(victim, beneficiary, elsewhere)
+        elif running.part_of and victim.project == beneficiary.project:
+            reason = pending_reasons.shrunk(victim, beneficiary)
         else:
             reason = pending_reasons.reclaimed(self.ledger, victim, beneficiary)
         self._beneficiaries.add(beneficiary.id)
-        self._reclaims.append(Reclaim(victim.id, beneficiary.id, reason, moved=bool(elsewhere)))
+        self._reclaims.append(
+            Reclaim(
+                running.part_of or victim.id,
+                beneficiary.id,
+                reason,
+                moved=bool(elsewhere),
+                ranks=running.ranks if running.part_of else (),
+            )
+        )
         whom = f"{pending_reasons.full_title(victim)} for {pending_reasons.full_title(beneficiary)}"
+        if running.part_of:
+            whom = f"{_containers(running.ranks)} of {whom}"
         self._log.append(f"{'moved' if elsewhere else 'reclaimed'}: {whom}: {reason}")
-        self.terminating[victim.id] = running
-        self.later.release(running.placements, victim)
 
     def _allocate(self, places: Sequence[Placement], workload: Workload) -> None:
         self.cluster.allocate(places, workload)
@@ -250,3 +286,21 @@ def _find(cluster: ClusterState, workload: Workload, full: Frontier) -> Places |
     if places is None:
         full.add(workload)
     return places
+
+
+def _together(victims: Iterable[Running]) -> Iterator[Running]:
+    """Yield who is stopped: what goes of a gang as one, and none of its containers alone where all of it goes."""
+    whole = {running.workload.id for running in victims}
+    shrunk: dict[str, Running] = {}
+    for running in victims:
+        if not running.part_of:
+            yield running
+        elif running.part_of not in whole:
+            same = shrunk.get(running.part_of)
+            ranks = tuple(sorted((*(same.ranks if same else ()), *running.ranks)))
+            shrunk[running.part_of] = replace(running, ranks=ranks)
+    yield from shrunk.values()
+
+
+def _containers(ranks: Sequence[int]) -> str:
+    return f"container{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"

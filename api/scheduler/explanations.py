@@ -8,12 +8,15 @@ import numpy as np
 
 from api.scheduler.capacity import PLENTY, Flags, Free, Ints, Layout, bare_fitting, is_mixed
 from api.scheduler.placement import Search
+from api.scheduler.signature import signature_of
 from api.scheduler.snapshot import MAX_CONTAINERS_PER_NODE, Workload
 from api.scheduler.topology import allowed
 from common.gpu.kinds import ALONE, KINDS, Enforcement
 from common.gpu.share import MAX_GPUS, MILLI, format_gpus
 from common.topology import TopologyLevel
 
+Known = dict[tuple[object, ...], tuple[int, int] | str]
+"""Largest pieces that were found: row and milli-GPU, or why there is none."""
 NAMED = 3
 """So many nodes are named at most."""
 
@@ -41,8 +44,26 @@ def never_fits(layout: Layout, workload: Workload) -> str:
     )
 
 
-def largest_piece(layout: Layout, free: Free, workload: Workload) -> str:
-    """Return the largest piece that is free for the workload on one open node, and where."""
+def largest_piece(layout: Layout, free: Free, workload: Workload, known: Known | None = None) -> str:
+    """Return the largest piece that is free for the workload on one open node, and where.
+
+    Pieces are of GPUs, so equal ones are found once where what is `known` is given, whatever else is asked for.
+    """
+    key = (workload.gpu_milli, *signature_of(workload)[4:])
+    known = {} if known is None else known
+    if key not in known:
+        known[key] = _largest(layout, free, workload)
+    found = known[key]
+    if isinstance(found, str):
+        return found
+    row, piece = found
+    text = f"largest free piece is {gpus(piece)} on {layout.nodes[row].name}"
+    short = _short_of(free, workload, row) if piece >= workload.gpu_milli else ""
+    return f"{text}, {short}" if short else text
+
+
+def _largest(layout: Layout, free: Free, workload: Workload) -> tuple[int, int] | str:
+    """Return the row and the milli-GPU of the largest piece that is free, or why there is none."""
     nodes = layout.takes(workload) & allowed(layout, workload)
     if not nodes.any():
         return _none_open(layout, workload)
@@ -57,11 +78,7 @@ def largest_piece(layout: Layout, free: Free, workload: Workload) -> str:
     pieces = np.where(free.containers > 0, np.maximum(_pieces(layout, free, workload, usable), single), 0)
     row = int(np.argmax(pieces))
     piece = int(pieces[row])
-    if piece <= 0:
-        return "every GPU is in use"
-    text = f"largest free piece is {gpus(piece)} on {layout.nodes[row].name}"
-    short = _short_of(free, workload, row) if piece >= workload.gpu_milli else ""
-    return f"{text}, {short}" if short else text
+    return (row, piece) if piece > 0 else "every GPU is in use"
 
 
 def _none_open(layout: Layout, workload: Workload) -> str:
@@ -264,7 +281,7 @@ def _largest_bare(layout: Layout, free: Free, nodes: Flags) -> str:
 
 def _short_of(free: Free, workload: Workload, row: int) -> str:
     """Return what the node with the largest piece lacks beside GPUs, or nothing."""
-    if bare_fitting(free, workload)[row] > 0:
+    if bare_fitting(free.rows(np.array([row])), workload)[0] > 0:
         return ""
     if free.cpu[row] < workload.cpu_milli:
         return f"where {_cores(max(int(free.cpu[row]), 0))} of {_cores(workload.cpu_milli)} are free"

@@ -31,6 +31,8 @@ class Ledger:
     beside: Beside
     exact: Mapping[str, int] = field(default_factory=dict)
     fair: Mapping[str, int] = field(default_factory=dict)
+    _over_quota: dict[str, int] | None = field(default=None, init=False)
+    _over_fair_share: tuple[Mapping[str, int], dict[str, int]] | None = field(default=None, init=False)
 
     @classmethod
     def of(
@@ -125,25 +127,34 @@ class Ledger:
 
     def over_quota(self, but: str) -> dict[str, int]:
         """Return what the projects have beyond their quota, without the one named."""
-        return self._beyond(but, {name: self.project(name).quota_milli for name in self.holdings})
+        if self._over_quota is None:
+            self._over_quota = self._beyond({name: self.project(name).quota_milli for name in self.holdings})
+        return _without(self._over_quota, but)
 
     def over_fair_share(self, but: str) -> dict[str, int]:
         """Return what the projects have beyond their fair share, without the one named."""
-        return self._beyond(but, self.fair)
+        if self._over_fair_share is None or self._over_fair_share[0] is not self.fair:
+            self._over_fair_share = self.fair, self._beyond(self.fair)
+        return _without(self._over_fair_share[1], but)
 
     def place(self, workload: Workload) -> None:
         """Note that a workload starts."""
+        self._forget_beyond()
         self.holdings_of(workload.project).add(workload)
         self.beside.place(workload)
 
     def reclaim(self, victims: Iterable[Running]) -> None:
         """Note that these are being stopped."""
+        self._forget_beyond()
         for running in victims:
             self.holdings_of(running.workload.project).terminate(running.workload)
             self.beside.terminate(running.workload)
 
-    def _beyond(self, but: str, lines: Mapping[str, int]) -> dict[str, int]:
-        beyond = {name: own.retained - lines.get(name, 0) for name, own in self.holdings.items() if name != but}
+    def _forget_beyond(self) -> None:
+        self._over_quota = self._over_fair_share = None
+
+    def _beyond(self, lines: Mapping[str, int]) -> dict[str, int]:
+        beyond = {name: own.retained - lines.get(name, 0) for name, own in self.holdings.items()}
         return {name: milli for name, milli in beyond.items() if milli > 0}
 
     def _with(self, workload: Workload, running: int, *, fixed: bool = False) -> int:
@@ -175,3 +186,10 @@ class Ledger:
         if workload.preemptible or not workload.total_milli:
             return True
         return self._with(workload, fixed, fixed=True) <= self.project(workload.project).quota_milli
+
+
+def _without(beyond: Mapping[str, int], name: str) -> dict[str, int]:
+    """Return a copy without a project."""
+    found = dict(beyond)
+    found.pop(name, None)
+    return found

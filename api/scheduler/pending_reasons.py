@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from api.scheduler import beside_reasons
 from api.scheduler.claims import Claim, Standing
 from api.scheduler.cluster import ClusterState
-from api.scheduler.explanations import gpus, held_by, unhealthy
+from api.scheduler.explanations import Known, gpus, held_by, unhealthy
 from api.scheduler.ledger import Ledger
 from api.scheduler.signature import Frontier, Signature, signature_of
 from api.scheduler.snapshot import Cause, PendingReason, Placement, Running, Workload
@@ -84,7 +85,8 @@ class _FreePlaces:
     def __init__(self, cluster: ClusterState, reservations: Sequence[Claim]) -> None:
         self._cluster, self._reservations = cluster, reservations
         self._pieces: dict[Signature, str] = {}
-        self._holders: dict[tuple[str, Signature], str] = {}
+        self._largest: Known = {}
+        self._holders: dict[Signature, list[Workload]] = {}
         self._full = Frontier(least=True)
 
     def has_node(self, workload: Workload) -> bool:
@@ -108,25 +110,25 @@ class _FreePlaces:
         """Return the largest piece that is free."""
         signature = signature_of(workload)
         if signature not in self._pieces:
-            self._pieces[signature] = self._cluster.largest_piece(workload)
+            self._pieces[signature] = self._cluster.largest_piece(workload, self._largest)
         return self._pieces[signature]
 
     def holder(self, workload: Workload) -> str:
         """Return for whom the room is reserved that the workload would have otherwise; nothing where there is none."""
-        asked = workload.project, signature_of(workload)
-        if asked not in self._holders:
-            self._holders[asked] = self._holder(workload)
-        return self._holders[asked]
+        signature = signature_of(workload)
+        if signature not in self._holders:
+            self._holders[signature] = self._holders_of(workload)
+        holders = self._holders[signature]
+        return f"{_whom(holders, workload.project)} with {_together(holders)}" if holders else ""
 
-    def _holder(self, workload: Workload) -> str:
+    def _holders_of(self, workload: Workload) -> list[Workload]:
         if not self._reservations or workload in self._full:
-            return ""
+            return []
         if not self._fits_without(workload, self._reservations):
             self._full.add(workload)
-            return ""
+            return []
         alone = next(([each] for each in self._reservations[:NAMED] if self._fits_without(workload, [each])), None)
-        holders = [each.workload for each in alone or self._reservations]
-        return f"{_whom(holders, workload.project)} with {_together(holders)}"
+        return [each.workload for each in alone or self._reservations]
 
     def _fits_without(self, workload: Workload, reservations: Iterable[Claim]) -> bool:
         with self._cluster.trial():
@@ -204,6 +206,11 @@ def _whom(holders: Sequence[Workload], project: str) -> str:
     return f"{len(holders)} others" if len(holders) > 1 else title(holders[0], project)
 
 
+def shrunk(victim: Workload, beneficiary: Workload) -> str:
+    """Return why a gang gives up containers for other work of its project."""
+    return f"{title(beneficiary, victim.project)} waits, and the gang goes on with fewer containers"
+
+
 def reclaimed(ledger: Ledger, victim: Workload, beneficiary: Workload) -> str:
     """Return why a workload is reclaimed."""
     whom = title(beneficiary, victim.project)
@@ -233,9 +240,15 @@ def blockers(terminating: Iterable[Running], places: Places, project: str) -> st
 
 def names(running: Iterable[Running], project: str) -> str:
     """Return whom, as the beginning of a sentence for people of a project."""
-    titles = sorted(title(item.workload, project) for item in running)
+    found = list(running)
+    ids = {item.workload.id for item in found}
+    stopped = [item for item in found if item.part_of not in ids]
+    whole = [title(item.workload, project) for item in stopped if not item.part_of]
+    of_gangs = Counter(title(item.workload, project) for item in stopped if item.part_of)
+    counted = [f"{count} container{'s' if count > 1 else ''} of {of}" for of, count in of_gangs.items()]
+    titles = sorted([*whole, *counted])
     more = f" and {len(titles) - NAMED} more" if len(titles) > NAMED else ""
-    return f"{', '.join(titles[:NAMED])}{more} {'is' if len(titles) == 1 else 'are'}"
+    return f"{', '.join(titles[:NAMED])}{more} {'is' if len(stopped) == 1 else 'are'}"
 
 
 def title(workload: Workload, project: str) -> str:

@@ -10,7 +10,7 @@ from api.scheduler.capacity import Flags, Free, Ints, Layout, fitting, island_fi
 from api.scheduler.gpus import Gpu, choose
 from api.scheduler.snapshot import Placement, Workload
 from api.scheduler.topology import levels, merged, node_sets
-from common.gpu.share import GpuShare
+from common.gpu.share import MILLI, GpuShare
 from common.topology import TopologyLevel
 
 Best = Callable[[Workload, Ints], int]
@@ -84,7 +84,9 @@ class Search:
 
     def _fitting(self, level: TopologyLevel, nodes: Flags) -> Ints:
         inside = np.where(nodes, self.fits, 0)
-        if level is TopologyLevel.ISLAND:
+        # a lone container with no more than one GPU is in one island anyway
+        of_one = self.workload.replicas == 1 and self.workload.gpu_milli <= MILLI
+        if level is TopologyLevel.ISLAND and not of_one:
             np.minimum(inside, island_fitting(self.layout, self.free, self.workload), out=inside)
         return inside
 

@@ -13,6 +13,7 @@ import numpy as np
 from api.scheduler.cluster import ClusterState
 from api.scheduler.cycle import Before, Cycle
 from api.scheduler.draft import PlannerState
+from api.scheduler.elastic import parts
 from api.scheduler.feasibility import Feasibility
 from api.scheduler.holdings import Amounts, Holdings
 from api.scheduler.residents import Residents
@@ -35,6 +36,7 @@ class Planner:
     def __init__(self, nodes: Sequence[NodeSnapshot] = (), projects: Sequence[ProjectState] = ()) -> None:
         self._running: dict[str, Running] = {}
         self._terminating: dict[str, Running] = {}
+        self._growing: dict[str, Running] = {}
         self._holdings: dict[str, Holdings] = {}
         self._beside: dict[Resource, dict[str, Amounts]] = {resource: {} for resource in Resource}
         self._residents = Residents()
@@ -81,8 +83,8 @@ class Planner:
         if not (self._now.replace(nodes) and self._later.replace(nodes)):
             self._now, self._later = ClusterState(nodes), ClusterState(nodes)
             self._feasibility = Feasibility(self._now)
-            for running in self._running.values():
-                self._allocate(running)
+            for part in (part for running in self._running.values() for part in parts(running)):
+                self._allocate(part)
         self._nodes = nodes
 
     def set_projects(self, projects: Sequence[ProjectState]) -> None:
@@ -94,24 +96,29 @@ class Planner:
         if running.workload.id in self._running:
             self.remove(running.workload.id)
         self._running[running.workload.id] = running
-        self._allocate(running)
-        self._count(running, 1)
-        if running.terminating:
-            self._terminating[running.workload.id] = running
-        else:
-            self._residents.add(running)
+        if running.grows_at:
+            self._growing[running.workload.id] = running
+        for part in parts(running):
+            self._allocate(part)
+            self._count(part, 1)
+            if part.terminating:
+                self._terminating[part.workload.id] = part
+            else:
+                self._residents.add(part)
 
     def remove(self, workload_id: str) -> None:
         """A workload is gone and its places are free."""
         running = self._running.pop(workload_id)
-        self._now.release(running.placements, running.workload)
-        if not running.terminating:
-            self._later.release(running.placements, running.workload)
-        self._count(running, -1)
-        if running.terminating:
-            del self._terminating[workload_id]
-        else:
-            self._residents.remove(running)
+        self._growing.pop(workload_id, None)
+        for part in parts(running):
+            self._now.release(part.placements, part.workload)
+            if not part.terminating:
+                self._later.release(part.placements, part.workload)
+            self._count(part, -1)
+            if part.terminating:
+                del self._terminating[part.workload.id]
+            else:
+                self._residents.remove(part)
 
     def decide(
         self,
@@ -135,6 +142,7 @@ class Planner:
             self._terminating,
             self.capacity(),
             self._feasibility,
+            self._growing,
         )
         return Cycle(
             state, queue, now, settings or SchedulerSettings(), Before(reservations or {}, frozenset(nominated))

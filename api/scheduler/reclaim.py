@@ -9,7 +9,7 @@ from api.scheduler import pending_reasons
 from api.scheduler.claims import Claim, Standing
 from api.scheduler.draft import Draft, Pool, Statement, Vain
 from api.scheduler.signature import signature_of
-from api.scheduler.snapshot import Workload
+from api.scheduler.snapshot import NO_CAP, Workload
 from api.scheduler.victim_search import cheapest
 from api.scheduler.victims import Line, VictimPool
 
@@ -70,6 +70,10 @@ def pools(draft: Draft, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, 
             if workload not in vain.pools[kind] and ((surplus := beyond(project)) or guests):
                 lines = None if in_quota or not ledger.beside.counts else ledger.beside.lines()
                 yield kind, pool(surplus, last_may_pass=last_may_pass, guests_of=guests, lines=lines)
+    extras: Pool = ("extras", project, 0)
+    if draft.residents.has_extras(project) and workload not in vain.pools[extras]:
+        # its gangs have grown for want of other work, whatever that is worth
+        yield extras, pool(own=project, below=NO_CAP, extras_alone=True, due=due, due_beside=due_beside)
     if not draft.residents.has_below(project, workload.priority):
         return
     own = partial(pool, own=project, below=workload.priority)

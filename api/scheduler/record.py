@@ -26,6 +26,8 @@ class _Decision:
     reclaims: tuple[Reclaim, ...]
     pending_reasons: dict[str, PendingReason]
     log: tuple[str, ...]
+    grown: dict[str, dict[int, Placement]] = field(default_factory=dict)
+    reach: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reservations: dict[str, tuple[Placement, ...]] = field(default_factory=dict)
     nominated: tuple[str, ...] = ()
 
@@ -57,6 +59,8 @@ def save(snapshot: Snapshot, decision: Decision) -> str:
         decision.reclaims,
         dict(decision.pending_reasons),
         decision.log,
+        {id_: dict(places) for id_, places in decision.grown.items()},
+        dict(decision.reach),
         dict(decision.reservations),
         decision.nominated,
     )
@@ -73,7 +77,14 @@ def load(text: str, where: str = "") -> tuple[Snapshot, Decision]:
     saved = _read(_SAVED, text, where)
     plain = saved.decision
     return saved.snapshot, Decision(
-        plain.placements, plain.reclaims, plain.pending_reasons, plain.log, plain.reservations, plain.nominated
+        plain.placements,
+        plain.reclaims,
+        plain.pending_reasons,
+        plain.log,
+        plain.grown,
+        plain.reach,
+        plain.reservations,
+        plain.nominated,
     )
 
 

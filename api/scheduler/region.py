@@ -86,6 +86,8 @@ class Unit:
     running: Running
     parts: tuple[tuple[int, int, int], ...]
     containers: tuple[tuple[int, int], ...]
+    needs: frozenset[str] = frozenset()
+    """Parts of the same gang that have to go before it."""
 
     @property
     def workload(self) -> Workload:
@@ -108,7 +110,10 @@ class Region:
             stays[index][column] -= milli
         self._stays = [[max(0, held + part - MILLI) for held in of_node] for of_node in stays]
         self._lacking = [node.lacking(workload, of_node) for node, of_node in zip(nodes, self._stays, strict=True)]
-        self._units = sorted(units, key=self._turn)
+        self._units = sorted(units, key=lambda unit: (bool(unit.needs), self._turn(unit)))
+        self._of = {unit.workload.id: unit for unit in units}
+        self._has_parts = any(unit.running.part_of for unit in units)
+        self._core_of = {id_: unit.workload.id for unit in units for id_ in unit.needs}
         self._on: list[list[int]] = [[] for _ in nodes]
         for place, unit in enumerate(self._units):
             for index, _ in unit.containers:
@@ -152,15 +157,16 @@ class Region:
         unique = {each.workload.id: each for each in candidates}
         return cls(workload, pool, nodes, [_unit(cluster, each, place, rows) for each in unique.values()])
 
-    def search(self, best: Rank | None = None, *, fits: bool = False) -> tuple[Running, ...] | None:
+    def search(self, best: Rank | None = None, *, fits: bool = False, exact: bool = True) -> tuple[Running, ...] | None:
         """Return a set that makes room, or None where none is found that is cheaper than `best`.
 
-        `fits` says that there is room already, and only what is due is looked for.
+        `fits` says that there is room already, and only what is due is looked for. Unless it is to be `exact`, no more
+        than one set is found, however few may be taken.
         """
         if fits:
             self._fitting_together = self._workload.replicas
         self._best = (best, ()) if best else None
-        few = len(self._units) <= FEW
+        few = exact and len(self._units) <= FEW
         if not few or self._would_do(0):
             self._dive()
             if few:
@@ -175,12 +181,12 @@ class Region:
         while heap and not self._suffices():
             turn, place = heappop(heap)
             unit = self._units[place]
-            if turn != turns[place] or unit.workload.id in self._taken or not self._count.allows(unit.workload):
+            if turn != turns[place] or unit.workload.id in self._taken or not self._take_with_needs(unit):
                 continue  # what is not allowed now never will be, and one whose turn has changed stands there again
-            self._take(unit)
-            for index, _ in unit.containers:
+            changed = {index for each in (unit, *self._needed(unit)) for index, _ in each.containers}
+            for index in changed:
                 self._lacking[index] = self._nodes[index].lacking(self._workload, self._stays[index])
-            for other in {other for index, _ in unit.containers for other in self._on[index]}:
+            for other in {other for index in changed for other in self._on[index]}:
                 new = self._turn(self._units[other])
                 if new != turns[other]:
                     turns[other] = new
@@ -198,7 +204,7 @@ class Region:
         if at == len(self._units) or not self._may_be_better():
             return
         unit = self._units[at]
-        if self._count.allows(unit.workload):
+        if unit.needs <= self._taken.keys() and self._count.allows(unit.workload):
             self._take(unit)
             self._branch(at + 1)
             self._give_back(unit)
@@ -209,7 +215,11 @@ class Region:
         """Return whether one more could still make a better set than the best."""
         if self._best is None:
             return True
-        least, best = (self._count.milli + self._least(), len(self._taken) + 1), self._best[0][:2]
+        # of a gang's further containers none counts
+        count = (
+            sum(not unit.running.part_of for unit in self._taken.values()) if self._has_parts else len(self._taken) + 1
+        )
+        least, best = (self._count.milli + self._least(), count), self._best[0][:2]
         return least <= best if len(self._units) <= FEWER else least < best
 
     def _least(self) -> int:
@@ -244,6 +254,22 @@ class Region:
         )
         return lacking, held, unit.workload.total_milli, order(unit.running)
 
+    def _needed(self, unit: Unit) -> list[Unit]:
+        return [self._of[id_] for id_ in sorted(unit.needs) if id_ in self._of]
+
+    def _take_with_needs(self, unit: Unit) -> bool:
+        """Take a unit after those that go before it; returns whether it may be taken, for those of them that may go."""
+        needed = self._needed(unit)
+        if len(needed) < len(unit.needs):
+            return False
+        for each in (*needed, unit):
+            if each.workload.id in self._taken:
+                continue
+            if not self._count.allows(each.workload):
+                return False
+            self._take(each)
+        return True
+
     def _take(self, unit: Unit) -> None:
         self._taken[unit.workload.id] = unit
         self._count.add(unit.workload)
@@ -271,8 +297,15 @@ class Region:
         """Keep the set as the best if it is, without those of it that turn out not to be needed."""
         taken = list(self._taken.values())
         for unit in sorted(
-            taken, key=lambda unit: (-unit.workload.total_milli, *(-n for n in order(unit.running)[:2]))
+            taken,
+            key=lambda unit: (
+                bool(unit.running.part_of),
+                -unit.workload.total_milli,
+                *(-n for n in order(unit.running)[:2]),
+            ),
         ):
+            if self._core_of.get(unit.workload.id) in self._taken:
+                continue
             self._give_back(unit)
             if not self._suffices():
                 self._take(unit)
@@ -296,4 +329,4 @@ def _unit(cluster: ClusterState, running: Running, place: dict[str, int], rows: 
             column = cluster.layout.column(rows[index], share.uuid, share.index)
             if column is not None:
                 parts.append((index, column, cluster.layout.taken(rows[index], column, share.milli)))
-    return Unit(running, tuple(parts), tuple(counts.items()))
+    return Unit(running, tuple(parts), tuple(counts.items()), frozenset(running.extras))

@@ -51,8 +51,9 @@ class Residents:
         self._vacant: list[int] = []
         self._nodes: dict[str, int] = {}
         self._projects: dict[str, int] = {}
-        self._columns = np.zeros((10, FEWEST), dtype=np.int64)
+        self._columns = np.zeros((11, FEWEST), dtype=np.int64)
         self._rows: tuple[Layout, int, Ints] | None = None
+        self._extras: Counter[str] = Counter()
 
     def add(self, running: Running) -> None:
         """Note where it runs."""
@@ -67,18 +68,22 @@ class Residents:
             entry = self._vacant.pop() if self._vacant else self._append()
             self._running[entry] = running
             asks = project, workload.total_milli, workload.priority, running.since, workload.preemptible
-            self._columns[:, entry] = node, *asks, running.ends_at, workload.moves, *beside
+            self._columns[:, entry] = node, *asks, running.ends_at, workload.moves, *beside, bool(running.part_of)
             entries.append(entry)
         if workload.preemptible:
             self._priorities[workload.project][workload.priority] += 1
             self._count_without_gpus(running, 1)
         if workload.moved_at:
             self._moved[workload.id] = workload.moved_at
+        if running.part_of:
+            self._extras[workload.project] += 1
 
     def remove(self, running: Running) -> None:
         """Forget it; the exact inverse of `add`."""
         workload = running.workload
         self._moved.pop(workload.id, None)
+        if running.part_of:
+            self._extras[workload.project] -= 1
         del self._of[workload.project][workload.id]
         for name in {placement.node for placement in running.placements}:
             del self._on[name][workload.id]
@@ -105,6 +110,10 @@ class Residents:
         """Return whether a preemptible workload of the project has a lower priority."""
         return project in self._priorities and any(each < priority for each in self._priorities[project])
 
+    def has_extras(self, project: str) -> bool:
+        """Return whether a gang of the project has more containers than it started with."""
+        return self._extras[project] > 0
+
     def without_gpus(self) -> Mapping[str, Mapping[tuple[Resource, ...], int]]:
         """Return how many preemptible workloads without a GPU ask for what, of each project that has any."""
         return self._without_gpus
@@ -124,7 +133,10 @@ class Residents:
         everywhere = {each.workload.id: each for at in own if (each := self._running[at])}
 
         def on(row: int) -> list[Running]:
-            return [each for each in self.on(layout.nodes[row].name) if has[self._entries[each.workload.id][0]]]
+            there = [each for each in self.on(layout.nodes[row].name) if has[self._entries[each.workload.id][0]]]
+            # what has to go before these, wherever it is
+            of = [(each.workload.project, id_) for each in there for id_ in each.extras if id_ in self._entries]
+            return there + [self._of[project][id_] for project, id_ in of if has[self._entries[id_][0]]]
 
         def beside(resource: Resource) -> Ints:
             amount = self._beside_of(resource)
@@ -151,6 +163,8 @@ class Residents:
                 own = project == self._projects[pool.own]
                 concerned = np.where(own, (priority < pool.below) & (milli > pool.spared), concerned)
             has &= (preemptible > 0) & concerned & self._ran_long_enough(pool)
+            if pool.extras_alone:
+                has &= self._columns[10, : len(self._running)] > 0
         elif pool.movable is not None:
             has &= (preemptible > 0) & self._ran_long_enough(pool) & (moves < pool.movable)
         elif pool.soon_only:

@@ -129,7 +129,8 @@ class Workload:
     it has places: a slice counts whole. Without `on_slices` it gets none. A `private` one is not named to others.
     It mounts something of `storages`, and runs only on nodes that lack none of its `traits`.
     `limit_s` is for how long it runs at most; 0 where nobody knows. It was moved `moves` times, last at `moved_at`.
-    Agents have to speak its `protocol`, or a later one.
+    Agents have to speak its `protocol`, or a later one. With `max_replicas` it is elastic: it starts with
+    `min_replicas`, gets more while there is room, and gives these up first.
     """
 
     id: str
@@ -158,6 +159,13 @@ class Workload:
     moves: int = 0
     moved_at: int = 0
     protocol: int = 0
+    min_replicas: int = 0
+    max_replicas: int = 0
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether its containers become more and fewer while it runs."""
+        return self.max_replicas > self.min_replicas > 0
 
     @property
     def waiting_since(self) -> int:
@@ -192,7 +200,11 @@ def taking(workload: Workload, placements: Sequence[Placement]) -> Workload:
 class Running:
     """A workload that holds its places. One that is `terminating` is being stopped already and will release them.
 
-    `ends_at` is when it ends at the latest; 0 where nobody knows.
+    `ends_at` is when it ends at the latest; 0 where nobody knows. Of an elastic one `ranks` are those of its containers
+    in the order of the places (empty: from 0 on), `leaving` those of containers that are being stopped; it gets no more
+    of them before `grows_at` (0: at no time), and none outside of its `reach` (empty: anywhere). Inside of the
+    scheduler it is taken to parts (`elastic`): `part_of` names the gang of a further container, and `extras` are those
+    that go before the core does.
     """
 
     workload: Workload
@@ -200,6 +212,12 @@ class Running:
     since: int
     terminating: bool = False
     ends_at: int = 0
+    ranks: tuple[int, ...] = ()
+    leaving: tuple[int, ...] = ()
+    grows_at: int = 0
+    reach: tuple[str, ...] = ()
+    part_of: str = ""
+    extras: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,13 +287,15 @@ class PendingReason:
 class Reclaim:
     """A running workload to be reclaimed, and the waiting one that it makes room for.
 
-    One that is `moved` has places of its own kept for it elsewhere.
+    One that is `moved` has places of its own kept for it elsewhere. Of an elastic one only the containers of these
+    `ranks` go, if any are named, and the others go on.
     """
 
     victim: str
     beneficiary: str
     reason: str
     moved: bool = False
+    ranks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -284,12 +304,15 @@ class Decision:
 
     `log` has one line for each decision, in the order in which they were taken, with its reason. `reservations` are
     the places that nobody else gets, as a workload that waits is nominated for them, or they are reserved for it, or
-    one that is moved goes there. Of these the `nominated` ones are free, or are being freed.
+    one that is moved goes there. Of these the `nominated` ones are free, or are being freed. `grown` are the places of
+    further containers of elastic ones that run, by rank; `reach` are the nodes that those which start may grow to.
     """
 
     placements: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
     reclaims: tuple[Reclaim, ...] = ()
     pending_reasons: Mapping[str, PendingReason] = field(default_factory=dict)
     log: tuple[str, ...] = ()
+    grown: Mapping[str, Mapping[int, Placement]] = field(default_factory=dict)
+    reach: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     reservations: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
     nominated: tuple[str, ...] = ()

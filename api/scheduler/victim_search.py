@@ -20,8 +20,12 @@ from api.scheduler.victims import Rank, VictimPool, rank
 from common.gpu.share import MILLI
 from common.topology import TopologyLevel
 
-LOOKS = 32
+LOOKS = 8
 """So many more nodes are looked at, the most promising first, once there is a set."""
+EXACT_LOOKS = 2
+"""On so many of these all sets are looked at; on the others one that spares whom it can."""
+EXACT_NODES = 64
+"""On more nodes with candidates no exact search is made for places that become free soonest."""
 WINDOWS = (8, 32, 128, 512)
 """Nodes on which victims for a gang are looked for together: more only where fewer do not suffice."""
 
@@ -48,13 +52,16 @@ def _on_one(cluster: ClusterState, candidates: Candidates, workload: Workload, p
             if workload.amount(resource):
                 may_do &= (free + candidates.beside(resource))[rows] >= workload.amount(resource)
     best: tuple[Rank, tuple[Running, ...]] | None = None
-    looks = 0
-    for bound, row in sorted(zip(bounds[may_do].tolist(), rows[may_do].tolist(), strict=True)):
+    # which places become free soonest is a guess anyway
+    looks, exact = 0, -1 if pool.everyone and pool.movable is None and len(rows) > EXACT_NODES else EXACT_LOOKS
+    found_bounds, found_rows = bounds[may_do], rows[may_do]
+    for at in np.lexsort((found_rows, found_bounds)):
+        bound, row = int(found_bounds[at]), int(found_rows[at])
         if best and (bound > best[0][0] or looks >= LOOKS):
             break
         looks += 1 if best else 0
         region = Region.of(cluster, workload, (row,), [*candidates.on(row), *candidates.own], pool)
-        found = region.search(best[0] if best else None)
+        found = region.search(best[0] if best else None, exact=looks <= exact)
         if found:
             best = rank(found), found
     return best[1] if best else None
@@ -98,9 +105,10 @@ def least(cluster: ClusterState, workload: Workload, rows: Ints, count: int | No
     needed = whole * count
     if needed + bool(fraction) > free.shape[1]:
         return np.full(len(rows), NOWHERE, dtype=np.int64)
-    used = np.sort(np.where(usable, MILLI - free, NOWHERE), axis=1)
-    clear = used[:, :needed].max(axis=1, initial=0) >= NOWHERE
-    bound = np.where(clear, NOWHERE, used[:, :needed].sum(axis=1))
+    bound = np.zeros(len(rows), dtype=np.int64)
+    if needed:
+        used = np.partition(np.where(usable, MILLI - free, NOWHERE), needed - 1, axis=1)[:, :needed]
+        bound = np.where(used.max(axis=1) >= NOWHERE, NOWHERE, used.sum(axis=1))
     total = count * workload.gpu_milli - np.where(usable, np.maximum(free, 0), 0).sum(axis=1)
     np.maximum(bound, total, out=bound)
     if fraction:

@@ -19,9 +19,12 @@ def order(running: Running) -> tuple[int, int, str]:
 
 
 def rank(victims: Collection[Running]) -> Rank:
-    """Return what it costs to reclaim all of them; of equal sets the one that spares the higher and the older."""
+    """Return what it costs to reclaim all of them; of equal sets the one that spares the higher and the older.
+
+    A container that a gang can do without counts as nobody.
+    """
     total = sum(running.workload.total_milli for running in victims)
-    return total, len(victims), tuple(sorted(map(order, victims), reverse=True))
+    return total, sum(not running.part_of for running in victims), tuple(sorted(map(order, victims), reverse=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class VictimPool:
     of one that ran long enough, `until_of` that of projects which say so themselves; `taken` terminate already. With
     `everyone`, whoever runs counts, to tell which places become free soonest; with `soon_only` only who can be
     reclaimed or whose end is known, with `movable` only who can be reclaimed, ran long enough, and was moved less often
-    than that, and with `of` only who is of these projects.
+    than that, and with `of` only who is of these projects. With `extras_alone` it is the further containers of gangs.
     """
 
     surplus: Mapping[str, int] = field(default_factory=dict)
@@ -71,6 +74,7 @@ class VictimPool:
     soon_only: bool = True
     movable: int | None = None
     of: frozenset[str] | None = None
+    extras_alone: bool = False
 
     @property
     def owes(self) -> bool:

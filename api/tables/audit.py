@@ -86,11 +86,13 @@ LEFT_OUT: dict[str, frozenset[str]] = {
             *("held_milli", "before_milli", "network", "denied", "reason", "cause", "position", "final_state"),
             *("attempt", "scheduled_at", "started_at", "extended_s", "warned_at", "finished_at", "exit_code"),
             *("folder", "used_mib", "measured_at", "created_by", "created_by_cli", "sandbox_rules"),
-            *("interrupted", "interrupted_at", "record", "machine"),
+            *("interrupted", "interrupted_at", "record", "machine", "replicas_at", "reach"),
             *("check_id", "source", "evidence", "hint", "repair", "occurred_at"),
         }
     ),
-    "of the request, and large": frozenset({"mounts", "gpu_models", "within", "within_required", "p2p", "rdma"}),
+    "of the request, and large": frozenset(
+        {*("mounts", "gpu_models", "within", "within_required", "p2p", "rdma"), *("min_replicas", "max_replicas")}
+    ),
 }
 """The columns of audited tables whose values do not, by the reason why; those of nodes are what agents report."""
 

@@ -102,6 +102,8 @@ class Session(Base):
     `sandbox` names the one that it was given, with the rules of then; `denied` counts the calls that it cost.
     With `p2p` its GPUs have to reach each other by NVLink, without (False, not None) they may not; with `rdma` its
     containers meet over InfiniBand.
+    With `max_replicas` it is elastic: it starts with `min_replicas`, and `replicas` is how many it has by now, since
+    `replicas_at`; its further containers come to nodes of its `reach`, whose addresses by name are known to all of it.
     `protocol` is what agents have to speak to run it. `request_id` is that which last asked for it to run.
     """
 
@@ -124,6 +126,7 @@ class Session(Base):
         Index("ix_sessions_finished_at", "finished_at", postgresql_where=_finished),
         Index("ix_sessions_changed_in", "changed_in"),
         Index("ix_sessions_resize_milli", "resize_milli", postgresql_where=_resized),
+        Index("ix_sessions_growing", "id", postgresql_where=text("state = 'RUNNING' AND replicas < max_replicas")),
     )
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
@@ -138,6 +141,10 @@ class Session(Base):
     priority: Mapped[int] = mapped_column(default=50, server_default="50")
     preemptible: Mapped[bool]
     replicas: Mapped[int] = mapped_column(default=1, server_default="1")
+    min_replicas: Mapped[int] = mapped_column(default=0, server_default="0")
+    max_replicas: Mapped[int] = mapped_column(default=0, server_default="0")
+    replicas_at: Mapped[datetime | None]
+    reach: Mapped[dict[str, str]] = mapped_column(JSONB, default=dict, server_default=text("'{}'::jsonb"))
     gpu_milli: Mapped[int]
     cpu_milli: Mapped[int] = mapped_column(default=0, server_default="0")
     memory_mib: Mapped[int] = mapped_column(default=0, server_default="0")
@@ -215,11 +222,13 @@ class Container(Base):
     """One container of a session that has its place; `status` None: its agent has not been asked for it yet.
 
     `ports` leads from a port of the container to the port of the agent where the edge reaches it. `enforcement` is how
-    its GPU shares are held, `warning` what its agent finds wrong while it runs. `nccl` is what its log told of the ways
+    its GPU shares are held, `warning` what its agent finds wrong while it runs. One that is `leaving` is being removed
+    while the others run. `nccl` is what its log told of the ways
     between GPUs (`common.nccl.NcclEvidence`), empty where that is nothing.
     """
 
     __tablename__ = "containers"
+    __table_args__ = (Index("ix_containers_leaving", "session_id", postgresql_where=text("leaving")),)
 
     session_id: Mapped[UUID] = mapped_column(ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True)
     rank: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
@@ -232,6 +241,7 @@ class Container(Base):
     enforcement: Mapped[str | None] = mapped_column(String(16))
     warning: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
     nccl: Mapped[dict[str, Any]] = mapped_column(JSONB, default=dict, server_default=text("'{}'::jsonb"))
+    leaving: Mapped[bool] = mapped_column(default=False, server_default="false")
 
     node: Mapped[Node] = relationship(lazy="joined", innerjoin=True)
     gpu_shares: Mapped[list[GpuShareRow]] = relationship(

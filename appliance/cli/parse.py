@@ -40,6 +40,18 @@ def cpu_milli(text: str, field: str) -> int:
     return int(milli)
 
 
+def replicas(text: str, field: str) -> dict[str, int]:
+    """Return the fields of a request that say how many containers: `4`, or `2..8` for as many as there is room for.
+
+    Raises InputError.
+    """
+    match = re.fullmatch(r"(\d{1,9})(?:\.\.(\d{1,9}))?", text)
+    if not match or not int(match[1]):
+        raise InputError(f"{text!r} is no number of containers", where=field, hint="write it like 4, or 2..8")
+    least = {"replicas": int(match[1])}
+    return {**least, "max_replicas": int(match[2])} if match[2] else least
+
+
 def moment(text: str, field: str, *, ends: bool = False, now: datetime | None = None) -> str:
     """Return a moment as ISO 8601: a date, a date with a time, or `+2h` from now; raises InputError.
 

@@ -289,11 +289,12 @@ def _enforcement(session: Session) -> str:
 
 
 def _gang(session: Session) -> str:
-    if session["replicas"] == 1:
+    if session["replicas"] == 1 and not session["max_replicas"]:
         return ""
     where = "" if session["within"] == "anywhere" else f", within a {session['within']}"
     wish = " where it can be" if where and not session["within_required"] else ""
-    return f"{session['replicas']}{where}{wish}, each with:"
+    elastic = f" of {session['min_replicas']} to {session['max_replicas']}" if session["max_replicas"] else ""
+    return f"{session['replicas']}{elastic}{where}{wish}, each with:"
 
 
 def _ways(session: Session) -> str:

@@ -40,6 +40,7 @@ FIELDS = {
     "gpu_models": "--gpu-model",
     "starts_at": "--start-at",
     "limit_s": "--time",
+    "max_replicas": "--replicas",
     **{
         field: f"--{field}"
         for field in ("preset", "command", "args", "count", "replicas", "group", "priority", "access", "p2p", "rdma")
@@ -104,7 +105,8 @@ def submit(
         int | None, typer.Option("--count", metavar="N", min=1, help="So many sessions: NAME-1, NAME-2 ...")
     ] = None,
     replicas: Annotated[
-        int | None, typer.Option("--replicas", metavar="N", min=1, help="Containers that start and end together.")
+        str | None,
+        typer.Option("--replicas", metavar="N[..M]", help="Containers of it; up to M while there is room."),
     ] = None,
     gpu_models: Annotated[
         list[str] | None, typer.Option("--gpu-model", metavar="TEXT", help="Only on GPUs called so; may be repeated.")
@@ -175,7 +177,7 @@ def submit(
         pvcs=None if pvc is None else [_pvc(text) for text in pvc],
         volumes=None if volumes is None else [_volume(text) for text in volumes],
         local_image=local_image or None,
-        replicas=replicas,
+        **({} if replicas is None else parse.replicas(replicas, "--replicas")),
         gpu_models=gpu_models,
         enforcement=enforcement,
         group=group,

@@ -61,6 +61,7 @@ class BatchRequest(TypedDict):
     large_shm: NotRequired[bool]
     disk_mib: NotRequired[int | None]
     replicas: NotRequired[int]
+    max_replicas: NotRequired[int | None]
     gpu_models: NotRequired[list[str]]
     enforcement: NotRequired[Enforcement | None]
     group: NotRequired[str | None]
@@ -121,6 +122,7 @@ class DryRunRequest(TypedDict):
     large_shm: NotRequired[bool]
     disk_mib: NotRequired[int | None]
     replicas: NotRequired[int]
+    max_replicas: NotRequired[int | None]
     gpu_models: NotRequired[list[str]]
     enforcement: NotRequired[Enforcement | None]
     group: NotRequired[str | None]
@@ -433,15 +435,16 @@ class SessionRequest(TypedDict):
     or by the cores where there are none. `large_shm` gives half of the memory. Only on GPUs of one of the
     `gpu_models` it runs, and only where shares are held by `enforcement` or a stronger kind; a `group` is a
     resource group that it keeps to. With `p2p` its GPUs reach each other by NVLink, and without (false, not
-    null) they do not use it; with `rdma` its containers meet over InfiniBand. `within` is the part of the
-    network that the containers share where they can, with `within_required` in any case. A higher `priority`
-    goes first within the project. A `preemptible` session may use what other projects leave idle, and is put
-    back into the queue when they ask for it. It waits at least until `starts_at`, and is stopped when it has
-    run for `limit_s`: what is known to end may start before what others wait for. `command` None means the
-    image's own, and `args` follow it. Each of `ports` gets an address at the site's edge. `image` is one that
-    the project may use, or with `local_image` a reference that is on the node already. The command line says so
-    by `created_by_cli`. `access` says who sees it: its `project`, or as `private` its owner alone of the
-    project's members; where it is left out the project's `session_access` says so.
+    null) they do not use it; with `rdma` its containers meet over InfiniBand. With `max_replicas` it starts
+    with its `replicas`, gets more while there is room, and gives these up before others lose anything for it.
+    `within` is the part of the network that the containers share where they can, with `within_required` in any
+    case. A higher `priority` goes first within the project. A `preemptible` session may use what other projects
+    leave idle, and is put back into the queue when they ask for it. It waits at least until `starts_at`, and is
+    stopped when it has run for `limit_s`: what is known to end may start before what others wait for. `command`
+    None means the image's own, and `args` follow it. Each of `ports` gets an address at the site's edge.
+    `image` is one that the project may use, or with `local_image` a reference that is on the node already. The
+    command line says so by `created_by_cli`. `access` says who sees it: its `project`, or as `private` its
+    owner alone of the project's members; where it is left out the project's `session_access` says so.
     """
 
     name: str
@@ -457,6 +460,7 @@ class SessionRequest(TypedDict):
     large_shm: NotRequired[bool]
     disk_mib: NotRequired[int | None]
     replicas: NotRequired[int]
+    max_replicas: NotRequired[int | None]
     gpu_models: NotRequired[list[str]]
     enforcement: NotRequired[Enforcement | None]
     group: NotRequired[str | None]

@@ -749,10 +749,10 @@ class SessionEntry(TypedDict):
     With `p2p` its GPUs reach each other by NVLink, with false (not null) they may not use it; with `rdma` its
     containers meet over InfiniBand. `reason` says why it waits, or why it failed; for programs there is `cause`
     while it waits, and `position`, its place in the queue from 1. `node` and `gpus` are those of its first
-    container. `attempt` counts how often it was put back into the queue. It is stopped when it has run for
-    `limit_s` (0: it asked for no limit), or as its project says: `expires_at` is when its time limit ends it,
-    which its owner has put off by `extended_s` so far. `urls` are those of `services`, `url` is the first of
-    them.
+    container. `attempt` counts how often it was put back into the queue. An elastic one has `min_replicas` to
+    `max_replicas` containers (else 0 and 0), and `replicas` by now. It is stopped when it has run for `limit_s`
+    (0: it asked for no limit), or as its project says: `expires_at` is when its time limit ends it, which its
+    owner has put off by `extended_s` so far. `urls` are those of `services`, `url` is the first of them.
 
     Its shares are held by `enforcement` or a stronger kind. `held_milli` is what it takes of GPUs with all
     containers together, 0 before it has its places; a MIG device counts whole. While its share is being
@@ -771,6 +771,8 @@ class SessionEntry(TypedDict):
     priority: int
     preemptible: bool
     replicas: int
+    min_replicas: int
+    max_replicas: int
     gpu_milli: int
     cpu_milli: int
     memory_mib: int
@@ -842,6 +844,8 @@ class Session(TypedDict):
     priority: int
     preemptible: bool
     replicas: int
+    min_replicas: int
+    max_replicas: int
     gpu_milli: int
     cpu_milli: int
     memory_mib: int

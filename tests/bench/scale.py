@@ -1,8 +1,8 @@
 """How long decisions take on a large cluster: one JSON line.
 
 `python tests/bench/scale.py --nodes N --gpus 8 --sessions M` fills a cluster of N nodes with M sessions of many sizes,
-of 50 projects (`--projects`), and keeps it in one `Planner`, as the API's loop does between its cycles. The garbage
-collector runs as ever. What is counted:
+of 50 projects (`--projects`; with `--beside` they have quotas of CPU and memory), and keeps it in one `Planner`, as the
+API's loop does between its cycles. The garbage collector runs as ever. What is counted:
 
 - `decision_p50_ms`, `decision_p99_ms`: `Planner.decide` for a queue of one new session, of mixed sizes, and
   `Planner.add` of what it placed; before it another session ends, so that the cluster stays as full (not counted).
@@ -37,6 +37,7 @@ from dataclasses import replace
 
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import (
+    Bounds,
     Cause,
     Decision,
     GpuState,
@@ -81,11 +82,15 @@ def cluster(count: int, gpus: int) -> list[NodeSnapshot]:
 class Bench:
     """A cluster in use."""
 
-    def __init__(self, nodes: int, gpus: int, sessions: int, projects: int = 50, seed: int = 42) -> None:
+    def __init__(
+        self, nodes: int, gpus: int, sessions: int, projects: int = 50, seed: int = 42, *, beside: bool = False
+    ) -> None:
         self.random = random.Random(seed)
         self.gpus, self.now, self.made = gpus, 0, 0
         quota = nodes * gpus * 1000 // projects
-        self.projects = [ProjectState(f"project-{at:03}", quota) for at in range(projects)]
+        cpu = Bounds(quota * 16) if beside else None
+        memory = Bounds(quota * 131) if beside else None
+        self.projects = [ProjectState(f"project-{at:03}", quota, cpu=cpu, memory=memory) for at in range(projects)]
         self.nodes = tuple(cluster(nodes, gpus))
         self.planner = Planner(self.nodes, self.projects)
         self.held: deque[str] = deque()
@@ -249,8 +254,9 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, default=8)
     parser.add_argument("--sessions", type=int, default=8000)
     parser.add_argument("--projects", type=int, default=50)
+    parser.add_argument("--beside", action="store_true", help="projects have quotas of CPU and memory, too")
     arguments = parser.parse_args()
-    bench = Bench(arguments.nodes, arguments.gpus, arguments.sessions, arguments.projects)
+    bench = Bench(arguments.nodes, arguments.gpus, arguments.sessions, arguments.projects, beside=arguments.beside)
     held = len(bench.held)
     times, cpu = bench.decisions()
     figures = {  # in this order: the cluster becomes fuller

@@ -267,6 +267,28 @@ def test_containers_of_a_session_meet_and_their_network_outlives_the_api_and_end
     assert network.name not in {each.name for each in engine.networks.list()}
 
 
+def test_a_gang_grows_beside_what_runs_and_gives_way_to_other_work_of_its_project(
+    site: Site, engine: docker.DockerClient
+) -> None:
+    """The containers that are there go on, and reach the one that comes by its name."""
+    script = "trap 'exit 143' TERM; nc -ll -p 29500 -e hostname & while true; do sleep 0.2; done"
+    body = {"name": "grows", "project": "team-a", "image": "busybox", "command": ["sh", "-c", script]}
+    id_ = site.call("POST", "/sessions", body | {"gpu_milli": 500, "max_replicas": 2})["id"]
+
+    def running() -> list[Any]:
+        return [each for each in engine.containers.list() if id_ in (each.name or "")]
+
+    site.until(lambda: len(running()) == 2)
+    first = next(each for each in running() if (each.name or "").endswith("-0-0"))
+    began = first.attrs["State"]["StartedAt"]
+    asks = ["sh", "-c", "nc -w 1 grows-1 29500 < /dev/null"]
+    site.until(lambda: first.exec_run(asks).output == b"grows-1\n")
+    site.call("POST", "/sessions", body | {"name": "other", "gpu_milli": 1500, "command": ["sleep", "600"]})
+    site.until_state("other", "RUNNING")
+    (left,) = running()
+    assert (left.name, left.attrs["State"]["StartedAt"]) == (first.name, began)
+
+
 def test_a_launch_outlives_the_api(site: Site) -> None:
     site.submit("eager", "sleep", "600")
     site.stop(signal.SIGKILL)

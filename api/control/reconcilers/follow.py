@@ -49,11 +49,16 @@ def after(session: Session, seen: Mapping[int, ContainerState], at: datetime) ->
     if session.state not in WATCHED:
         return {}, {}
     noted = {rank: _news(session, rank, container) for rank, container in seen.items()}
-    statuses = {container.rank: container.status for container in session.containers}
+    statuses = {container.rank: container.status for container in session.containers if not container.leaving}
     statuses |= {rank: values["status"] for rank, values in noted.items() if "status" in values}
     for rank, container in sorted(seen.items()):
-        if container.status is ContainerStatus.FAILED or container.exit_code:
+        if is_new(session, rank) and container.status is ContainerStatus.FAILED:
+            # one more that does not start leaves the others alone
+            noted[rank] = {**noted[rank], "leaving": True}
+            statuses.pop(rank)
+        elif container.status is ContainerStatus.FAILED or container.exit_code:
             return _failure(session, rank, container, at), noted
+    statuses = {rank: status for rank, status in statuses.items() if status in BEGUN or not is_new(session, rank)}
     if statuses and all(status is ContainerStatus.EXITED for status in statuses.values()):
         started = session.started_at or _started(session, seen, at)
         ended = {"state": State.TERMINATING, "final_state": State.TERMINATED, "cause": "", "exit_code": 0}
@@ -64,6 +69,13 @@ def after(session: Session, seen: Mapping[int, ContainerState], at: datetime) ->
     if statuses and all(status in BEGUN for status in statuses.values()):
         return beginning(session, _started(session, seen, at)), noted
     return _progress(session, statuses, at), noted
+
+
+def is_new(session: Session, rank: int) -> bool:
+    """Return whether a container was added to a session that runs, and never ran itself."""
+    if session.state is not State.RUNNING or rank < (session.min_replicas or session.replicas):
+        return False
+    return next(item for item in session.containers if item.rank == rank).started_at is None
 
 
 def beginning(session: Session, started: datetime) -> dict[str, Any]:
@@ -165,6 +177,8 @@ def _cause(container: ContainerState) -> str:
 
 
 def _which(session: Session, rank: int) -> str:
+    if session.max_replicas:
+        return f"container {rank}: "
     return f"container {rank} of {session.replicas}: " if session.replicas > 1 else ""
 
 

@@ -14,7 +14,7 @@ from api.resources.health import repository as health
 from api.resources.images import repository as images
 from api.resources.nodes import service as nodes
 from api.resources.projects import service as projects
-from api.resources.sessions import lifecycle, resizing
+from api.resources.sessions import elastic, lifecycle, resizing
 from api.resources.volumes import service as volumes
 from api.settings import Settings
 
@@ -32,6 +32,7 @@ class Glance:
     before_start: bool
     resizing: bool
     waiting: bool
+    growing: bool
     in_operation: bool
     images: bool
     volumes: bool
@@ -57,6 +58,7 @@ async def look(db: AsyncSession, settings: Settings, at: datetime) -> Glance:
         "before_start": lifecycle.IS_BEFORE_START,
         "resizing": resizing.IS_RESIZING,
         "waiting": lifecycle.IS_WAITING,
+        "growing": elastic.IS_GROWING,
         "in_operation": lifecycle.IS_IN_OPERATION,
         "images": images.IS_UNSETTLED,
         "volumes": volumes.is_deleting(settings.pvc_storage),

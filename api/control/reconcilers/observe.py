@@ -220,7 +220,9 @@ class Observer:
         report: HeardHeartbeat,
     ) -> bool:
         """Write what a node says of one of its sessions; returns whether that is all there is to it."""
-        ranks = [container.rank for container in session.containers if container.node_id == node.id]
+        here = [container for container in session.containers if container.node_id == node.id]
+        # what is being removed may end as it likes, and is gone when its agent says so to who removes it
+        ranks = [container.rank for container in here if not container.leaving]
         found = {rank: containers.get(session.container_id(rank)) for rank in ranks}
         seen = {rank: by_our_clock(item, report.clock_offset_s) for rank, item in found.items() if item is not None}
         missing = [rank for rank, container in found.items() if container is None]
@@ -228,6 +230,9 @@ class Observer:
             self._missing.pop((session.id, session.attempt, rank), None)
         values, noted = after(session, seen, report.received_at)
         gone = [rank for rank in missing if self._is_gone(session, rank, report)]
+        for rank in [rank for rank in gone if follow.is_new(session, rank)]:
+            noted[rank] = {"leaving": True}
+            gone.remove(rank)
         if gone and session.state is State.RUNNING and not values:
             unseen = {session.container_id(rank) for rank in gone} & self._before[node.name].missing
             values = follow.gone(session, node.name, while_away=bool(unseen))
@@ -243,6 +248,8 @@ class Observer:
         """Return whether a container that was there is not any more."""
         container = next(item for item in session.containers if item.rank == rank)
         there_since = session.since if session.state is State.PREPARING else session.started_at
+        if container.rank >= session.min_replicas > 0 and session.state is State.RUNNING:
+            there_since = session.replicas_at or there_since
         if container.status in (None, ContainerStatus.EXITED) or there_since is None:
             return False
         if report.received_at <= there_since:

@@ -18,6 +18,7 @@ from api.clock import now
 from api.control.reconcilers import change, reach, resizes
 from api.control.reconcilers.failures import OUTAGES, all_of, failed
 from api.control.reconcilers.follow import LASTING, Noted, after
+from api.control.reconcilers.members import MemberChanges
 from api.control.reconcilers.outcomes import LOG_TAIL_BYTES, Outcome, Outcomes
 from api.control.reconcilers.timed import TimedReconciler
 from api.database import Database
@@ -66,6 +67,7 @@ class Operator:
         self._timed = timed
         self._launched = launched
         self._outcomes = Outcomes(database)
+        self._members = MemberChanges(database, engine, self._outcomes, self._launch_one, settings.reclaim_grace_s)
         self._unsent: set[str] = set()
 
     async def load(self, ids: Collection[UUID]) -> dict[UUID, Session]:
@@ -98,6 +100,8 @@ class Operator:
         if session.state is State.PREPARING:
             request_id.resume(session.request_id)
             return None if await self._launch(session) else State.PREPARING
+        if session.state is State.RUNNING and any(each.leaving or each.status is None for each in session.containers):
+            return None if await self._members.change(session) else State.RUNNING
         if session.state is State.RUNNING:
             return None if await resizes.tell(self._database, self._engine, session) else State.RUNNING
         if session.state is State.TERMINATING:

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, and_, delete, distinct, exists, func, or_,
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
-from api.resources.sessions import networks, repository, service
+from api.resources.sessions import elastic, networks, repository, service
 from api.tables.projects import Project
 from api.tables.sessions import BEFORE_START, ENDED, HOLDS, Container, GpuShareRow, Session, State
 from common.gpu.kinds import Enforcement
@@ -29,6 +29,7 @@ IS_IN_OPERATION = or_(
     Session.state.in_((State.SCHEDULED, State.TERMINATING)),
     and_(Session.state == State.PREPARING, _UNASKED),
     and_(Session.state == State.RUNNING, Session.resize_milli <= Session.gpu_milli),
+    elastic.IS_CHANGING,
 )
 """Agents are to be called: there are containers to launch, to remove, or to give new shares."""
 

@@ -91,6 +91,21 @@ async def give(db: AsyncSession, numbers: Mapping[UUID, int]) -> None:
     await db.execute(insert(GangNode).from_select(["number", "node_id"], chosen))
 
 
+async def extend(db: AsyncSession, session_id: UUID, node_ids: Collection[UUID]) -> None:
+    """Note that a session may get containers on further nodes: its network is theirs until they have none of it."""
+    number = await db.scalar(select(Session.network).where(Session.id == session_id))
+    rows = await db.execute(select(Node.name, Node.address).where(among(Node.id, node_ids), Node.address != ""))
+    reach = {row.name: row.address for row in rows}
+    query = update(Session).where(Session.id == session_id).values(reach=reach)
+    await db.execute(query, execution_options={"synchronize_session": False})
+    if number is None:
+        return
+    known = set(await db.scalars(select(GangNode.node_id).where(GangNode.number == number)))
+    added = [{"number": number, "node_id": id_} for id_ in sorted(set(node_ids) - known)]
+    if added:
+        await db.execute(insert(GangNode), added)
+
+
 async def number_of(db: AsyncSession, session_id: UUID, attempt: int) -> int | None:
     """Return the number that an attempt of a session has, or still has."""
     query = select(GangNetwork.number).where(GangNetwork.session_id == session_id, GangNetwork.attempt == attempt)

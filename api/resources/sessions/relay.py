@@ -99,8 +99,10 @@ def running_on(session: Session, rank: int = 0) -> AgentAddress:
     found = next((container for container in session.containers if container.rank == rank), None)
     if found is None:
         noun = "container" if session.replicas == 1 else "containers"
+        there = ", ".join(str(container.rank) for container in session.containers)
+        numbered = f"with the numbers {there}" if session.max_replicas else "numbered from 0"
         raise NotFoundError(
-            f"session {session.name} has {session.replicas} {noun}, numbered from 0", where="container", hint="name one"
+            f"session {session.name} has {session.replicas} {noun}, {numbered}", where="container", hint="name one"
         )
     return agent_of(found.node)
 

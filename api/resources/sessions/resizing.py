@@ -139,6 +139,12 @@ async def _check(db: AsyncSession, session: Session, wanted: int, settings: Sett
         raise ConflictError(f"session {session.name} is {session.state}", where="name", hint="resize one that runs")
     if session.resize_milli is not None and wanted == session.before_milli:
         return
+    if session.max_replicas:
+        raise ConflictError(
+            f"the number of containers of {session.name} changes by itself, and their share does not",
+            where="name",
+            hint="submit it again with the share that it needs",
+        )
     check_share(wanted, settings.granularity)
     whole, part = divmod(session.gpu_milli, MILLI)
     if not part:

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
 from api.database import among, rows_of
-from api.resources.sessions import networks
+from api.resources.sessions import elastic, networks
 from api.scheduler.snapshot import Placement
 from api.tables.nodes import Node
 from api.tables.sessions import HOLDING, HOLDS, Container, GpuShareRow, Session, State
@@ -39,6 +39,10 @@ _ASKED = (
     Session.priority,
     Session.preemptible,
     Session.replicas,
+    Session.min_replicas,
+    Session.max_replicas,
+    Session.replicas_at,
+    Session.reach,
     Session.gpu_milli,
     Session.cpu_milli,
     Session.memory_mib,
@@ -80,25 +84,33 @@ class PendingReasonUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where the containers of a session shall run, and the revision of it for which that was decided."""
+    """Where the containers of a session shall run, and the revision of it for which that was decided.
+
+    `reach` are the nodes where an elastic one may get more of them.
+    """
 
     revision: int
     placements: Sequence[Placement]
+    reach: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How many sessions wait that could start, and the first transaction whose changes may not be seen yet."""
+    """How many sessions wait that could start, how many could have more containers, and the first transaction whose
+    changes may not be seen yet.
+    """
 
     waiting: int
+    growing: int
     horizon: int
 
 
 async def look(db: AsyncSession, at: datetime) -> Look:
     """Return what there is to do; what is changed later is of a transaction from the horizon on."""
     horizon = cast(cast(func.pg_snapshot_xmin(func.pg_current_snapshot()), Text), BigInteger)
-    waiting, first = (await db.execute(select(func.count(Session.id), horizon).where(*_due(at)))).one()
-    return Look(waiting, first)
+    growing = select(func.count(Session.id)).where(elastic.IS_GROWING).scalar_subquery()
+    waiting, more, first = (await db.execute(select(func.count(Session.id), growing, horizon).where(*_due(at)))).one()
+    return Look(waiting, more, first)
 
 
 async def changed(db: AsyncSession, horizon: int) -> dict[UUID, tuple[int, bool]]:
@@ -189,6 +201,9 @@ async def start(
     for part in _chunks(started):
         await _write_places(db, {id_: placed[id_].placements for id_ in part}, node_ids)
     await networks.give(db, {id_: numbers[id_] for id_ in started if id_ in numbers})
+    for id_ in started:
+        if reach := placed[id_].reach:
+            await networks.extend(db, id_, [node_ids[name] for name in reach if name in node_ids])
     return len(started)
 
 

@@ -92,7 +92,8 @@ class SessionRequest(Request):
     `large_shm` gives half of the memory. Only on GPUs of one of the `gpu_models` it runs, and
     only where shares are held by `enforcement` or a stronger kind; a `group` is a resource group that it keeps to.
     With `p2p` its GPUs reach each other by NVLink, and without (false, not null) they do not use it; with `rdma` its
-    containers meet over InfiniBand.
+    containers meet over InfiniBand. With `max_replicas` it starts with its `replicas`, gets more while there is room,
+    and gives these up before others lose anything for it.
     `within` is the part of the network that the containers share where they can, with `within_required` in any case. A
     higher `priority` goes first within the project. A `preemptible` session may use what other projects leave idle, and
     is put back into the queue when they ask for it. It waits at least until `starts_at`, and is stopped when it has
@@ -116,6 +117,7 @@ class SessionRequest(Request):
     large_shm: bool = False
     disk_mib: DiskMib | None = None
     replicas: int = Field(default=1, ge=1, le=MAX_CONTAINERS)
+    max_replicas: Annotated[int, Field(ge=1, le=MAX_CONTAINERS)] | None = None
     gpu_models: list[GpuModel] = Field(default=[], max_length=32)
     enforcement: Enforcement | None = None
     group: Name | None = None
@@ -141,6 +143,18 @@ class SessionRequest(Request):
     def kind_or_default(self) -> Kind:
         """What the session is for."""
         return self.kind or (Kind.INTERACTIVE if self.interactive else Kind.TRAINING)
+
+    @property
+    def most_replicas(self) -> int:
+        """How many containers it comes to have at most."""
+        return self.max_replicas or self.replicas
+
+    @field_validator("max_replicas")
+    @classmethod
+    def _no_fewer(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and value < info.data.get("replicas", 1):
+            raise ValueError("it is fewer than the `replicas` that it starts with")
+        return value
 
     @field_validator("image")
     @classmethod

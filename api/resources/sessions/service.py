@@ -191,7 +191,10 @@ async def requeue(db: AsyncSession, session: Session, reason: str) -> bool:
     kept = {"interrupted": reason, "interrupted_at": now(), "exit_code": None}
     times = {"scheduled_at": None, "started_at": None, "expires_at": None, "warned_at": None, "extended_s": 0}
     wanted = session.gpu_milli if session.resize_milli is None else session.resize_milli
-    shares = {"gpu_milli": wanted, "held_milli": 0, "resize_milli": None, "before_milli": None, "network": None}
+    shares: dict[str, Any] = {"gpu_milli": wanted, "held_milli": 0, "network": None}
+    shares |= {"resize_milli": None, "before_milli": None}
+    if session.max_replicas:
+        shares |= {"replicas": session.min_replicas, "replicas_at": None, "reach": {}}
     if not await change(db, session, **values, **kept, **times, **shares):
         return False
     await repository.remove_containers(db, session.id)

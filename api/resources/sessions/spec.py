@@ -65,12 +65,14 @@ def _network(session: Session, container: Container) -> GangNetwork | None:
         return None
     number = session.network
     others = {item.node.address for item in session.containers if item.node_id != container.node_id}
+    # where it may come to have containers: who is there by now is not told again
+    others |= {address for name, address in session.reach.items() if name != container.node.name}
     return GangNetwork(
         number=networks.vxlan(number),
         subnet=networks.subnet(number),
         address=networks.address(number, container.rank),
         name=_host(session, container.rank),
-        hosts={_host(session, rank): networks.address(number, rank) for rank in range(session.replicas)},
+        hosts={_host(session, rank): networks.address(number, rank) for rank in range(_most(session))},
         peers=sorted(others),
     )
 
@@ -80,6 +82,17 @@ def _meeting(session: Session, container: Container) -> dict[str, str]:
     if session.network is None:
         return {}
     first = str(networks.address(session.network, 0))
+    if session.max_replicas:
+        return {
+            "MASTER_ADDR": first,
+            "MASTER_PORT": MASTER_PORT,
+            "PET_NNODES": f"{session.min_replicas}:{session.max_replicas}",
+            "PET_RDZV_BACKEND": "c10d",
+            "PET_RDZV_ENDPOINT": f"{first}:{MASTER_PORT}",
+            "PET_RDZV_ID": f"{session.name}-{session.attempt}",
+            # the first container is there from the beginning to the end
+            "PET_RDZV_CONF": f"is_host={int(container.rank == 0)}",
+        }
     replicas, rank = str(session.replicas), str(container.rank)
     return {
         "MASTER_ADDR": first,
@@ -95,16 +108,25 @@ def _meeting(session: Session, container: Container) -> dict[str, str]:
 
 def _gang(session: Session, container: Container) -> dict[str, str]:
     """Return what the containers of one session need to know of each other."""
-    if session.replicas == 1:
+    if _most(session) == 1:
         return {}
-    hosts = ",".join(_host(session, rank) for rank in range(session.replicas))
-    return {"PENSTOCK_RANK": str(container.rank), "PENSTOCK_SIZE": str(session.replicas), "PENSTOCK_HOSTS": hosts}
+    hosts = ",".join(_host(session, rank) for rank in range(_most(session)))
+    found = {"PENSTOCK_RANK": str(container.rank), "PENSTOCK_SIZE": str(session.replicas), "PENSTOCK_HOSTS": hosts}
+    if not session.max_replicas:
+        return found
+    least, most = str(session.min_replicas), str(session.max_replicas)
+    return {**found, "PENSTOCK_MIN_SIZE": least, "PENSTOCK_MAX_SIZE": most}
 
 
 def _apps(session: Session) -> dict[str, str]:
     """Return what an app needs to know of its path: the edge takes it away, and links and cookies begin with it."""
     paths = {f"{APP_PATH}_{service.port}": f"/{service.path}/" for service in session.services}
     return ({APP_PATH: next(iter(paths.values()))} if paths else {}) | paths
+
+
+def _most(session: Session) -> int:
+    """Return how many containers a session may come to have."""
+    return max(session.replicas, session.max_replicas)
 
 
 def _host(session: Session, rank: int) -> str:

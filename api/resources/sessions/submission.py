@@ -27,7 +27,7 @@ from api.resources.projects import beside
 from api.resources.projects import service as projects
 from api.resources.sandboxes import service as sandboxes
 from api.resources.schemas import Name
-from api.resources.sessions import access, defaults, leases, repository, spec, ways
+from api.resources.sessions import access, defaults, elastic, leases, repository, spec, ways
 from api.resources.sessions.addresses import Taken, addresses
 from api.resources.sessions.mounts import mounts
 from api.resources.sessions.schemas import BatchRequest, SessionRequest
@@ -149,11 +149,13 @@ async def _make(
     ways.check(request, amounts.gpu_milli)
     _check_fits(request, amounts, allowed, context.fleet)
     preemptible = kind is Kind.TRAINING if request.preemptible is None else request.preemptible
+    in_one_place = request.within_required or ways.is_in_one_island(request)
+    elastic.check(request, preemptible=preemptible, in_one_place=in_one_place, settings=context.settings)
     projects.check_cap(project, request.replicas * amounts.gpu_milli, preemptible=preemptible)
     cpu_milli = request.replicas * leases.counted_cpu_milli(amounts.cpu_milli, context.settings)
     beside.check_caps(project, cpu_milli, request.replicas * amounts.memory_mib, preemptible=preemptible)
     title, reference = await _image(db, request, project)
-    await user_policies.check(db, user, _extra(len(names), request.replicas, amounts))
+    await user_policies.check(db, user, _extra(len(names), request.most_replicas, amounts))
     _check_unmoved(user, caller)
     sandbox, rules = await sandboxes.for_session(db, project.id, reference)
     pvcs = await _volumes(db, request, project, caller, context.settings)
@@ -175,6 +177,8 @@ async def _make(
             priority=priority,
             preemptible=preemptible,
             replicas=request.replicas,
+            min_replicas=request.replicas if elastic.is_elastic(request) else 0,
+            max_replicas=request.most_replicas if elastic.is_elastic(request) else 0,
             gpu_milli=amounts.gpu_milli,
             cpu_milli=amounts.cpu_milli,
             memory_mib=amounts.memory_mib,
@@ -238,7 +242,7 @@ def _most_memory(request: SessionRequest, user: HeldUser, count: int) -> int | N
     policy = user.policy
     if policy is None or policy.max_memory_mib is None:
         return None
-    return policy.max_memory_mib // (count * request.replicas)
+    return policy.max_memory_mib // (count * request.most_replicas)
 
 
 async def _amounts(

@@ -112,7 +112,8 @@ class SessionEntryView(View):
     With `p2p` its GPUs reach each other by NVLink, with false (not null) they may not use it; with `rdma` its
     containers meet over InfiniBand. `reason` says why it waits, or why it failed; for programs there is `cause` while
     it waits, and `position`, its place in the queue from 1. `node` and `gpus` are those of its first container.
-    `attempt` counts how often it was put back into the queue. It is stopped when it has run for `limit_s` (0: it asked
+    `attempt` counts how often it was put back into the queue. An elastic one has `min_replicas` to `max_replicas`
+    containers (else 0 and 0), and `replicas` by now. It is stopped when it has run for `limit_s` (0: it asked
     for no limit), or as its project says: `expires_at` is when its time limit ends it, which its owner has put off by
     `extended_s` so far. `urls` are those of `services`, `url` is the first of them.
 
@@ -133,6 +134,8 @@ class SessionEntryView(View):
     priority: int
     preemptible: bool
     replicas: int
+    min_replicas: int
+    max_replicas: int
     gpu_milli: int
     cpu_milli: int
     memory_mib: int

@@ -32,7 +32,7 @@ def check(request: SessionRequest, gpu_milli: int) -> None:
                 where=field,
                 hint="ask for whole GPUs, or leave it out",
             )
-    if request.rdma and request.replicas == 1:
+    if request.rdma and request.most_replicas == 1:
         raise InputError(
             "RDMA leads from node to node, and one container is on one",
             where="rdma",

@@ -46,14 +46,15 @@ async def count_users(db: AsyncSession, name: str) -> int:
 async def held_by(db: AsyncSession, user_id: UUID) -> tuple[int, int, int | None, int | None]:
     """Return how many live sessions a user has, and their milli-GPU, milli-CPU and MiB together; None is no limit.
 
-    A session whose share is to be raised counts with what it is to have.
+    A session whose share is to be raised counts with what it is to have, an elastic one with the most containers.
     """
-    wanted = func.greatest(Session.gpu_milli, func.coalesce(Session.resize_milli, 0)) * Session.replicas
+    replicas = func.greatest(Session.replicas, Session.max_replicas)
+    wanted = func.greatest(Session.gpu_milli, func.coalesce(Session.resize_milli, 0)) * replicas
     query = select(
         func.count(),
         func.sum(func.greatest(Session.held_milli, wanted)),
-        func.sum(Session.cpu_milli * Session.replicas),
-        func.sum(Session.memory_mib * Session.replicas),
+        func.sum(Session.cpu_milli * replicas),
+        func.sum(Session.memory_mib * replicas),
         func.bool_or(Session.cpu_milli == 0),
         func.bool_or(Session.memory_mib == 0),
     ).where(Session.user_id == user_id, Session.state.not_in(ENDED))

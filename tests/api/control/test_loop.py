@@ -14,7 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.policy import UserRole
 from api.clock import now
-from api.control.loop import Loop, micros
+from api.control.loop import Loop
+from api.control.project_states import micros
 from api.resources.nodes.fleet import Fleet
 from api.resources.sessions import scheduling, service
 from api.scheduler.planner import Planner

@@ -10,6 +10,7 @@ from dataclasses import replace
 from math import gcd
 
 from api.scheduler.cluster import ClusterState
+from api.scheduler.elastic import parts
 from api.scheduler.fairness import ProjectDemand, fair_shares, in_whole_workloads
 from api.scheduler.feasibility import Feasibility
 from api.scheduler.planner import Planner
@@ -21,13 +22,14 @@ from api.scheduler.snapshot import (
     Placement,
     ProjectState,
     Resource,
+    Running,
     SchedulerSettings,
     Snapshot,
     Workload,
 )
 from common.topology import TopologyLevel
 from tests.unit.api.scheduler.truth import check_reasons
-from tests.unit.api.scheduler.world import SECOND, World, node
+from tests.unit.api.scheduler.world import SECOND, World, node, to_wait
 
 DAY = 86_400
 LONG, SHORT, QUIET = 56, 16, 60
@@ -94,6 +96,7 @@ class RandomWorld(World):
         if draw.random() < 0.1:
             more["groups"] = draw.choice((("red",), ("blue",), ("red", "blue")))
         owner = draw.choice(self.projects)
+        least, most = self._elastic(name, 2 if gang else 1) if "within" not in more else (0, 0)
         gpus = draw.choice(SIZES) if draw.random() < (0.95 if self.number % 3 else 0.6) else 0
         self.submit(
             Workload(
@@ -101,16 +104,23 @@ class RandomWorld(World):
                 owner.name,
                 (self.now - draw.choice((0, 0, 0, 30, 100, DAY, 2 * DAY))) * SECOND,
                 name,
-                replicas=draw.randint(2, 3) if gang else 1,
+                replicas=least or (draw.randint(2, 3) if gang else 1),
+                min_replicas=least,
+                max_replicas=most,
                 gpu_milli=round(gpus * 1000),
                 cpu_milli=draw.choice((0, 0, 1000, 4000) if self.number % 3 else (0, 1000, 4000, 8000)),
                 memory_mib=0 if self.number % 3 else draw.choice((0, 512, 2048)),
-                preemptible=draw.random() < 0.8,
+                preemptible=draw.random() < 0.8 or most > 0,
                 priority=draw.choice((50, 50, 50, 10, 90)),
                 limit_s=draw.choice((0, 0, 0, 50, 300)),
                 **more,  # type: ignore[arg-type]
             )
         )
+
+    def _elastic(self, name: str, least: int) -> tuple[int, int]:
+        """The least and the most containers of a gang that grows: in every fourth world for half of the sessions."""
+        own = random.Random(f"{self.number}{name}")
+        return (least, least + own.randint(1, 4)) if self.number % 4 == 1 and own.random() < 0.5 else (0, 0)
 
     def lose(self) -> None:
         """Let a node be lost with all that runs there, or come back."""
@@ -123,7 +133,7 @@ class RandomWorld(World):
                 if any(place.node == each.name for place in running.placements):
                     del self.running[id_]
                     if id_ not in self.terminating:
-                        self.queue[id_] = replace(running.workload, requeued_at=self.now * SECOND)
+                        self.queue[id_] = to_wait(running.workload, self.now)
             self._forget_what_was_kept_on(each.name)
 
     def _forget_what_was_kept_on(self, node: str) -> None:
@@ -160,11 +170,11 @@ class RandomWorld(World):
             self._forget(id_)
         for each in decision.reclaims:
             pair = each.victim, each.beneficiary
-            self.evicted[pair] += 1
+            self.evicted[pair] += not each.ranks
             self.beneficiaries[each.beneficiary] = self.cycle
             if each.moved:
                 self.beneficiaries[each.victim] = self.cycle
-            assert self.evicted[pair] == 1, f"evicted twice for the same: {pair}"
+            assert self.evicted[pair] == 1 or each.ranks, f"evicted twice for the same: {pair}"
         return decision
 
     def live(self) -> None:
@@ -225,7 +235,7 @@ class RandomWorld(World):
             if first is None:
                 continue
             after = held[project.name] + first.total_milli
-            for each in self.running.values():
+            for each in self._alone():
                 owner, milli = each.workload.project, each.workload.total_milli
                 if owner == project.name or not each.workload.preemptible or milli == 0:
                     continue
@@ -237,6 +247,10 @@ class RandomWorld(World):
                         f"{first.id} is within its {'quota' if owed else 'fair share'}, {each.workload.id} is not:"
                         f" {decision.pending_reasons[first.id]}"
                     )
+
+    def _alone(self) -> list[Running]:
+        """Whoever may be stopped alone: of a gang that has grown its further containers."""
+        return [part for each in self.running.values() for part in parts(each) if not part.extras]
 
     def _check_beside(self, decision: Decision) -> None:
         """Nobody who has CPU or memory guaranteed waits behind a guest that has no right of its own."""
@@ -280,8 +294,8 @@ class RandomWorld(World):
     ) -> bool:
         """Whether a workload would fit if one did not run, beside what is kept for others."""
         cluster = ClusterState(self.nodes)
-        for id_, each in self.running.items():
-            if id_ != gone:
+        for each in (part for running in self.running.values() for part in parts(running)):
+            if each.workload.id != gone:
                 cluster.allocate(each.placements, each.workload)
         for other, places in others:
             cluster.allocate(places, other)

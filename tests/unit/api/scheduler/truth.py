@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from api.scheduler.cluster import ClusterState
+from api.scheduler.elastic import one_more, part_id, parts
 from api.scheduler.explanations import gpus
-from api.scheduler.snapshot import Cause, Decision, Placement, Resource, Running, Snapshot, Workload
+from api.scheduler.snapshot import Cause, Decision, Placement, Reclaim, Resource, Running, Snapshot, Workload
 
 AMOUNT = r"([\d.]+) GPUs?"
 UNITS = {Resource.CPU: "CPUs?", Resource.MEMORY: "MiB of memory"}
@@ -24,21 +25,33 @@ class _Truth:
     def __init__(self, snapshot: Snapshot, decision: Decision) -> None:
         self.snapshot, self.decision = snapshot, decision
         self.queued = {workload.id: workload for workload in snapshot.queue}
-        self.running = {each.workload.id: each for each in snapshot.running}
+        self.running = {part.workload.id: part for each in snapshot.running for part in parts(each)}
         self.quotas = {each.name: each.quota_milli for each in snapshot.projects}
         self.limits = {each.name: each.limit_milli for each in snapshot.projects}
-        self.victims = {each.victim for each in decision.reclaims}
+        self.victims = {id_ for each in decision.reclaims for id_ in self.going(each)}
         self.placed = [Running(self.queued[id_], places, 0) for id_, places in decision.placements.items()]
+        of = {each.workload.id: each for each in snapshot.running}
+        self.grown = [
+            Running(one_more(of[id_], rank), (place,), 0)
+            for id_, places in decision.grown.items()
+            for rank, place in places.items()
+        ]
         self.held: Counter[str] = Counter()
-        for each in snapshot.running:
+        for each in self.running.values():
             if not each.terminating:
                 self.held[each.workload.project] += each.workload.total_milli
+
+    def going(self, reclaim: Reclaim) -> list[str]:
+        """The parts of a session that go."""
+        if reclaim.ranks:
+            return [part_id(reclaim.victim, rank) for rank in reclaim.ranks]
+        return [reclaim.victim, *self.running[reclaim.victim].extras]
 
     def check(self) -> None:
         self._check_log()
         for victim in self.victims:
             self.held[self.running[victim].workload.project] -= self.running[victim].workload.total_milli
-        for each in self.placed:
+        for each in (*self.placed, *self.grown):
             self.held[each.workload.project] += sum(s.milli for place in each.placements for s in place.shares)
         for id_, wait in self.decision.pending_reasons.items():
             where = f"{id_}: {wait.reason}"
@@ -49,7 +62,7 @@ class _Truth:
     def _check_log(self) -> None:
         """What a project holds is told when one is reclaimed: what was decided before counts."""
         now = self.held.copy()
-        reclaims, placements = list(self.decision.reclaims), iter(self.placed)
+        reclaims, placements, grown = list(self.decision.reclaims), iter(self.placed), iter(self.grown)
         taken: list[tuple[str, int]] = []
         for line in self.decision.log:
             if line.startswith(("reclaimed: ", "moved: ")):
@@ -57,13 +70,13 @@ class _Truth:
                 assert line.endswith(reclaim.reason)
                 victim = self.running[reclaim.victim].workload
                 self._check_numbers(reclaim.reason, victim, now, line)
-                taken.append((victim.project, victim.total_milli))
+                taken += [(victim.project, self.running[id_].workload.total_milli) for id_ in self.going(reclaim)]
             else:
                 for project, milli in taken:
                     now[project] -= milli
                 taken.clear()
-            if line.startswith("placed: "):
-                each = next(placements)
+            if line.startswith(("placed: ", "grown: ")):
+                each = next(placements if line.startswith("placed: ") else grown)
                 now[each.workload.project] += sum(s.milli for place in each.placements for s in place.shares)
                 self._check_numbers(line, each.workload, now, line)
 
@@ -74,7 +87,9 @@ class _Truth:
             assert amount == _number(now), f"{name} holds {_number(now)}: {where}"
         for amount in re.findall(rf"\b{name} holds .* and gets {AMOUNT} more", text):
             fixed_only = "by work that cannot be reclaimed" in text
-            assert text.startswith("placed: ") or amount == _number(self.gets(name, fixed_only=fixed_only)), where
+            assert text.startswith(("placed: ", "grown: ")) or amount == _number(
+                self.gets(name, fixed_only=fixed_only)
+            ), where
         line = self.limits.get(name) if "larger limit" in text else self.quotas.get(name, 0)
         for amount in re.findall(rf"(?:quota of|\(quota) {AMOUNT}", text):
             assert amount == _number(self.quotas.get(name, 0)), where
@@ -93,7 +108,9 @@ class _Truth:
         fixed_only = "by work that cannot be reclaimed" in text
         for item, unit in UNITS.items():
             number = r"([\d.]+) " + unit
-            runs = [each.workload for each in (*self.running.values(), *self.placed) if not each.terminating]
+            runs = [
+                each.workload for each in (*self.running.values(), *self.placed, *self.grown) if not each.terminating
+            ]
             stay = [each for each in runs if each.id not in self.victims and not (fixed_only and each.preemptible)]
             held = sum(each.amount(item) for each in stay if each.project == name)
             for amount in re.findall(rf"\b{name} holds {number}", text):
@@ -139,7 +156,10 @@ class _Truth:
             nodes = {place.node for place in kept[workload.id]}
             stopped = text.partition(" still being stopped")[0]
             for id_ in re.findall(r"([\w-]+) of \w+(?:,| is| are| and)", stopped):
-                assert id_ in self.victims or self.running[id_].terminating, where
+                assert any(self.is_going(part) for part in self.running if part.partition("/")[0] == id_), where
+
+    def is_going(self, part: str) -> bool:
+        return part in self.victims or self.running[part].terminating
 
     def asks(self, id_: str) -> int:
         """What a workload that waits asks for, or one that is moved has."""
@@ -150,7 +170,7 @@ class _Truth:
         runs = [each.workload for each in self.running.values() if not each.terminating]
         return sum(
             each.total_milli
-            for each in (*runs, *(each.workload for each in self.placed))
+            for each in (*runs, *(each.workload for each in (*self.placed, *self.grown)))
             if each.project == name and not each.preemptible
         )
 
@@ -162,7 +182,7 @@ class _Truth:
 
     def everything(self) -> Iterator[tuple[Workload, Sequence[Placement]]]:
         """Return who has places: what runs, what is placed, and whom places are kept for."""
-        yield from ((each.workload, each.placements) for each in (*self.running.values(), *self.placed))
+        yield from ((each.workload, each.placements) for each in (*self.running.values(), *self.placed, *self.grown))
         moved = {id_: each.workload for id_, each in self.running.items()}
         yield from (({**moved, **self.queued}[id_], places) for id_, places in self.decision.reservations.items())
 

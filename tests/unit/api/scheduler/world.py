@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from api.scheduler.decide import decide
+from api.scheduler.elastic import one_more, ranks_of
 from api.scheduler.snapshot import (
     Decision,
     GpuState,
@@ -18,6 +19,7 @@ from api.scheduler.snapshot import (
     SchedulerSettings,
     Snapshot,
     Workload,
+    taking,
 )
 from common.gpu.share import GpuShare
 
@@ -101,17 +103,29 @@ class World:
         for id_, places in decision.placements.items():
             workload = self.queue.pop(id_)
             ends_at = (self.now + workload.limit_s) * SECOND if workload.limit_s else 0
-            self.running[id_] = Running(workload, places, self.now * SECOND, ends_at=ends_at)
+            grows_at = max(1, self.now * SECOND) if workload.is_elastic else 0
+            self.running[id_] = Running(workload, places, self.now * SECOND, ends_at=ends_at, grows_at=grows_at)
+        shrunk = {id_: running for id_, running in self.running.items() if running.leaving and not running.terminating}
+        for id_, running in shrunk.items():
+            self.running[id_] = of_ranks(
+                running, {r: p for r, p in by_rank(running).items() if r not in running.leaving}
+            )
+        for id_, more in decision.grown.items():
+            running = self.running[id_]
+            self.running[id_] = of_ranks(running, {**by_rank(running), **more})
         for reclaim in decision.reclaims:
             victim = self.running[reclaim.victim]
             workload = victim.workload
+            if reclaim.ranks:
+                self.running[reclaim.victim] = replace(victim, leaving=(*victim.leaving, *reclaim.ranks))
+                continue
             if reclaim.moved:
                 workload = replace(workload, moves=workload.moves + 1, moved_at=self.now * SECOND)
             self.running[reclaim.victim] = replace(victim, workload=workload, terminating=True)
         for id_ in left:
             gone = self.running.pop(id_)
             if id_ not in self.terminating:
-                self.queue[id_] = replace(gone.workload, requeued_at=self.now * SECOND)
+                self.queue[id_] = to_wait(gone.workload, self.now)
         self.now += 1
         self.decisions.append(decision)
         return decision
@@ -120,16 +134,36 @@ class World:
         """Step until nothing changes any more; return who was reclaimed on the way."""
         victims: list[str] = []
         for _ in range(limit):
-            terminating = any(running.terminating for running in self.running.values())
+            terminating = any(running.terminating or running.leaving for running in self.running.values())
             decision = self.step()
             victims += [reclaim.victim for reclaim in decision.reclaims]
-            if not decision.placements and not decision.reclaims and not terminating:
+            if not (decision.placements or decision.reclaims or decision.grown or terminating):
                 return victims
         raise AssertionError(f"nothing settles within {limit} steps: {self.decisions[-1].log}")
 
     def held(self) -> dict[str, int]:
         """What each project holds, in milli-GPU."""
         return held(self.running.values(), self.projects)
+
+
+def by_rank(running: Running) -> dict[int, Placement]:
+    """The places of its containers."""
+    return dict(zip(ranks_of(running), running.placements, strict=True))
+
+
+def of_ranks(running: Running, places: Mapping[int, Placement]) -> Running:
+    """The same session with these containers."""
+    ranks = sorted(places)
+    found = [places[rank] for rank in ranks]
+    workload = taking(replace(running.workload, replicas=len(ranks), held_milli=0), found)
+    return replace(running, workload=workload, placements=tuple(found), ranks=tuple(ranks), leaving=())
+
+
+def to_wait(workload: Workload, now: int) -> Workload:
+    """A session that is back in the queue: an elastic one asks for its least again."""
+    replicas = workload.min_replicas if workload.is_elastic else workload.replicas
+    held = 0 if workload.is_elastic else workload.held_milli
+    return replace(workload, requeued_at=now * SECOND, replicas=replicas, held_milli=held)
 
 
 def held(running: Iterable[Running], projects: Iterable[ProjectState]) -> dict[str, int]:
@@ -151,13 +185,17 @@ def check(snapshot: Snapshot, decision: Decision) -> None:
     assert sorted(wait.position for wait in decision.pending_reasons.values()) == list(
         range(1, len(decision.pending_reasons) + 1)
     )
-    assert len(decision.log) == len(queued) + len(decision.reclaims), "one line for each decision"
+    more = [(running[id_], rank, place) for id_, of in decision.grown.items() for rank, place in of.items()]
+    grown = [Running(one_more(each, rank), (place,), snapshot.now) for each, rank, place in more]
+    lines = len(queued) + len(decision.reclaims) + len(grown)
+    assert len(decision.log) == lines, "one line for each decision"
+    check_grown(running, decision)
 
     placed = [Running(queued[id_], places, snapshot.now) for id_, places in decision.placements.items()]
-    check_room(snapshot.nodes, running.values(), placed)
-    for each in placed:
+    check_room(snapshot.nodes, running.values(), [*placed, *grown])
+    for each in [*placed, *grown]:
         limits = quota[each.workload.project]
-        mine = [item.workload for item in (*running.values(), *placed) if item.workload.project == limits.name]
+        mine = [item.workload for item in (*running.values(), *placed, *grown) if item.workload.project == limits.name]
         if each.workload.total_milli and not limits.over_quota:
             assert sum(item.total_milli for item in mine) <= limits.quota_milli, "a hard cap holds"
         if each.workload.total_milli and limits.limit_milli is not None:
@@ -167,7 +205,8 @@ def check(snapshot: Snapshot, decision: Decision) -> None:
             assert fixed <= limits.quota_milli, "work that cannot be reclaimed lives within the quota"
 
     retained = held([each for each in running.values() if not each.terminating], snapshot.projects)
-    assert len({reclaim.victim for reclaim in decision.reclaims}) == len(decision.reclaims), "nobody is taken twice"
+    taken = Counter((each.victim, rank) for each in decision.reclaims for rank in each.ranks or ("all",))
+    assert not taken or max(taken.values()) == 1, "nobody is taken twice"
     assert sum(reclaim.moved for reclaim in decision.reclaims) <= snapshot.settings.moves_per_hour
     for reclaim in decision.reclaims:
         victim, beneficiary = running[reclaim.victim].workload, queued[reclaim.beneficiary]
@@ -181,13 +220,28 @@ def check(snapshot: Snapshot, decision: Decision) -> None:
             assert reclaim.victim in decision.reservations, "who is moved has places elsewhere"
             assert victim.moves < snapshot.settings.moves_per_session
         elif victim.project == beneficiary.project:
-            assert victim.priority < beneficiary.priority
+            assert reclaim.ranks or victim.priority < beneficiary.priority
         else:
             beyond = retained[victim.project] + _placed_of(placed, victim.project) > quota[victim.project].quota_milli
             is_guest = not victim.total_milli and (
                 beneficiary.total_milli or _is_beyond_beside(snapshot, placed, victim, quota[victim.project])
             )
             assert beyond or is_guest, "a project within its quota never loses"
+
+
+def check_grown(running: Mapping[str, Running], decision: Decision) -> None:
+    """Assert what holds for the containers that gangs get and lose while they run."""
+    shrunk = {each.victim: each.ranks for each in decision.reclaims if each.ranks}
+    assert not {each.victim for each in decision.reclaims} & decision.grown.keys(), "who shrinks does not grow"
+    for id_, ranks in shrunk.items():
+        assert min(ranks) >= running[id_].workload.min_replicas > 0, "the first containers stay together"
+        assert set(ranks) <= set(ranks_of(running[id_])) - set(running[id_].leaving)
+    for id_, places in decision.grown.items():
+        each = running[id_]
+        is_whole = not each.terminating and not each.leaving
+        assert is_whole, "who shrinks or ends does not grow"
+        assert not set(places) & set(ranks_of(each)), "those that are there keep their ranks"
+        assert max(places) < each.workload.max_replicas
 
 
 def _is_beyond_beside(snapshot: Snapshot, placed: Iterable[Running], victim: Workload, owner: ProjectState) -> bool:

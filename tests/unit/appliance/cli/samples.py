@@ -64,6 +64,8 @@ def session(**changes: Any) -> Session:
         "priority": 50,
         "preemptible": True,
         "replicas": 1,
+        "min_replicas": 0,
+        "max_replicas": 0,
         "gpu_milli": 500,
         "cpu_milli": 0,
         "memory_mib": 4096,

@@ -107,7 +107,7 @@ def test_help_lists_every_command_with_one_line(run: Run) -> None:
             "submit x -i python --within rack",
             "--within: 'rack' is not one of 'anywhere', 'switch', 'node', 'island'. Hint: ",
         ),
-        ("submit x -i python --replicas many", "--replicas: input should be a valid integer"),
+        ("submit x -i python -g 1 --replicas many", "--replicas: 'many' is no number of containers"),
     ],
 )
 def test_a_mistake_in_what_is_typed_is_told_with_its_place_and_a_hint(run: Run, words: str, said: str) -> None:

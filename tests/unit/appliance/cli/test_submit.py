@@ -73,6 +73,7 @@ def test_what_was_asked_is_sent_and_the_state_is_shown(logged_in: FakeApi, run: 
         ("-g 2 --p2p", {"p2p": True}),
         ("-g 2 --no-p2p", {"p2p": False}),
         ("-g 1 --replicas 2 --rdma", {"replicas": 2, "rdma": True}),
+        ("-g 1 --replicas 2..8", {"replicas": 2, "max_replicas": 8}),
         ("-g 1 --replicas 4 --within switch --within-required", {"replicas": 4, "within": "switch"}),
         ("-g 1 --gpu-model V100 --gpu-model P100 --group fast", {"gpu_models": ["V100", "P100"], "group": "fast"}),
         ("-g 1 --priority 80 --no-preemptible", {"priority": 80, "preemptible": False}),

@@ -1,0 +1,56 @@
+"""Reasons to wait that the decision knows nothing of, and how people are told of the sessions of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from api.resources.projects import service as projects
+from api.resources.sessions.scheduling import Asked, PendingReasonUpdate, Placed
+from api.scheduler.pending_reasons import OF_OTHERS
+from api.scheduler.snapshot import Decision
+from api.tables.projects import Access, Project
+
+NOT_ACTIVE = "not-active"
+"""Why a session waits whose project is outside its period; the decision knows nothing of it."""
+NO_NETWORK = "no-network"
+"""Why a session of several containers waits for which there are places, but no network; the decision knows of none."""
+
+
+def told(row: Asked, project: str, reader: str) -> str:
+    """Return how people of a project, the reader, are told of a session of a project."""
+    if project != reader:
+        return OF_OTHERS
+    return f"a private session of {project}" if row.access is Access.PRIVATE else f"{project}/{row.name}"
+
+
+def outside(rows: Iterable[Asked], known: Mapping[UUID, Project], moment: datetime) -> Iterable[PendingReasonUpdate]:
+    """Yield the new pending reasons of those whose project is outside its period."""
+    for row in rows:
+        project = known[row.project_id]
+        if projects.is_active(project, moment):
+            continue
+        ended = project.ends_at if project.ends_at and project.ends_at <= moment else None
+        what = f"ended at {ended:%Y-%m-%d %H:%M}" if ended else f"begins at {project.starts_at:%Y-%m-%d %H:%M}"
+        reason = f"the period of {project.name} {what} UTC; an administrator may change that"
+        if (row.reason, row.cause) != (reason, NOT_ACTIVE):
+            yield PendingReasonUpdate(row.id, row.revision, reason, NOT_ACTIVE, 0)
+
+
+def without_network(
+    rows: Iterable[Asked], short: Mapping[UUID, Placed], capacity: int
+) -> Iterable[PendingReasonUpdate]:
+    """Yield the new pending reasons of those who have places and no network between their containers."""
+    reason = f"all {capacity} networks between containers of a session are taken; an administrator may give more room"
+    for row in rows:
+        if row.id in short and (row.reason, row.cause) != (reason, NO_NETWORK):
+            yield PendingReasonUpdate(row.id, row.revision, reason, NO_NETWORK, 0)
+
+
+def decided(queue: Sequence[Asked], decision: Decision) -> Iterable[PendingReasonUpdate]:
+    """Yield the new pending reasons of a decision."""
+    for row in queue:
+        pending = decision.pending_reasons.get(str(row.id))
+        if pending and (pending.reason, pending.cause, pending.position) != (row.reason, row.cause, row.position):
+            yield PendingReasonUpdate(row.id, row.revision, pending.reason, str(pending.cause), pending.position)

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import AwareDatetime, Field
 
 from common.backup_protocol import MAX_BACKUPS, MAX_ORDERS, BackupOrder, BackupOrderReport, BackupReport
+from common.check_protocol import MAX_CHECKS, CheckReport
 from common.messages import Report, else_read
-from common.protocol import MAX_CHECKS, CheckReport
 from common.repairs import RunState
 
 CONTROLLER = "controller.penstock"

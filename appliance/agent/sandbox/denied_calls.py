@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from common.protocol import DeniedCall
+from common.denied_call_protocol import DeniedCall
 
 MAX_SERIES = 64
 """Series of one container; what comes on top is put together."""

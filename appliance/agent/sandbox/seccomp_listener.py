@@ -31,7 +31,7 @@ from appliance.agent.sandbox.confinement import Confinement, rule_for
 from appliance.agent.sandbox.denied_calls import Attempt, DeniedCalls
 from appliance.agent.sandbox.seccomp_notify import Call
 from common import syscalls
-from common.protocol import DeniedCall
+from common.denied_call_protocol import DeniedCall
 
 log = structlog.get_logger()
 

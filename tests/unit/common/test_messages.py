@@ -9,14 +9,26 @@ from typing import Annotated, Any, get_args
 import pytest
 from pydantic import Field, ValidationError
 
-from common import backup_protocol, protocol, repair_protocol
+from common import (
+    app_protocol,
+    audit_protocol,
+    backup_protocol,
+    check_protocol,
+    denied_call_protocol,
+    protocol,
+    repair_protocol,
+    storage_protocol,
+)
 from common.backup_protocol import BackupAction
 from common.gpu.kinds import Enforcement
 from common.messages import Message, Report, Since, protocol_of
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus, Heartbeat, HeartbeatReply, ImageState
 from tests.fakes.heartbeats import beat
 
-PROTOCOLS = (protocol, repair_protocol, backup_protocol)
+PROTOCOLS = (
+    *(app_protocol, audit_protocol, backup_protocol, check_protocol, denied_call_protocol),
+    *(protocol, repair_protocol, storage_protocol),
+)
 KINDS = sorted(
     {kind for module in PROTOCOLS for _, kind in inspect.getmembers(module, inspect.isclass)},
     key=lambda kind: kind.__name__,

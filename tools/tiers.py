@@ -112,7 +112,8 @@ def start(name: str, *, piped: bool, gives_way: bool) -> subprocess.Popen[str]:
     command = ["make", "--no-print-directory", name]
     out, errors = (subprocess.PIPE, subprocess.STDOUT) if piped else (None, None)
     process = subprocess.Popen(
-        ["nice", "-n", str(NICE), *command] if gives_way else command,
+        # it does not outlive a run that was killed
+        ["setpriv", "--pdeathsig=TERM", "nice", "-n", str(NICE), *command] if gives_way else command,
         cwd=ROOT,
         text=True,
         errors="replace",

@@ -17,8 +17,8 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # each tier leaves a report for the table of `make test`
 PYTEST = $(BIN)/pytest --junitxml=build/tiers/$@.xml
-# those of a group run side by side; with a plus between them one after another, beside a bundle that is slow to come
-TIERS := lint,types,unit+api-tests,bundle integration lab
+# those of a group run side by side, with a plus between them one after another; what is pure has the cores while the lab waits
+TIERS := lint,bundle lab,~types+unit+api-tests integration
 # how many examples a property is tried on: `full`, or `fast` (tests/conftest.py)
 EXAMPLES ?= full
 
@@ -38,7 +38,7 @@ $(STAMP): pyproject.toml
 	$(SAY) "Python environment: $(VENV) (packages of pyproject.toml, about 600 MB)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --progress-bar on --editable '.[build,reservoir,index,site,agent,api]' --group dev | { grep -vE '^(Requirement already|Looking in)' || true; }
+	@$(BIN)/python -m pip install --no-compile --progress-bar on --editable '.[build,reservoir,index,site,agent,api]' --group dev | { grep -vE '^(Requirement already|Looking in)' || true; }
 	@$(BIN)/penstock --help >/dev/null
 	@touch $@
 

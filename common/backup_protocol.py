@@ -6,7 +6,9 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, Field
+
+from common.messages import Report, else_read
 
 MAX_BACKUPS = 2000
 MAX_ORDERS = 50
@@ -36,13 +38,7 @@ class BackupOrderState(StrEnum):
 OPEN_ORDERS = frozenset({BackupOrderState.ORDERED, BackupOrderState.RUNNING})
 
 
-class Told(BaseModel):
-    """Base of what is told: what a later release has beside it is passed over."""
-
-    model_config = ConfigDict(extra="ignore", from_attributes=True)
-
-
-class BackupReport(Told):
+class BackupReport(Report):
     """A backup as its record has it; `problem` says why it is not good, `ahead` that a clock was when it was taken."""
 
     name: BackupName
@@ -57,7 +53,7 @@ class BackupReport(Told):
     ahead: bool = False
 
 
-class BackupOrder(Told):
+class BackupOrder(Report):
     """What an administrator has ordered; without a `backup` it is about the newest good one."""
 
     id: Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
@@ -68,9 +64,12 @@ class BackupOrder(Told):
 
 
 class BackupOrderReport(BackupOrder):
-    """What has become of an order: `backup` is the one that it was about, `seconds` what a restore of it took."""
+    """What has become of an order: `backup` is the one that it was about, `seconds` what a restore of it took.
 
-    state: BackupOrderState
+    Nothing waits for a state that only a later release knows.
+    """
+
+    state: Annotated[BackupOrderState, else_read(BackupOrderState.FAILED)]
     reason: Annotated[str, Field(max_length=20_000)] = ""
     finished_at: AwareDatetime | None = None
     seconds: float = 0.0

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 from common.strict import StrictModel
 
 MAX_TEXT = 1 << 20
 """Most characters of any text of a message."""
+MAX_REASON = 4096
+"""Most characters of why something of a node is as it is."""
+Brief = Annotated[str, Field(max_length=255)]
+"""A name, a version, an address."""
+Why = Annotated[str, Field(max_length=MAX_REASON)]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The protocol of control API and node agent: their messages and paths.
+"""The protocol of control API and node agent: their messages and paths; `*_protocol.py` beside it have more.
 
 The API calls the agent over mutual TLS (`/v1/...` below). The agent posts heartbeats to the API
 (`POST /agent/v1/heartbeat`) with its own certificate, whose common name is the node's name.
@@ -15,10 +15,10 @@ from typing import Annotated, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from common.checks import Check, CheckState
+from common.check_protocol import MAX_CHECKS, CheckReport
 from common.gpu.kinds import Enforcement
 from common.gpu.share import MAX_DEVICES, MAX_GPUS, MILLI, GpuShare
-from common.messages import Message, Report, Since, else_read, is_of_later_release
+from common.messages import Brief, Message, Report, Since, Why, else_read, is_of_later_release
 from common.nccl import NcclEvidence
 from common.rdma import MAX_HCAS, Hca
 from common.sandbox import Sandbox
@@ -27,12 +27,6 @@ HEARTBEAT_PATH = "/agent/v1/heartbeat"
 """POST Heartbeat → HeartbeatReply, or 204 where heartbeat and reply are as they were the last time."""
 METRICS_PATH = "/agent/v1/metrics"
 """POST MetricsReport → 204: what containers used of their GPUs; not in heartbeats, which mostly repeat themselves."""
-DENIED_CALLS_PATH = "/agent/v1/denied-calls"
-"""POST DeniedCallReport → 204: which system calls sandboxes denied. Counts only grow, so a report may come twice."""
-APP_CALLERS_PATH = "/agent/v1/app-callers"
-"""POST AppCallersReport → AppCallersReply: whose connections to apps are open, and which of them have to end."""
-AUDIT_HEADS_PATH = "/v1/audit-heads"
-"""GET → AuditHeads: how far this node has seen the site's audit log go."""
 HEALTH_PATH = "/v1/health"
 NODE_INFO_PATH = "/v1/node-info"
 IMAGES_PATH = "/v1/images"
@@ -44,9 +38,6 @@ CONTAINERS_PATH = "/v1/containers"
 · WebSocket /{id}/exec?command=JSON-LIST&tty=0|1&rows=N&cols=N&apart=0|1:
 binary frames carry bytes both ways; text frames carry ExecControl as JSON; the agent ends with an `exit` frame. To who
 asks for it what the command writes comes `apart`: `stream` frames say of which output the bytes are that follow."""
-STORAGE_PATH = "/v1/storage"
-"""GET ?root=FOLDER → StorageState: the folders of volumes that a storage has, and what it tells of their sizes
-· DELETE ?folder=FOLDER → FolderRemoval: removes a folder with what is in it; asked again, it tells how far that is."""
 
 PROTOCOL = 1
 """What agents of this release speak: one more in a release that brings a field with `Since`."""
@@ -54,9 +45,6 @@ PROTOCOL_HEADER = "X-Penstock-Protocol"
 """With each heartbeat: what the agent speaks; one that says nothing speaks 0. It is no key of the heartbeat, for an API
 of the release before protocols were told refuses keys that it does not know. With the reply to a heartbeat that is not
 as the one before: what the API speaks; to one that says nothing no agent reports checks."""
-AUDIT_HEAD_HEADER = "X-Penstock-Audit-Head"
-"""With each answer to a heartbeat: `SEQ:CODE` of the audit log's last line; nothing where none is kept. It is no key of
-the reply, for agents of the last release refuse keys that they do not know, and a repeated heartbeat has no reply."""
 MACHINE_HEADER = "X-Penstock-Machine"
 """With each heartbeat: which machine sends it, by another text after each of its starts. A disk that was cloned has the
 certificate, the name and the address of its node; that it is another machine shows here alone."""
@@ -68,20 +56,12 @@ MACHINE_RESTARTED = "its machine restarted while it ran"
 ENGINE_RESTARTED = "the container engine of its node was restarted, and ended it"
 """Why containers are `lost` that were interrupted with all that ran there: the `error` begins so."""
 
-MAX_REASON = 4096
-"""Most characters of why something of a node is as it is."""
-MAX_CHECKS = 500
-"""Most checks of a node: eight of each GPU and link, and those of the machine."""
 MAX_FRAME = 1 << 20
 """Bytes of a WebSocket's message: who sends a longer one loses the connection."""
 STALLED_S = 600.0
 """So long who speaks over a WebSocket may leave it unread, as a pipe that nobody empties, before it counts as gone."""
 STDOUT, STDERR = 1, 2
 """The outputs of a command; bytes are of the first until a `stream` frame says another one."""
-CONTAINER_HEADER = "X-Penstock-Container"
-"""In the head of a request the edge says at a port of an agent whose port it takes that for: the container's id."""
-CALLER_HEADER = "X-Penstock-Caller"
-"""Beside it: by which login or key of the site the request comes, for as long as the connection lasts."""
 
 DEFAULT_SHM_MIB = 64
 """MiB of a container's `/dev/shm` where nobody says: as much as Docker gives."""
@@ -112,9 +92,6 @@ def belongs_to_system(target: str) -> bool:
     return any(path.is_relative_to(folder) or PurePosixPath(folder).is_relative_to(path) for folder in SYSTEM_FOLDERS)
 
 
-Brief = Annotated[str, Field(max_length=255)]
-"""A name, a version, an address."""
-Why = Annotated[str, Field(max_length=MAX_REASON)]
 HeldBy = Annotated[Enforcement, else_read(Enforcement.NONE)]
 """How shares are held, as it is told: what holds them in a later release promises nothing to this one."""
 
@@ -301,32 +278,6 @@ class ContainerState(Report):
         return told | {"status": ContainerStatus.FAILED if told.get("finished_at") else ContainerStatus.CREATING}
 
 
-class FolderState(Report):
-    """A folder of a storage, by its path below the root; MiB that are in it and may be, None where nobody can tell."""
-
-    folder: str
-    used_mib: int | None = Field(default=None, ge=0)
-    limit_mib: int | None = Field(default=None, ge=0)
-
-
-class StorageState(Report):
-    """What a node sees of a storage; `mounted` says that it is the site's, by the marker at its root."""
-
-    mounted: bool
-    folders: list[FolderState] = Field(default_factory=list, max_length=100_000)
-
-
-class FolderRemoval(Report):
-    """Whether a folder that is to go is still there, and why removing it failed the last time.
-
-    That it is not says something only where the storage is `mounted`: the site's, by the marker at its root.
-    """
-
-    there: bool
-    mounted: bool = False
-    error: str = ""
-
-
 class ImageRequest(Message):
     """An image that the node shall have."""
 
@@ -354,58 +305,6 @@ class ImageState(Report):
     size: int = Field(default=0, ge=0)
     pulled: int = Field(default=0, ge=0)
     error: str = ""
-
-
-def _in_one_line(text: str) -> str:
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
-
-
-class CheckReport(Report):
-    """A check of a node, as `common.checks.Check` says; `thing` is what of the node it is about.
-
-    `since` is when what it tells of occurred, where its look knows that, as by a log.
-    """
-
-    id: Brief = Field(min_length=1)
-    name: Brief
-    state: CheckState
-    thing: Brief = ""
-    evidence: Why = ""
-    hint: Why = ""
-    repair: Brief = ""
-    since: datetime | None = None
-
-    @classmethod
-    def of(cls, check: Check) -> CheckReport:
-        """Return a check as it is reported, its texts in one line: a program's words may have anything in them."""
-        return cls(
-            id=check.id,
-            name=check.name,
-            state=check.state,
-            thing=check.subject,
-            evidence=_in_one_line(check.evidence),
-            hint=_in_one_line(check.hint),
-            repair=check.repair,
-            since=datetime.fromisoformat(check.since) if check.since else None,
-        )
-
-    @field_validator("state", mode="before")
-    @classmethod
-    def _lenient(cls, value: object) -> object:
-        """Take a state that only a later release knows for one that is not known."""
-        return value if value in list(CheckState) else CheckState.UNKNOWN
-
-    @field_validator("id", "name", "thing", "evidence", "hint", "repair")
-    @classmethod
-    def _text(cls, value: str) -> str:
-        if "\0" in value:
-            raise ValueError("a NUL character is not text")
-        return value
-
-    @field_validator("evidence", "hint", mode="before")
-    @classmethod
-    def _short(cls, value: object) -> object:
-        return value[:MAX_REASON] if isinstance(value, str) else value
 
 
 class Heartbeat(Report):
@@ -459,74 +358,10 @@ class MetricsReport(Report):
     samples: list[GpuMetrics] = Field(max_length=10_000)
 
 
-class DeniedCall(Report):
-    """System calls that a sandbox denied to processes of one name in one container, from `first_at` to `last_at`.
-
-    `count` is how many since `first_at`, which tells one series from the next. `pid` is that of the last process, as
-    the container numbers them. `effect` is the errno, or `killed`. Where an agent had to put many processes or calls
-    together, their name is `*`.
-    """
-
-    container_id: str
-    session_id: str
-    call: str = Field(min_length=1, max_length=40)
-    process: str = Field(max_length=64)
-    pid: int = Field(ge=0)
-    effect: str = Field(min_length=1, max_length=24)
-    first_at: datetime
-    last_at: datetime
-    count: int = Field(ge=1)
-
-
-class DeniedCallReport(Report):
-    """Denied system calls of a node; what was not taken is sent again."""
-
-    name: str
-    denied_calls: list[DeniedCall] = Field(max_length=1000)
-
-
-MAX_CALLER = 64
-"""Characters of the name of a login or a key."""
-
-
-class AppCaller(Report):
-    """Somebody with connections to a container: `caller` is what the edge says of the login or the key."""
-
-    container_id: str
-    caller: str = Field(max_length=MAX_CALLER)
-
-
-class AppCallersReport(Report):
-    """Whose connections are open at the ports of a node."""
-
-    name: str
-    callers: list[AppCaller] = Field(max_length=10_000)
-
-
-class AppCallersReply(Report):
-    """Those of them whose connections have to end, and when to report next, in seconds."""
-
-    leave: list[AppCaller]
-    interval_s: float = Field(default=5.0, gt=0)
-
-
 class HeartbeatReply(Report):
     """The API's answer: when to report next, in seconds."""
 
     interval_s: float = Field(default=5.0, gt=0)
-
-
-class AuditHead(Report):
-    """A line of the audit log by its number and its code."""
-
-    seq: int = Field(ge=0)
-    mac: str = Field(pattern=r"^[0-9a-f]{64}$")
-
-
-class AuditHeads(Report):
-    """Lines of the audit log that a node was told of as the last ones, oldest first."""
-
-    heads: list[AuditHead] = Field(default_factory=list, max_length=1000)
 
 
 class ExecControl(Report):

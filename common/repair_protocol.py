@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, Field
 
 from common.backup_protocol import MAX_BACKUPS, MAX_ORDERS, BackupOrder, BackupOrderReport, BackupReport
-from common.protocol import MAX_CHECKS, CheckReport
+from common.check_protocol import MAX_CHECKS, CheckReport
+from common.messages import Report, else_read
 from common.repairs import RunState
 
 CONTROLLER = "controller.penstock"
@@ -27,13 +28,7 @@ Word = Annotated[str, Field(max_length=255)]
 Words = Annotated[str, Field(max_length=20_000)]
 
 
-class Told(BaseModel):
-    """Base of what the controller tells: what a later release has beside it is passed over."""
-
-    model_config = ConfigDict(extra="ignore", from_attributes=True)
-
-
-class StepReport(Told):
+class StepReport(Report):
     """A look at a node, or a rung and the look after it; `tasks` say what was done."""
 
     node: Word
@@ -45,8 +40,8 @@ class StepReport(Told):
     tasks: list[Words] = Field(default=[], max_length=MAX_TASKS)
 
 
-class RunReport(Told):
-    """What has become of a run until now, in full."""
+class RunReport(Report):
+    """What has become of a run until now, in full; nothing waits for a state that only a later release knows."""
 
     id: Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
     repair: Annotated[str, Field(max_length=16)]
@@ -54,7 +49,7 @@ class RunReport(Told):
     limit: Word | None = None
     dry_run: bool = False
     agreed: bool = False
-    state: RunState
+    state: Annotated[RunState, else_read(RunState.INTERRUPTED)]
     reason: Words = ""
     ordered_at: AwareDatetime
     finished_at: AwareDatetime | None = None
@@ -63,14 +58,14 @@ class RunReport(Told):
     steps: list[StepReport] = Field(default=[], max_length=MAX_STEPS)
 
 
-class NodeChecks(Told):
+class NodeChecks(Report):
     """The checks of a node that has no agent; those without a `node` are of the site."""
 
     node: Annotated[str, Field(max_length=63)] = ""
     checks: list[CheckReport] = Field(max_length=MAX_CHECKS)
 
 
-class ControllerReport(Told):
+class ControllerReport(Report):
     """What the controller tells: runs and orders that are new or have changed, and whether it `wants` an order.
 
     After a look, `nodes` has all checks that it makes. `backups` are all that there are, None where that is as it was.
@@ -83,7 +78,7 @@ class ControllerReport(Told):
     backup_orders: list[BackupOrderReport] = Field(default=[], max_length=MAX_ORDERS)
 
 
-class RepairOrder(Told):
+class RepairOrder(Report):
     """A run that an administrator has ordered."""
 
     id: str
@@ -95,7 +90,7 @@ class RepairOrder(Told):
     ordered_at: AwareDatetime
 
 
-class ControllerReply(Told):
+class ControllerReply(Report):
     """The next order, the oldest first: of a repair, or about a backup; None where nothing was ordered."""
 
     order: RepairOrder | None = None

@@ -2,23 +2,32 @@
 
 A tier is a target of the Makefile that leaves pytest's report, if it has one, in `build/tiers/<tier>.xml`. A group is
 one tier, or several with commas between them, which run side by side; those with a plus between them run one after
-another there. What fails ends the run behind its group; the table comes all the same.
+another there. A row that begins with `~` gives way: it takes what the others of its group leave, such as the waits of
+the lab. What fails ends the run behind its group; the table comes all the same.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 ROOT = Path(__file__).parents[1]
 REPORTS = ROOT / "build" / "tiers"
 SLOWEST = 10
+GIVES_WAY = "~"
+NICE = 10
+"""Beside one who wants a core all the time, who gives way has a tenth of it."""
+PATIENCE = {"PYTEST_TIMEOUT": "1200"}
+"""Environment of tests that give way: a test may take ten times as long."""
 
 
 @dataclass(frozen=True)
@@ -47,25 +56,77 @@ def main(groups: Sequence[str]) -> int:
 
 def run(rows: Sequence[str]) -> list[Tier]:
     """Make rows of tiers side by side; each line that one of several tiers says begins with its name."""
-    split = [row.split("+") for row in rows]
-    names = [name for row in split for name in row]
-    width = max(map(len, names)) if len(names) > 1 else 0
+    split = [(row.removeprefix(GIVES_WAY).split("+"), row.startswith(GIVES_WAY)) for row in rows]
+    names = [name for row, _ in split for name in row]
+    group = Group(max(map(len, names)) if len(names) > 1 else 0)
     with ThreadPoolExecutor(len(split)) as pool:
-        return [tier for made in pool.map(lambda row: [make(name, width) for name in row], split) for tier in made]
+        made = pool.map(lambda row: list(group.make(*row)), split)
+        try:
+            return [tier for row in made for tier in row]
+        except KeyboardInterrupt:
+            group.end()
+            raise
 
 
-def make(name: str, width: int) -> Tier:
-    """Make a tier; with a width, what it says goes on as it comes, behind its name in so many characters."""
-    report = REPORTS / f"{name}.xml"
-    report.unlink(missing_ok=True)
-    begin = time.monotonic()
+@dataclass
+class Group:
+    """Tiers that run side by side; with a `width`, each line that they say is behind a name in so many characters."""
+
+    width: int
+    ended: bool = False
+    apart: list[subprocess.Popen[str]] = field(default_factory=list)
+    """What gives way: it is in a session of its own."""
+
+    def make(self, names: Sequence[str], gives_way: bool) -> Iterator[Tier]:
+        """Make tiers one after another, whatever comes of each."""
+        for name in names:
+            if not self.ended:
+                yield self._make(name, gives_way)
+
+    def _make(self, name: str, gives_way: bool) -> Tier:
+        report = REPORTS / f"{name}.xml"
+        report.unlink(missing_ok=True)
+        begin = time.monotonic()
+        with start(name, piped=self.width > 0, gives_way=gives_way) as process:
+            if gives_way:
+                self.apart.append(process)
+            for line in process.stdout or ():
+                print(f"{name:{self.width}} | {line}", end="", flush=True)
+        seconds = time.monotonic() - begin
+        return Tier(name, seconds, process.returncode == 0, read(report) if report.is_file() else {})
+
+    def end(self) -> None:
+        """End what a Ctrl-C does not reach, which a terminal tells its own session alone, and begin nothing more."""
+        self.ended = True
+        for process in self.apart:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGINT)
+
+
+def start(name: str, *, piped: bool, gives_way: bool) -> subprocess.Popen[str]:
+    """Start the make of a tier; one that gives way has a session of its own.
+
+    The kernel shares cores out between sessions, and between these and containers, before it looks how nice a process
+    is: only a session as a whole gives way to a lab (sched(7), autogroups).
+    """
     command = ["make", "--no-print-directory", name]
-    out, errors = (subprocess.PIPE, subprocess.STDOUT) if width else (None, None)
-    with subprocess.Popen(command, cwd=ROOT, text=True, errors="replace", stdout=out, stderr=errors) as process:
-        for line in process.stdout or ():
-            print(f"{name:{width}} | {line}", end="", flush=True)
-    seconds = time.monotonic() - begin
-    return Tier(name, seconds, process.returncode == 0, read(report) if report.is_file() else {})
+    out, errors = (subprocess.PIPE, subprocess.STDOUT) if piped else (None, None)
+    process = subprocess.Popen(
+        # it does not outlive a run that was killed
+        ["setpriv", "--pdeathsig=TERM", "nice", "-n", str(NICE), *command] if gives_way else command,
+        cwd=ROOT,
+        text=True,
+        errors="replace",
+        stdout=out,
+        stderr=errors,
+        start_new_session=gives_way,
+        env={**os.environ, **PATIENCE} if gives_way else None,
+    )
+    if gives_way:
+        # it may have ended, and not every kernel has it
+        with suppress(OSError):
+            Path(f"/proc/{process.pid}/autogroup").write_text(str(NICE))
+    return process
 
 
 def read(report: Path) -> dict[str, float]:

@@ -27,8 +27,8 @@ from api.resources.repairs.schemas import RepairRequest
 from api.settings import Settings
 from api.tables.health import HealthCheck, Source
 from api.tables.nodes import NodeMode
+from common.check_protocol import CheckReport
 from common.checks import Check, CheckState
-from common.protocol import CheckReport
 from common.repair_protocol import NodeChecks
 from common.repairs import OF_AGENTS, REPAIR_OF
 

@@ -24,9 +24,9 @@ from api.settings import Settings
 from api.tables.health import HealthCheck as Row
 from api.tables.nodes import Node, NodeState
 from common import machine_checks
+from common.check_protocol import CheckReport
 from common.checks import Check, CheckState
 from common.health import DampedChecks, Damping, graded
-from common.protocol import CheckReport
 from common.repairs import REPAIR_OF
 
 AGENTS_S = 2.0

@@ -28,7 +28,7 @@ from api.tables.nodes import NodeState
 from api.tables.sessions import Session
 from api.tables.volumes import Volume
 from common.errors import PenstockError
-from common.protocol import StorageState
+from common.storage_protocol import StorageState
 
 log = structlog.get_logger()
 

@@ -19,8 +19,8 @@ from api.endpoints.transactions import DatabaseOf, Reading
 from api.resources.apps import callers, service
 from api.resources.apps.service import AppIndex
 from api.resources.logins import callers as known_callers
+from common.app_protocol import APP_CALLERS_PATH, AppCallersReply, AppCallersReport
 from common.errors import ForbiddenError, NotFoundError, UnauthenticatedError, UnavailableError
-from common.protocol import APP_CALLERS_PATH, AppCallersReply, AppCallersReport
 
 ORIGINAL_URI = "X-Original-URI"
 MAX_REASON = 500

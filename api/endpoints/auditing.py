@@ -40,7 +40,7 @@ READS = frozenset({Action.AUDIT_READ, Action.AUDIT_OVERSEE, Action.LOGS_READ})
 """Actions that change nothing, and are told all the same."""
 DRY_RUNS = frozenset({Action.SESSION_DRY_RUN})
 """Actions that change nothing, though what they are about is posted: they are told where they are refused alone."""
-_ATTEMPT = "penstock.attempt"
+_TOLD = "penstock.told"
 _SECRET = re.compile(r"psk_[A-Za-z0-9_-]+")
 """An API key, which somebody may send where its id belongs."""
 MINUTE_S = 60.0
@@ -55,7 +55,7 @@ LOOK_S = 5.0
 
 
 @dataclass
-class Attempt:
+class ToldRequest:
     """A request that is told. `user` is the name that somebody signs in with, who is not known yet."""
 
     connection: HTTPConnection
@@ -143,10 +143,10 @@ class Failures:
         ]
 
 
-def attempt_of(connection: HTTPConnection) -> Attempt | None:
-    """Return the attempt that a request is, if it is told."""
-    attempt: Attempt | None = connection.scope.get(_ATTEMPT)
-    return attempt
+def told_request(connection: HTTPConnection) -> ToldRequest | None:
+    """Return a request as it is told, if it is."""
+    told: ToldRequest | None = connection.scope.get(_TOLD)
+    return told
 
 
 @asynccontextmanager
@@ -155,13 +155,13 @@ async def attempted(connection: HTTPConnection, endpoint: Callable[..., Any]) ->
     if is_for_agents(endpoint) or not service.is_on(connection.app.state.settings):
         yield
         return
-    attempt = attempt_of(connection) or Attempt(connection, endpoint)
+    told = told_request(connection) or ToldRequest(connection, endpoint)
     if _is_told(connection, action_of(endpoint)):
-        connection.scope[_ATTEMPT] = attempt
+        connection.scope[_TOLD] = told
     try:
         yield
     except Exception as error:
-        await _failed(attempt, error)
+        await _failed(told, error)
         raise
 
 
@@ -179,7 +179,7 @@ def slow_down(connection: HTTPConnection, endpoint: Callable[..., Any]) -> None:
     if action_of(endpoint) in DRY_RUNS:
         rate: DryRunRate = connection.app.state.dry_run_rate
         rate.take(known.identity.id, signed_in=signed_in)
-    elif attempt_of(connection):
+    elif told_request(connection):
         count(connection, known.identity.id, signed_in=signed_in)
 
 
@@ -198,10 +198,10 @@ async def concluded(connection: HTTPConnection) -> AsyncIterator[None]:
     try:
         yield
     except Exception as error:
-        if attempt := attempt_of(connection):
-            await _failed(attempt, error)
+        if told := told_request(connection):
+            await _failed(told, error)
         raise
-    if (attempt := attempt_of(connection)) and not (attempt.recorded or attempt.failed):
+    if (told := told_request(connection)) and not (told.recorded or told.failed):
         database: Database = connection.app.state.database
         async with database.transaction() as db:
             await record(db, connection)
@@ -212,9 +212,9 @@ async def begin(db: AsyncSession, connection: HTTPConnection) -> None:
 
     The database notes what it changes from then on.
     """
-    if attempt := attempt_of(connection):
-        await service.begin(db, attempt.done())
-        attempt.recorded = True
+    if told := told_request(connection):
+        await service.begin(db, told.done())
+        told.recorded = True
 
 
 def needs(connection: HTTPConnection, wanted: Action) -> None:
@@ -222,27 +222,27 @@ def needs(connection: HTTPConnection, wanted: Action) -> None:
 
     Call it before the transaction, which begins with the line.
     """
-    if attempt := attempt_of(connection):
-        attempt.action = wanted
+    if told := told_request(connection):
+        told.action = wanted
 
 
 async def record(db: AsyncSession, connection: HTTPConnection, **more: Any) -> None:
     """Tell a success in the transaction that makes it one."""
-    if (attempt := attempt_of(connection)) and not attempt.recorded:
-        await service.add(db, attempt.done() | more, changes=True)
-        attempt.recorded = True
+    if (told := told_request(connection)) and not told.recorded:
+        await service.add(db, told.done() | more, changes=True)
+        told.recorded = True
 
 
-async def _failed(attempt: Attempt, error: Exception) -> None:
+async def _failed(told: ToldRequest, error: Exception) -> None:
     status, reason = _status(error), _reason(error)
     refused = status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
-    if attempt.failed or (attempt_of(attempt.connection) is None and status != HTTPStatus.FORBIDDEN):
+    if told.failed or (told_request(told.connection) is None and status != HTTPStatus.FORBIDDEN):
         return
-    attempt.failed = True
-    entry = attempt.entry("refused" if refused else "failed", status, reason)
-    failures: Failures = attempt.connection.app.state.failed_attempts
+    told.failed = True
+    entry = told.entry("refused" if refused else "failed", status, reason)
+    failures: Failures = told.connection.app.state.failed_attempts
     if failures.is_told(entry):
-        await _tell(attempt.connection.app, entry)
+        await _tell(told.connection.app, entry)
 
 
 async def watch_left_out(app: FastAPI) -> None:

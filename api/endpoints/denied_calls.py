@@ -12,7 +12,7 @@ from api.resources.denied_calls import service
 from api.resources.denied_calls.schemas import DeniedCallsView
 from api.resources.schemas import NamePath, NameQuery
 from api.resources.sessions import service as sessions
-from common.protocol import DENIED_CALLS_PATH, DeniedCallReport
+from common.denied_call_protocol import DENIED_CALLS_PATH, DeniedCallReport
 
 router = Router(prefix="/sessions", tags=["sessions"])
 agents = Router(tags=["agents"])

@@ -44,7 +44,7 @@ async def login(
     # a page that signs its visitor in as somebody else would have that person's work seen there
     check_origin(request)
     address = request.client.host if request.client else ""
-    if told := auditing.attempt_of(request):
+    if told := auditing.told_request(request):
         # what is typed here may be a password
         told.user = body.name if is_user_name(body.name) else ""
     attempt = throttle.Try(body.name, address)

@@ -33,7 +33,14 @@ from api.resources.nodes.heartbeats import Heartbeats
 from api.resources.nodes.schemas import ModeRequest, NodeView
 from api.resources.schemas import Done, NamePath, NameQuery
 from api.tables.nodes import NodeMode, NodeState
-from common.protocol import AUDIT_HEAD_HEADER, HEARTBEAT_PATH, PROTOCOL, PROTOCOL_HEADER, Heartbeat, HeartbeatReply
+from common.audit_protocol import AUDIT_HEAD_HEADER
+from common.protocol import (
+    HEARTBEAT_PATH,
+    PROTOCOL,
+    PROTOCOL_HEADER,
+    Heartbeat,
+    HeartbeatReply,
+)
 
 router = Router(prefix="/nodes", tags=["nodes"])
 agents = Router(tags=["agents"])

@@ -62,6 +62,6 @@ async def report_repairs(message: ControllerReport, db: Transaction, settings: S
     """
     if message.nodes is not None:
         await health.record_controller(db, settings, message.nodes)
-    reply = await service.take(db, message)
-    reply.backup_order = await backups.take(db, message, wants=message.wants and reply.order is None)
-    return reply
+    order = await service.take(db, message)
+    backup_order = await backups.take(db, message, wants=message.wants and order is None)
+    return ControllerReply(order=order, backup_order=backup_order)

@@ -12,8 +12,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.clock import now
 from api.endpoints.access import agent_of_certificate, clock_offset_s
 from api.resources.nodes.heartbeats import Heartbeats
+from common.audit_protocol import AUDIT_HEAD_HEADER
 from common.errors import PenstockError
-from common.protocol import AUDIT_HEAD_HEADER, HEARTBEAT_PATH
+from common.protocol import HEARTBEAT_PATH
 
 NUMBER = b'"sequence":'
 MAX_BYTES = 1 << 20

@@ -7,16 +7,15 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from common.audit_protocol import AuditHeads
 from common.errors import UnavailableError
 from common.protocol import (
-    AuditHeads,
     ContainerSpec,
     ContainerState,
-    FolderRemoval,
     GpuShares,
     ImageState,
-    StorageState,
 )
+from common.storage_protocol import FolderRemoval, StorageState
 
 
 @dataclass(frozen=True)

@@ -17,26 +17,23 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 
 from api.engine.base import AgentAddress, TerminalSize, UnreachableError
 from common import certificates, problem, request_id
+from common.audit_protocol import AUDIT_HEADS_PATH, AuditHeads
 from common.errors import PenstockError, UnavailableError
 from common.messages import Message, Report
 from common.protocol import (
-    AUDIT_HEADS_PATH,
     CONTAINERS_PATH,
     HEALTH_PATH,
     IMAGES_PATH,
     MAX_FRAME,
     STALLED_S,
-    STORAGE_PATH,
-    AuditHeads,
     ContainerSpec,
     ContainerState,
-    FolderRemoval,
     GpuShares,
     ImageRequest,
     ImageState,
-    StorageState,
 )
 from common.revocation import refuse_revoked
+from common.storage_protocol import STORAGE_PATH, FolderRemoval, StorageState
 
 CONNECT_S = 3.0
 ANSWER_S = 30.0

@@ -35,28 +35,25 @@ from appliance.agent.reports.heartbeat import HeartbeatReporter
 from appliance.agent.settings import Settings
 from appliance.agent.supervision import Background, Work, keep_on
 from common import revocation
+from common.audit_protocol import AUDIT_HEADS_PATH, AuditHeads
 from common.errors import ForbiddenError, InputError, PenstockError
 from common.protocol import (
-    AUDIT_HEADS_PATH,
     CONTAINERS_PATH,
     HEALTH_PATH,
     IMAGES_PATH,
     NODE_INFO_PATH,
     STDOUT,
-    STORAGE_PATH,
-    AuditHeads,
     ContainerSpec,
     ContainerState,
     ExecControl,
-    FolderRemoval,
     GpuShares,
     ImageRequest,
     ImageState,
     NodeInfo,
-    StorageState,
 )
 from common.refusals import install, refuse
 from common.request_id import RequestIds
+from common.storage_protocol import STORAGE_PATH, FolderRemoval, StorageState
 from common.watchdog import Watchdog
 
 CONTAINER_PATH = CONTAINERS_PATH + "/{identity}"

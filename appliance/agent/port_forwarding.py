@@ -20,8 +20,8 @@ import structlog
 
 from appliance.agent.listener import Listener, Strangers
 from appliance.agent.tls import common_name
+from common.app_protocol import CALLER_HEADER, CONTAINER_HEADER, MAX_CALLER
 from common.errors import UnavailableError
-from common.protocol import CALLER_HEADER, CONTAINER_HEADER, MAX_CALLER
 
 log = structlog.get_logger()
 

@@ -20,7 +20,7 @@ from appliance.agent.storages import Storages
 from appliance.agent.supervision import Background
 from common import process
 from common.errors import ForbiddenError, InputError, ProcessError, UnavailableError
-from common.protocol import FolderRemoval, FolderState, StorageState
+from common.storage_protocol import FolderRemoval, FolderState, StorageState
 
 log = structlog.get_logger()
 

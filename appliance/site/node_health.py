@@ -16,9 +16,9 @@ from appliance.site.deployment import STATE
 from appliance.site.inventory import without_agent
 from appliance.site.model import Node, NodeRole, Site
 from common import machine_checks
+from common.check_protocol import CheckReport
 from common.checks import Check
 from common.health import DampedChecks, Damping
-from common.protocol import CheckReport
 from common.repair_protocol import NodeChecks
 
 SEEN = "penstock_health"

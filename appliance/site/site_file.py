@@ -44,7 +44,7 @@ SYSTEM_FOLDERS = {
 SESSIONS = IPv4Network("172.17.0.0/16")
 """The network of Docker's bridge as Docker chooses it, with the sessions of each worker."""
 
-Finding = tuple[Path, str, str]
+Fault = tuple[Path, str, str]
 """What a rule finds: the path of the value, what is wrong with it, and the hint."""
 
 
@@ -73,7 +73,7 @@ def load(document: YamlDocument) -> Site:
     return site
 
 
-def _duplicates(site: Site) -> Iterator[Finding]:
+def _duplicates(site: Site) -> Iterator[Fault]:
     seen: dict[tuple[str, str], str] = {}
     for index, node in enumerate(site.nodes):
         for field, kind, value in (
@@ -93,7 +93,7 @@ def _duplicates(site: Site) -> Iterator[Finding]:
             yield ("storage", index, "name"), reason, "give every storage its own name"
 
 
-def _addresses(site: Site) -> Iterator[Finding]:
+def _addresses(site: Site) -> Iterator[Fault]:
     for index, node in enumerate(site.nodes):
         for field, address in (("address", node.address), ("ib_address", node.ib_address)):
             if address is None:
@@ -103,7 +103,7 @@ def _addresses(site: Site) -> Iterator[Finding]:
                 yield ("nodes", index, field), reason, "use the node's address in the site's network"
 
 
-def _names(site: Site) -> Iterator[Finding]:
+def _names(site: Site) -> Iterator[Fault]:
     for index, node in enumerate(site.nodes):
         if node.name in SERVICE_NAMES and SERVICE_NAMES[node.name] not in node.roles:
             reason = f"the name {node.name} leads to a service on another node"
@@ -112,7 +112,7 @@ def _names(site: Site) -> Iterator[Finding]:
             yield ("nodes", index, "name"), f"{node.name} is a group of nodes for Ansible", "choose another name"
 
 
-def _roles(site: Site) -> Iterator[Finding]:
+def _roles(site: Site) -> Iterator[Fault]:
     for role in (NodeRole.RESERVOIR, NodeRole.MASTER):
         if (count := len(site.with_role(role))) != 1:
             yield ("nodes",), f"{count} nodes have the role {role}", f"give the role {role} to exactly one node"
@@ -129,7 +129,7 @@ def _roles(site: Site) -> Iterator[Finding]:
                 yield (*path, field), f"{node.name} is not a worker", hint
 
 
-def _ports(site: Site) -> Iterator[Finding]:
+def _ports(site: Site) -> Iterator[Fault]:
     taken = {site.ssh.port: "ssh", **INNER_PORTS}
     for name, port in site.ports.model_dump().items():
         if (holder := taken.setdefault(port, f"ports.{name}")) != f"ports.{name}":
@@ -142,7 +142,7 @@ def _ports(site: Site) -> Iterator[Finding]:
             yield ("nodes", index, "agent_port"), reason, "choose another port"
 
 
-def _journals(site: Site) -> Iterator[Finding]:
+def _journals(site: Site) -> Iterator[Fault]:
     needed = JOURNAL_OF_NODE_MIB * len(site.nodes)
     if site.logs.gather and site.logs.gathered_mib < needed:
         yield (
@@ -152,7 +152,7 @@ def _journals(site: Site) -> Iterator[Finding]:
         )
 
 
-def _zone(site: Site) -> Iterator[Finding]:
+def _zone(site: Site) -> Iterator[Fault]:
     zones = available_timezones()
     # a bare machine knows none; each node is asked when it has its packages
     if zones and site.time.zone not in zones:
@@ -161,7 +161,7 @@ def _zone(site: Site) -> Iterator[Finding]:
         yield ("time", "zone"), f"there is no time zone {site.time.zone}", hint
 
 
-def _servers(site: Site) -> Iterator[Finding]:
+def _servers(site: Site) -> Iterator[Fault]:
     servers = [node.name for node in site.with_role(NodeRole.STORAGE)]
     kinds: dict[str, str] = {}
     for index, storage in enumerate(site.storage):
@@ -180,7 +180,7 @@ def _servers(site: Site) -> Iterator[Finding]:
             yield (*path, "server"), reason, "give all storages of a node the same server"
 
 
-def _exports(site: Site) -> Iterator[Finding]:
+def _exports(site: Site) -> Iterator[Fault]:
     """A storage server exports each folder once, and no storage stands on a folder of the system."""
     first: dict[tuple[str | None, str], str] = {}
     servers = [node.name for node in site.with_role(NodeRole.STORAGE)]
@@ -196,7 +196,7 @@ def _exports(site: Site) -> Iterator[Finding]:
                 yield ("storage", index, "path"), reason, "choose another folder"
 
 
-def _paths(site: Site) -> Iterator[Finding]:
+def _paths(site: Site) -> Iterator[Fault]:
     """No two storages may stand at one path of a node, nor one below another."""
     taken: list[tuple[str, str]] = []
     for index, storage in enumerate(site.storage):
@@ -210,7 +210,7 @@ def _paths(site: Site) -> Iterator[Finding]:
         taken.append((storage.name, path))
 
 
-def _session_storage(site: Site) -> Iterator[Finding]:
+def _session_storage(site: Site) -> Iterator[Fault]:
     if site.session_storage is None:
         return
     named = [storage for storage in site.storage if storage.name == site.session_storage]
@@ -221,7 +221,7 @@ def _session_storage(site: Site) -> Iterator[Finding]:
         yield ("session_storage",), reason, "add worker to its `clients`, or name another storage"
 
 
-def _host_paths(site: Site) -> Iterator[Finding]:
+def _host_paths(site: Site) -> Iterator[Fault]:
     pvcs = site.session_pvc_root
     roots = {worker_path(storage): storage.name for storage in site.storage}
     for index, folder in enumerate(site.session_host_paths):
@@ -235,7 +235,7 @@ def _host_paths(site: Site) -> Iterator[Finding]:
             yield path, f"{folder} is the storage {name} as a whole, or lies above it", "open a folder in it"
 
 
-def _egress(site: Site) -> Iterator[Finding]:
+def _egress(site: Site) -> Iterator[Fault]:
     """A node is opened a port at a time, and never to what trusts whoever comes from a node."""
     kept = {site.ssh.port: "sshd", NFS_PORT: "NFS, which knows no users,"}
     by_address = {node.address: node for node in site.nodes} | {node.ib_address: node for node in site.nodes}
@@ -257,7 +257,7 @@ def _egress(site: Site) -> Iterator[Finding]:
             yield path, f"{text} opens {closed[port]} of {node.name} to every session", "open other ports of it alone"
 
 
-def _workers(site: Site) -> Iterator[Finding]:
+def _workers(site: Site) -> Iterator[Fault]:
     yield from order_findings(site.gpu.enforcement, ("gpu", "enforcement"))
     for index, node in enumerate(site.nodes):
         yield from order_findings(node.enforcement or [], ("nodes", index, "enforcement"))

@@ -25,12 +25,12 @@ from api.resources.users import service as users
 from api.resources.users.schemas import UserRequest
 from api.settings import Settings
 from common import problem
+from common.check_protocol import CheckReport
 from common.protocol import (
     HEARTBEAT_PATH,
     PROTOCOL,
     PROTOCOL_HEADER,
     TIME_HEADER,
-    CheckReport,
     ContainerState,
     ContainerStatus,
 )

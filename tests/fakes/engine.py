@@ -7,21 +7,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from api.engine.base import AgentAddress, TerminalSize
+from common.audit_protocol import AuditHead, AuditHeads
 from common.errors import ForbiddenError, NotFoundError, PenstockError
 from common.protocol import (
-    AuditHead,
-    AuditHeads,
     ContainerSpec,
     ContainerState,
     ContainerStatus,
     ExecControl,
-    FolderRemoval,
-    FolderState,
     GpuShares,
     ImageState,
     ImageStatus,
-    StorageState,
 )
+from common.storage_protocol import FolderRemoval, FolderState, StorageState
 
 
 class EchoTerminal:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from common.protocol import CheckReport, ContainerState, ContainerStatus, GpuDevice, Heartbeat, NodeInfo
+from common.check_protocol import CheckReport
+from common.protocol import (
+    ContainerState,
+    ContainerStatus,
+    GpuDevice,
+    Heartbeat,
+    NodeInfo,
+)
 
 
 def node_info(name: str, gpus: int) -> NodeInfo:

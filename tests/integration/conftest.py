@@ -13,6 +13,32 @@ from tests.integration.agent.conftest import Authority
 from tests.integration.own_engine import OwnEngine, own_engine
 from tests.integration.slapd import Slapd, running_slapd
 
+COMPUTE = ("reservoir", "site")
+"""Folders of files that build and install; all others wait for services most of the time."""
+LONGEST = (
+    *("reservoir/test_closed_network.py", "reservoir/test_targets.py", "reservoir/test_installer.py"),
+    *("site/test_foreign_nodes.py", "test_volumes.py"),
+)
+"""Files that are begun before others of their kind: nobody waits for one at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let files that compute and files that wait take turns, so that workers do not want the same at a time."""
+    here = Path(__file__).parent
+    files = dict.fromkeys(item.path.relative_to(here) for item in items if item.path.is_relative_to(here))
+    order = {here / path: place for place, path in enumerate(in_turns(list(files)))}
+    items.sort(key=lambda item: order.get(item.path, -1))
+
+
+def in_turns(files: list[Path]) -> list[Path]:
+    """Return files with those of both kinds spread evenly over all."""
+    places: dict[Path, float] = {}
+    for computes in (True, False):
+        kind = [path for path in files if (path.parts[0] in COMPUTE) == computes]
+        kind.sort(key=lambda path: str(path) not in LONGEST)
+        places |= {path: (number + 0.5) / len(kind) for number, path in enumerate(kind)}
+    return sorted(files, key=places.__getitem__)
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_stays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:

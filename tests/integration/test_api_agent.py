@@ -58,7 +58,10 @@ class Site:
         self.agent.environment["PENSTOCK_AGENT_LIST_INTERVAL_S"] = "1"
         self.process: Fork | None = None
         context = ssl.create_default_context(cafile=str(pki.ca))
-        self.client = httpx.Client(base_url=f"https://127.0.0.1:{self.port}", verify=context, timeout=30)
+        url = f"https://127.0.0.1:{self.port}"
+        # a client that keeps a connection does not hear that a server ends, which then waits for it
+        limits = httpx.Limits(max_keepalive_connections=0)
+        self.client = httpx.Client(base_url=url, verify=context, timeout=30, limits=limits)
 
     def run(self, *words: str, stdin: str = "") -> None:
         forks.run([sys.executable, "-m", "api", *words], self.environment, stdin, check=True)

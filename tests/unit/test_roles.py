@@ -286,3 +286,10 @@ def test_a_dry_run_passes_over_handlers_whose_unit_is_not_there_yet() -> None:
                 named = str(task.get("ansible.builtin.systemd_service", {}).get("name", ""))
                 if named.startswith("penstock-"):
                     assert task.get("ignore_errors") == "{{ ansible_check_mode }}", f"{path}: {task['name']}"
+
+
+def test_a_reboot_does_not_wait_for_the_upload_to_a_master_that_is_silent() -> None:
+    """It does not hear that it is to end while it waits for an answer, and systemd would give it 90 seconds."""
+    unit = ROOT / "roles/logs/templates/etc/systemd/system/penstock-log-upload.service.j2"
+    (limit,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit.read_text(), re.MULTILINE)
+    assert int(limit) <= 10

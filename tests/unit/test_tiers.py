@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -33,7 +36,8 @@ def test_the_table_has_every_tier_its_ten_slowest_tests_and_the_time_of_all() ->
 
 
 MAKEFILE = """\
-.PHONY: one other broken last
+GROUP = /proc/self/autogroup
+.PHONY: one other broken last apart slow
 one:
 \t@touch one; while [ ! -e other ]; do sleep 0.01; done; echo one is done
 other:
@@ -44,6 +48,11 @@ broken:
 \t@echo no; exit 1
 last:
 \t@echo never
+apart:
+\t@echo $$PYTEST_TIMEOUT; nice; ps -o sid= -p $$$$ | tr -d ' '
+\t@while [ -e $(GROUP) ] && ! grep -q " nice 10$$" $(GROUP); do sleep 0.01; done
+slow:
+\t@touch begun; sleep 600
 """
 
 
@@ -71,3 +80,30 @@ def test_what_fails_ends_the_run_behind_its_group(makefile: None, capfd: pytest.
     assert "one is done" in said
     assert "broken: failed" in said
     assert "never" not in said
+
+
+def test_a_row_that_gives_way_is_patient_in_a_session_of_its_own(
+    makefile: None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["one,other", "~apart+after,one"]) == 0
+    said = capfd.readouterr().out.splitlines()
+    patience, nice, session = [line.removeprefix("apart | ") for line in said if "apart | " in line]
+    assert (patience, nice) == ("1200", str(min(19, os.nice(0) + tiers.NICE)))
+    assert int(session) != os.getsid(0)
+    assert "after | after one" in said
+
+
+def test_an_interrupted_run_leaves_nothing_that_gave_way(makefile: None, tmp_path: Path) -> None:
+    """Nor does its row go on."""
+    group = tiers.Group(4)
+
+    def interrupt() -> None:
+        while not (group.apart and (tmp_path / "begun").exists()):
+            time.sleep(0.01)
+        group.end()
+
+    thread = Thread(target=interrupt)
+    thread.start()
+    (slow,) = group.make(["slow", "last"], gives_way=True)
+    thread.join()
+    assert not slow.passed

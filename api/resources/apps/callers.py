@@ -14,7 +14,7 @@ from api.resources.logins import callers
 from api.resources.logins.callers import KnownCaller
 from api.resources.sessions import access
 from api.tables.sessions import Session
-from common.protocol import AppCaller
+from common.app_protocol import AppCaller
 
 
 async def leavers(

@@ -37,7 +37,7 @@ GENESIS = Head(0, "0" * 64)
 
 
 @dataclass(frozen=True)
-class Finding:
+class Discrepancy:
     """Something that is not as it was written: the file's day, the line in it (0: the file as a whole), and what."""
 
     day: str
@@ -130,7 +130,7 @@ class Verification:
     lines: int = 0
     first: int = 0
     head: Head = GENESIS
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Discrepancy] = field(default_factory=list)
     deleted: list[Entry] = field(default_factory=list)
 
     @property
@@ -147,7 +147,7 @@ def verify(
     `heads` are lines that others have seen, by who: each must be in the log, or in a file that was deleted.
     """
     done = _Verifier(key, heads).run(files)
-    done.findings += [Finding(one["day"], 0, said) for one in done.deleted if (said := said_of(one))]
+    done.findings += [Discrepancy(one["day"], 0, said) for one in done.deleted if (said := said_of(one))]
     done.findings.sort(key=lambda found: (found.day, found.line))
     return done
 
@@ -180,7 +180,7 @@ class _Verifier:
         # by their numbers, for each begins behind the one before
         self._gaps: list[_Gap] = []
         self._late: set[int] = set()
-        self._unread: list[Finding] = []
+        self._unread: list[Discrepancy] = []
         self._done = Verification()
 
     def run(self, files: Iterable[tuple[str, Iterable[bytes]]]) -> Verification:
@@ -198,7 +198,7 @@ class _Verifier:
         entry = read(self._key, line[:-1] if whole else line)
         if entry is None:
             what = "this line is not as it was written" if whole else "this line is cut off"
-            self._unread.append(Finding(day, number, what))
+            self._unread.append(Discrepancy(day, number, what))
             return
         if not whole:
             self._find(day, number, "this line has no end")
@@ -260,13 +260,13 @@ class _Verifier:
                 of_these = f"{lost} of the " if gap.unread else ""
                 self._find(gap.day, gap.line, f"{of_these}{which} of the log before this one are missing")
 
-    def _of_heads(self) -> Iterator[Finding]:
+    def _of_heads(self) -> Iterator[Discrepancy]:
         end = self._done.head.seq
         for who, seen in sorted(self._heads.items()):
             if (furthest := max((head.seq for head in seen), default=0)) > end:
-                yield Finding("", 0, f"the log ends with line {end}, and {who} has seen {furthest}")
+                yield Discrepancy("", 0, f"the log ends with line {end}, and {who} has seen {furthest}")
             if wrong := next(filter(None, (self._of_head(who, head) for head in seen if 0 < head.seq <= end)), ""):
-                yield Finding("", 0, wrong)
+                yield Discrepancy("", 0, wrong)
 
     def _of_head(self, who: str, head: Head) -> str:
         """Return what is wrong with a line that somebody has seen; nothing where it is in the log, or was deleted."""
@@ -277,7 +277,7 @@ class _Verifier:
         return f"line {head.seq}, which {who} has seen, is not in the log"
 
     def _find(self, day: str, line: int, what: str) -> None:
-        self._done.findings.append(Finding(day, line, what))
+        self._done.findings.append(Discrepancy(day, line, what))
 
 
 def _was_deleted(gap: _Gap, deleted: Mapping[int, Sequence[Entry]]) -> bool:

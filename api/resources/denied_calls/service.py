@@ -16,7 +16,7 @@ from api.resources.denied_calls.schemas import DeniedCallsView, DeniedCallView
 from api.resources.metrics import service as metrics
 from api.tables.denied_calls import DeniedSeries
 from api.tables.sessions import Session
-from common.protocol import DeniedCall, DeniedCallReport
+from common.denied_call_protocol import DeniedCall, DeniedCallReport
 
 MAX_SERIES = 2000
 """Series of one session; calls beyond them are counted and not described."""

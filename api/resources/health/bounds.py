@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.clock import now
 from api.resources.health import repository
 from api.tables.health import HealthChange
+from common.check_protocol import CheckReport
 from common.checks import CheckState
-from common.protocol import CheckReport
 
 MAX_KEPT = 200
 """So many checks of a node are kept: twice those of one with eight GPUs."""

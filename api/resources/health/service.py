@@ -19,9 +19,9 @@ from api.resources.health.writer import Writer
 from api.settings import Settings
 from api.tables.health import HealthCheck, Source
 from api.tables.nodes import Node
+from common.check_protocol import CheckReport
 from common.checks import CheckState
 from common.errors import InputError, NotFoundError
-from common.protocol import CheckReport
 from common.repair_protocol import SILENT_S, NodeChecks
 
 NAMED = 3

@@ -15,9 +15,9 @@ from api.resources.health.bounds import MAX_TOLD, Hour
 from api.settings import Settings
 from api.tables.health import HealthAlert, HealthChange, HealthCheck, Source
 from api.tables.nodes import Node
+from common.check_protocol import CheckReport
 from common.checks import CheckState
 from common.health import gravity
-from common.protocol import CheckReport
 
 SAME = timedelta(seconds=5)
 """What an agent that was started again says of the same occurrence may be off by so much."""

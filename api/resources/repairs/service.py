@@ -14,7 +14,7 @@ from api.resources.repairs.schemas import RepairRequest, RepairRunDetailView, Re
 from api.tables.repairs import RepairRun
 from common import repairs
 from common.errors import ConflictError, NotFoundError
-from common.repair_protocol import ControllerReply, ControllerReport, RepairOrder, RunReport
+from common.repair_protocol import ControllerReport, RepairOrder, RunReport
 from common.repairs import OPEN, REPAIRS, RUNGS, RunState
 
 MOST = 100
@@ -92,13 +92,13 @@ def view(run: RepairRun) -> RepairRunDetailView:
     return RepairRunDetailView.model_validate(_plain(run))
 
 
-async def take(db: AsyncSession, report: ControllerReport) -> ControllerReply:
-    """Take in what the controller tells of its runs, and return what it is to do next."""
+async def take(db: AsyncSession, report: ControllerReport) -> RepairOrder | None:
+    """Take in what the controller tells of its runs, and return what it is to do next; None: nothing."""
     for told in report.runs:
         await _note(db, told)
     await db.flush()
     waiting = await repository.ordered(db) if report.wants else None
-    return ControllerReply(order=_order(waiting) if waiting else None)
+    return _order(waiting) if waiting else None
 
 
 async def _note(db: AsyncSession, told: RunReport) -> None:

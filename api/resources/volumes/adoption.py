@@ -20,7 +20,7 @@ from api.database import VOLUMES_LOCK, exclusively
 from api.resources.schemas import is_name
 from api.resources.volumes import repository
 from api.tables.volumes import SessionVolume, Volume, VolumeState
-from common.protocol import StorageState
+from common.storage_protocol import StorageState
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 

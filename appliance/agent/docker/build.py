@@ -38,7 +38,8 @@ from appliance.agent.volume_folders import VolumeFolders
 from appliance.gpu import accelerators
 from common import egress
 from common.disk_limit import DiskLimit
-from common.protocol import MAX_REASON, NodeInfo
+from common.messages import MAX_REASON
+from common.protocol import NodeInfo
 
 log = structlog.get_logger()
 

@@ -12,9 +12,9 @@ from datetime import datetime
 import structlog
 from anyio import CapacityLimiter, to_thread
 
+from common.check_protocol import MAX_CHECKS, CheckReport
 from common.checks import Check, CheckState
 from common.health import DampedChecks, Damping, unknown
-from common.protocol import MAX_CHECKS, CheckReport
 
 log = structlog.get_logger()
 

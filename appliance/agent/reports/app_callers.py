@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.settings import Settings
 from appliance.agent.tls import api_client
-from common.protocol import APP_CALLERS_PATH, AppCaller, AppCallersReply, AppCallersReport
+from common.app_protocol import APP_CALLERS_PATH, AppCaller, AppCallersReply, AppCallersReport
 
 log = structlog.get_logger()
 

@@ -15,8 +15,8 @@ import structlog
 from pydantic import Field, TypeAdapter, ValidationError
 
 from common import files
+from common.audit_protocol import AuditHead, AuditHeads
 from common.messages import Report
-from common.protocol import AuditHead, AuditHeads
 
 log = structlog.get_logger()
 

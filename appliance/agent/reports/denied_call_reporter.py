@@ -10,7 +10,7 @@ import structlog
 from appliance.agent.sandbox.seccomp_listener import SeccompListener
 from appliance.agent.settings import Settings
 from appliance.agent.tls import api_client
-from common.protocol import DENIED_CALLS_PATH, DeniedCallReport
+from common.denied_call_protocol import DENIED_CALLS_PATH, DeniedCallReport
 
 log = structlog.get_logger()
 

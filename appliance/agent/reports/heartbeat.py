@@ -15,15 +15,15 @@ from pydantic import ValidationError
 from appliance.agent.container_runtime import Containers
 from appliance.agent.settings import Settings
 from appliance.agent.tls import api_client
+from common.audit_protocol import AUDIT_HEAD_HEADER
+from common.check_protocol import CheckReport
+from common.messages import MAX_REASON
 from common.protocol import (
-    AUDIT_HEAD_HEADER,
     HEARTBEAT_PATH,
     MACHINE_HEADER,
-    MAX_REASON,
     PROTOCOL,
     PROTOCOL_HEADER,
     TIME_HEADER,
-    CheckReport,
     ContainerState,
     Heartbeat,
     HeartbeatReply,

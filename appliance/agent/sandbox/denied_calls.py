@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from common.protocol import DeniedCall
+from common.denied_call_protocol import DeniedCall
 
 MAX_SERIES = 64
 """Series of one container; what comes on top is put together."""
@@ -17,7 +17,7 @@ _Key = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
-class Attempt:
+class SeenCall:
     """One denied call of a process of a container, `pid` as the container numbers it."""
 
     container_id: str
@@ -36,8 +36,8 @@ class Attempt:
 
 @dataclass
 class _Series:
-    first: Attempt
-    last: Attempt
+    first: SeenCall
+    last: SeenCall
     count: int = 1
     told: int = 0
 
@@ -49,16 +49,16 @@ class DeniedCalls:
     _series: dict[_Key, _Series] = field(default_factory=dict)
     _sizes: dict[str, int] = field(default_factory=dict)
 
-    def note(self, attempt: Attempt) -> None:
+    def note(self, seen: SeenCall) -> None:
         """Count a denied call."""
-        if attempt.key not in self._series and self._sizes.get(attempt.container_id, 0) >= MAX_SERIES:
-            attempt = replace(attempt, call=OTHERS, process=OTHERS, effect=OTHERS)
-        if (series := self._series.get(attempt.key)) is not None:
+        if seen.key not in self._series and self._sizes.get(seen.container_id, 0) >= MAX_SERIES:
+            seen = replace(seen, call=OTHERS, process=OTHERS, effect=OTHERS)
+        if (series := self._series.get(seen.key)) is not None:
             series.count += 1
-            series.last = attempt
+            series.last = seen
             return
-        self._series[attempt.key] = _Series(attempt, attempt)
-        self._sizes[attempt.container_id] = self._sizes.get(attempt.container_id, 0) + 1
+        self._series[seen.key] = _Series(seen, seen)
+        self._sizes[seen.container_id] = self._sizes.get(seen.container_id, 0) + 1
 
     def untold(self) -> list[DeniedCall]:
         """Return the series that have grown since they were told, at most as many as one report takes."""

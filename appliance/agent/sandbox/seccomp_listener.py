@@ -28,10 +28,10 @@ from appliance.agent.sandbox import seccomp_notify
 from appliance.agent.sandbox.audited_filter import AuditedFilter
 from appliance.agent.sandbox.budget import Budget
 from appliance.agent.sandbox.confinement import Confinement, rule_for
-from appliance.agent.sandbox.denied_calls import Attempt, DeniedCalls
+from appliance.agent.sandbox.denied_calls import DeniedCalls, SeenCall
 from appliance.agent.sandbox.seccomp_notify import Call
 from common import syscalls
-from common.protocol import DeniedCall
+from common.denied_call_protocol import DeniedCall
 
 log = structlog.get_logger()
 
@@ -175,7 +175,7 @@ class SeccompListener:
         rule = rule_for(source.confinement.sandbox.rules, name, call.arguments)
         process, pid, leader = _process(call.thread)
         killed = rule.ends and _kill(source.descriptor, call, leader)
-        attempt = Attempt(
+        seen = SeenCall(
             source.confinement.id,
             source.confinement.session_id,
             name,
@@ -185,7 +185,7 @@ class SeccompListener:
             datetime.now(UTC),
         )
         with self._lock:
-            self._denied.note(attempt)
+            self._denied.note(seen)
         source.refuse(call, getattr(errno, rule.errno))
         budget.spend()
 

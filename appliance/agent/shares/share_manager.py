@@ -24,7 +24,13 @@ from appliance.gpu.mps import Mps
 from common.errors import ConflictError, InputError
 from common.gpu.kinds import Enforcement
 from common.gpu.share import MILLI, GpuShare, format_gpus
-from common.protocol import MAX_REASON, ContainerState, ContainerStatus, GpuDevice, NodeInfo
+from common.messages import MAX_REASON
+from common.protocol import (
+    ContainerState,
+    ContainerStatus,
+    GpuDevice,
+    NodeInfo,
+)
 
 log = structlog.get_logger()
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from api.clock import now
+from common.check_protocol import CheckReport
 from common.checks import CheckState
-from common.protocol import CheckReport
 from tests.api.cluster import V1, Cluster, ok, running_cluster
 from tests.integration.agent.conftest import Authority, make_authority
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from api.clock import now
+from common.check_protocol import CheckReport
 from common.checks import CheckState
-from common.protocol import CheckReport
 from common.repair_protocol import CONTROLLER, CONTROLLER_PATH
 from tests.api.cluster import V1, Cluster, ok, running_cluster
 from tests.api.resources.repairs.test_repairs import of, run

@@ -31,6 +31,8 @@ LENIENT: set[Path] = {
     ("nodes", 0, "checks", 0, "state"),
     *(("containers", 0, "nccl", name) for name in ("version", "p2p_line", "ib_line", "gdrdma_line")),
     *(("node_info", "hcas", 0, name) for name in ("name", "link_layer", "state")),
+    ("runs", 0, "state"),
+    ("backup_orders", 0, "state"),
 }
 """Words of agents that a later release may add to, of which one that is not known is read as what promises least; and
 what a user's program or a driver wrote, whose signs are replaced by ones that every terminal shows.

@@ -29,14 +29,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from appliance.gpu import tmpfs_quota
+from common.audit_protocol import AUDIT_HEAD_HEADER
+from common.denied_call_protocol import DENIED_CALLS_PATH, DeniedCall, DeniedCallReport
 from common.protocol import (
-    AUDIT_HEAD_HEADER,
-    DENIED_CALLS_PATH,
     HEARTBEAT_PATH,
     METRICS_PATH,
     ContainerSpec,
-    DeniedCall,
-    DeniedCallReport,
     GpuMetrics,
     Heartbeat,
     MetricsReport,

@@ -20,7 +20,13 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from appliance.agent.reports.audit_heads import FILE
-from common.protocol import AUDIT_HEADS_PATH, ContainerSpec, ContainerStatus, ExecControl, NodeInfo
+from common.audit_protocol import AUDIT_HEADS_PATH
+from common.protocol import (
+    ContainerSpec,
+    ContainerStatus,
+    ExecControl,
+    NodeInfo,
+)
 from tests.integration.agent.calls import launch, put, states, wait_for
 from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_authority
 from tests.websocket import WebSocket, connect

@@ -14,7 +14,8 @@ import docker
 import httpx
 import pytest
 
-from common.protocol import CONTAINER_HEADER, ContainerSpec, ContainerState
+from common.app_protocol import CONTAINER_HEADER
+from common.protocol import ContainerSpec, ContainerState
 from tests.integration.agent.calls import launch, states
 from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_authority
 

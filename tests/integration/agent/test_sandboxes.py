@@ -18,7 +18,12 @@ import httpx
 import pytest
 
 from appliance.agent.sandbox.budget import BURST, RATE_PER_S
-from common.protocol import ContainerSpec, ContainerStatus, DeniedCall, Mount
+from common.denied_call_protocol import DeniedCall
+from common.protocol import (
+    ContainerSpec,
+    ContainerStatus,
+    Mount,
+)
 from common.sandbox import SandboxRule
 from tests.fakes.systemd import FakeSystemd
 from tests.integration.agent.calls import launch, log_of

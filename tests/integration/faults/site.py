@@ -51,7 +51,10 @@ class FaultySite:
         }
         self.process: Fork | None = None
         context = ssl.create_default_context(cafile=str(pki.ca))
-        self.client = httpx.Client(base_url=f"https://127.0.0.1:{self.port}", verify=context, timeout=60)
+        url = f"https://127.0.0.1:{self.port}"
+        # a client that keeps a connection does not hear that a server ends, which then waits for it
+        limits = httpx.Limits(max_keepalive_connections=0)
+        self.client = httpx.Client(base_url=url, verify=context, timeout=60, limits=limits)
         self.fleet: FleetThread
 
     def prepare(self) -> None:

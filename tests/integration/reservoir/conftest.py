@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from reservoir.artifacts.image import archive
+from appliance.site import lab
 from tests import product_bundle as product_bundles
 from tests.integration.reservoir import loaded
 from tests.integration.reservoir.disks import Disk, mounted
@@ -120,20 +120,13 @@ def listed(product_bundle: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def node_images(
-    product_bundle: Path, listed: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, str]:
-    """The lab's images by their release, loaded from the bundle."""
-    releases = {target["name"]: target["release"] for target in listed["targets"]}
-    found = {}
-    for image in (a for a in listed["artifacts"] if a["kind"] == "image" and a["name"] == "penstock/lab-node"):
-        reference = f"{image['name']}:{image['version']}"
-        path = tmp_path_factory.mktemp("node") / "image.tar"
-        archive.write(path, product_bundle / "blobs/sha256", image["sha256"], reference)
-        assert reference in docker("load", "--input", path)
-        path.unlink()
-        found[releases[image["targets"][0]]] = reference
-    return found
+def node_images(product_bundle: Path, listed: dict[str, Any]) -> dict[str, str]:
+    """The lab's images by their release; what another worker or a lab has loaded is not loaded again."""
+    images = [image for image in listed["artifacts"] if image["kind"] == "image" and image["name"] == lab.IMAGE]
+    targets = {name for image in images for name in image["targets"]}
+    releases = {target["release"] for target in listed["targets"] if target["name"] in targets}
+    with product_bundles.alone():
+        return {release: lab.node_image(product_bundle, release, print) for release in sorted(releases)}
 
 
 @pytest.fixture(scope="session")

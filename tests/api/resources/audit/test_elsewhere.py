@@ -12,8 +12,9 @@ from sqlalchemy import update
 from api.resources.audit import retention, service
 from api.resources.audit.log_files import LogFiles
 from api.tables.audit import AuditHead as Row
+from common.audit_protocol import AUDIT_HEAD_HEADER, AuditHead
 from common.errors import UnavailableError
-from common.protocol import AUDIT_HEAD_HEADER, HEARTBEAT_PATH, AuditHead
+from common.protocol import HEARTBEAT_PATH
 from tests.api.cluster import V1, Cluster, ok, running_cluster
 from tests.fakes.heartbeats import beat
 

@@ -11,7 +11,7 @@ import pytest
 from api.auth.policy import UserRole
 from api.clock import now
 from api.resources.denied_calls import service
-from common.protocol import DENIED_CALLS_PATH, DeniedCall, DeniedCallReport
+from common.denied_call_protocol import DENIED_CALLS_PATH, DeniedCall, DeniedCallReport
 from tests.api.cluster import V1, Cluster, ok, refused
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,8 @@ from api.control.health_check import AGENTS_S
 from api.resources.health.bounds import MAX_CHANGES, MAX_KEPT, MAX_TOLD
 from api.resources.health.writer import MAX_WAITING
 from api.tables.health import HealthAlert
+from common.check_protocol import MAX_CHECKS, CheckReport
 from common.checks import CheckState
-from common.protocol import MAX_CHECKS, CheckReport
 from tests.api.cluster import V1, Cluster, ok, running_cluster
 
 pytestmark = pytest.mark.anyio

@@ -12,9 +12,10 @@ from appliance.agent.health import gpu_checks
 from appliance.agent.health.gpu_checks import LogLine
 from appliance.agent.health.monitor import Monitor
 from appliance.gpu.devices import GpuHealth
+from common.check_protocol import CheckReport
 from common.checks import Check, CheckState
 from common.health import Damping
-from common.protocol import HEARTBEAT_PATH, CheckReport
+from common.protocol import HEARTBEAT_PATH
 from common.settings.health import HealthSettings
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.fakes.heartbeats import beat

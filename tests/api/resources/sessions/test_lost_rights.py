@@ -13,7 +13,8 @@ import pytest
 
 from api.engine.base import AgentAddress
 from api.resources.sessions import relay
-from common.protocol import APP_CALLERS_PATH, AppCallersReply, ContainerStatus
+from common.app_protocol import APP_CALLERS_PATH, AppCallersReply
+from common.protocol import ContainerStatus
 from tests.api.cluster import V1, Cluster, ok, refused, sign_in
 from tests.api.resources.sessions.test_terminals import talk, typed
 from tests.api.steps import body

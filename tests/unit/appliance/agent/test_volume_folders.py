@@ -13,7 +13,7 @@ from appliance.agent import volume_folders
 from appliance.agent.storages import MARKER, NO_STORAGES, MissingStorageError, Storages
 from appliance.agent.volume_folders import VolumeFolders, measure
 from common.errors import ForbiddenError, InputError, ProcessError
-from common.protocol import FolderRemoval
+from common.storage_protocol import FolderRemoval
 
 pytestmark = pytest.mark.anyio
 

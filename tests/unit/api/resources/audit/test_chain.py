@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from api.resources.audit import chain
-from api.resources.audit.chain import GENESIS, Finding, Head, Verification
+from api.resources.audit.chain import GENESIS, Discrepancy, Head, Verification
 
 KEY = b"a key of this test"
 DAYS = ("20261120", "20261121", "20261122")
@@ -31,7 +31,7 @@ def verified(log: Mapping[str, Sequence[bytes]], **heads: Head) -> Verification:
     return chain.verify(KEY, files, {who: [head] for who, head in heads.items()})
 
 
-def found(log: Mapping[str, Sequence[bytes]], **heads: Head) -> list[Finding]:
+def found(log: Mapping[str, Sequence[bytes]], **heads: Head) -> list[Discrepancy]:
     return verified(log, **heads).findings
 
 
@@ -64,7 +64,7 @@ def test_every_byte_that_is_changed_is_named_by_its_line() -> None:
 def test_a_changed_line_alone_is_named() -> None:
     log = written()
     log[DAYS[1]][1] = log[DAYS[1]][1].replace(b"alice", b"mally")
-    assert found(log) == [Finding(DAYS[1], 2, "this line is not as it was written")]
+    assert found(log) == [Discrepancy(DAYS[1], 2, "this line is not as it was written")]
 
 
 @pytest.mark.parametrize(
@@ -82,20 +82,20 @@ def test_lines_that_were_removed_are_named(first: int, last: int, named: str) ->
 def test_a_file_that_was_removed_is_missing() -> None:
     log = written()
     del log[DAYS[1]]
-    assert found(log) == [Finding(DAYS[2], 1, "lines 5 to 8 of the log before this one are missing")]
+    assert found(log) == [Discrepancy(DAYS[2], 1, "lines 5 to 8 of the log before this one are missing")]
 
 
 def test_what_was_cut_off_is_known_to_who_has_seen_it() -> None:
     log = written()
     head = head_of(log[DAYS[2]].pop())
     assert found(log) == [], "nobody has seen the line"
-    assert found(log, worker1=head) == [Finding("", 0, "the log ends with line 11, and worker1 has seen 12")]
+    assert found(log, worker1=head) == [Discrepancy("", 0, "the log ends with line 11, and worker1 has seen 12")]
 
 
 def test_a_line_cut_in_two_is_named() -> None:
     log = written()
     log[DAYS[2]][-1] = log[DAYS[2]][-1][:-20]
-    assert found(log) == [Finding(DAYS[2], 4, "this line is cut off")]
+    assert found(log) == [Discrepancy(DAYS[2], 4, "this line is cut off")]
 
 
 def test_lines_that_were_swapped_are_named() -> None:
@@ -116,7 +116,7 @@ def test_files_that_were_swapped_are_named() -> None:
 def test_a_line_of_a_day_cannot_move_to_the_next() -> None:
     log = written()
     log[DAYS[1]].insert(0, log[DAYS[0]].pop())
-    assert found(log) == [Finding(DAYS[1], 1, f"this line is of {DAYS[0]}")]
+    assert found(log) == [Discrepancy(DAYS[1], 1, f"this line is of {DAYS[0]}")]
 
 
 def test_a_line_that_is_played_again_is_named() -> None:
@@ -130,8 +130,8 @@ def test_a_line_of_somebody_without_the_key_is_named() -> None:
     log, other = written(), written(key=b"another key")
     log[DAYS[0]].insert(2, other[DAYS[0]][2])
     first, second = found(log)
-    assert first == Finding(DAYS[0], 3, "this line is not as it was written")
-    assert second == Finding(DAYS[0], 4, "what stands before this line was never there")
+    assert first == Discrepancy(DAYS[0], 3, "this line is not as it was written")
+    assert second == Discrepancy(DAYS[0], 4, "what stands before this line was never there")
 
 
 def test_an_older_log_that_was_put_back_and_went_on_is_known_to_who_saw_the_newer() -> None:
@@ -143,7 +143,7 @@ def test_an_older_log_that_was_put_back_and_went_on_is_known_to_who_saw_the_newe
         line, head = chain.seal(KEY, head, DAYS[2], {"user": "mally", "object": f"{number}"})
         log[DAYS[2]].append(line)
     assert found(log) == []
-    assert found(log, worker1=seen) == [Finding("", 0, "line 10 is another one than worker1 has seen")]
+    assert found(log, worker1=seen) == [Discrepancy("", 0, "line 10 is another one than worker1 has seen")]
 
 
 def test_lines_that_stand_too_late_take_time_by_their_number_and_not_by_its_square() -> None:
@@ -179,8 +179,8 @@ def test_what_others_have_seen_is_told_once_of_each() -> None:
     forged = [Head(3, "0" * 64), Head(4, "0" * 64)]
     files = [(day, list(lines)) for day, lines in log.items()]
     assert chain.verify(KEY, files, {"worker1": seen, "worker2": forged}).findings == [
-        Finding("", 0, "the log ends with line 9, and worker1 has seen 12"),
-        Finding("", 0, "line 3 is another one than worker2 has seen"),
+        Discrepancy("", 0, "the log ends with line 9, and worker1 has seen 12"),
+        Discrepancy("", 0, "line 3 is another one than worker2 has seen"),
     ]
 
 

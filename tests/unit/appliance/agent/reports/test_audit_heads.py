@@ -9,7 +9,7 @@ import pytest
 
 from appliance.agent.reports import audit_heads
 from appliance.agent.reports.audit_heads import DAY, HOUR, AuditHeadKeeper, SeenHead, thinned
-from common.protocol import AuditHead
+from common.audit_protocol import AuditHead
 
 pytestmark = pytest.mark.anyio
 

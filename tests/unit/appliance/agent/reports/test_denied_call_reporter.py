@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from appliance.agent.reports.denied_call_reporter import DeniedCallReporter
-from appliance.agent.sandbox.denied_calls import Attempt, DeniedCalls
+from appliance.agent.sandbox.denied_calls import DeniedCalls, SeenCall
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,7 @@ class Busy:
         self.note()
 
     def note(self) -> None:
-        self.denied.note(Attempt("c1", "s1", "unshare", "call", 2, "EPERM", datetime.now(UTC)))
+        self.denied.note(SeenCall("c1", "s1", "unshare", "call", 2, "EPERM", datetime.now(UTC)))
 
     def reports(self) -> int:
         return self.denied.reports

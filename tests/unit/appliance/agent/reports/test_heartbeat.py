@@ -11,8 +11,8 @@ import pytest
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.reports.heartbeat import MAX_DELAY_S, HeartbeatReporter, delay_after
 from appliance.agent.settings import Settings
+from common.audit_protocol import AUDIT_HEAD_HEADER
 from common.protocol import (
-    AUDIT_HEAD_HEADER,
     MACHINE_HEADER,
     PROTOCOL_HEADER,
     ContainerState,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from appliance.agent.sandbox.denied_calls import MAX_REPORT, MAX_SERIES, OTHERS, Attempt, DeniedCalls
+from appliance.agent.sandbox.denied_calls import MAX_REPORT, MAX_SERIES, OTHERS, DeniedCalls, SeenCall
 
 START = datetime(2027, 1, 1, tzinfo=UTC)
 
 
-def attempt(second: int = 0, container: str = "c1", call: str = "mkdir", process: str = "sh", pid: int = 7) -> Attempt:
-    return Attempt(container, f"s-{container}", call, process, pid, "EPERM", START + timedelta(seconds=second))
+def attempt(second: int = 0, container: str = "c1", call: str = "mkdir", process: str = "sh", pid: int = 7) -> SeenCall:
+    return SeenCall(container, f"s-{container}", call, process, pid, "EPERM", START + timedelta(seconds=second))
 
 
 def test_calls_of_one_kind_are_one_series_that_grows() -> None:

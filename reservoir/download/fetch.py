@@ -29,11 +29,29 @@ TIMEOUT = httpx.Timeout(60, connect=20)
 def client(certificates: str | None, sources: Iterable[str] = ()) -> httpx.Client:
     """Return a client that trusts this machine's certificates and uses its proxies.
 
-    Servers that `sources` name with a user and a password get these, whatever address of theirs is asked for.
+    Servers that `sources` name with a user and a password get these, whatever address of theirs is asked for. What is
+    asked for by https stays with it: a redirection to http raises IntegrityError.
     """
     return httpx.Client(
-        verify=_trusted(certificates), timeout=TIMEOUT, follow_redirects=True, auth=_Logins(credentials.logins(sources))
+        verify=_trusted(certificates),
+        timeout=TIMEOUT,
+        follow_redirects=True,
+        auth=_Logins(credentials.logins(sources)),
+        event_hooks={"response": [stay_encrypted]},
     )
+
+
+def stay_encrypted(answer: httpx.Response) -> None:
+    """Raise IntegrityError where an answer by https leads to an address without it."""
+    if answer.url.scheme != "https" or not answer.has_redirect_location:
+        return
+    onward = answer.url.join(answer.headers["Location"])
+    if onward.scheme != "https":
+        raise IntegrityError(
+            f"leads from https to {onward.scheme}, where anybody on the way can change it",
+            where=str(answer.url),
+            hint="name the address that has it by https, or ask the keeper of the server",
+        )
 
 
 @cache

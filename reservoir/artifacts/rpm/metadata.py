@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
+import time
 import xml.etree.ElementTree as ET
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 import httpx
 
@@ -24,6 +25,8 @@ from reservoir.signing import openpgp
 
 REPO = "{http://linux.duke.edu/metadata/repo}"
 INDEX = "repodata/repomd.xml"
+# seconds that a source's clock may be ahead of this machine's
+AHEAD_S = 86_400
 STRONG = ("sha224", "sha256", "sha384", "sha512")
 COMPRESSIONS = {".gz": createrepo_c.GZ, ".bz2": createrepo_c.BZ2, ".xz": createrepo_c.XZ, ".zst": createrepo_c.ZSTD}
 
@@ -79,6 +82,7 @@ def read(
     if repository.signed:
         _check_signature(http, repository, url, index)
     entries = _entries(index, url)
+    _require_past(entries, url)
     seen = cache.root / "rpm" / f"{hashlib.sha256(repository.url.encode()).hexdigest()}.xml"
     if seen.is_file() and not may_be_older:
         _check_age(entries, _entries(seen.read_bytes(), str(seen)), repository, url)
@@ -89,14 +93,35 @@ def read(
             place = _child(entry, "location", url).get("href", "")
             checksum = _child(entry, "checksum", url)
             known = Sum(checksum.get("type", ""), (checksum.text or "").strip())
-            size = int(_number(_child(entry, "size", url).text, "size", url))
-            sha256 = obtain(http, cache, urljoin(repository.url, place), known, size)
+            size = _number(_child(entry, "size", url).text, "size", url)
+            sha256 = obtain(http, cache, beside(repository.url, place), known, size)
             found[kind] = MetadataFile(place, cache.path(sha256))
     if "primary" not in found:
         raise IntegrityError("it lists no packages", where=url, hint="ask the keeper of the package source")
     seen.parent.mkdir(exist_ok=True)
     files.write(seen, index)
     return found
+
+
+def beside(base: str, place: str) -> str:
+    """Return the address of what metadata names from `base`; raises IntegrityError where it leads to another server.
+
+    What a server says of itself does not choose what this machine reads elsewhere, least of all its own files.
+    """
+    url = urljoin(base, place)
+    if _server(url) != _server(base):
+        raise IntegrityError(
+            f"the metadata names {place[:200]!r}, which does not lie with its source",
+            where=base,
+            hint="ask the keeper of the package source",
+        )
+    return url
+
+
+def _server(url: str) -> tuple[str, str]:
+    """Return scheme and place of a server; a user and a password are no part of it."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc.rpartition("@")[2]
 
 
 def obtain(http: httpx.Client, cache: Cache, url: str, known: Sum, size: int) -> str:
@@ -160,18 +185,30 @@ def _check_age(entries: list[ET.Element], before: list[ET.Element], repository: 
         )
 
 
-def _newest(entries: list[ET.Element], where: str) -> float:
+def _newest(entries: list[ET.Element], where: str) -> int:
     """Return the time of the newest file, in seconds since 1970."""
     return max((_number(entry.findtext(f"{REPO}timestamp"), "timestamp", where) for entry in entries), default=0)
 
 
-def _number(text: str | None, name: str, where: str) -> float:
-    """Return a number of the metadata, 0 where it says nothing; raises IntegrityError for what is none, as `nan`."""
-    if not re.fullmatch(r"\s*(\d{1,15}(\.\d{1,9})?)?\s*", text or ""):
+def _require_past(entries: list[ET.Element], where: str) -> None:
+    """Raise IntegrityError where a file is of a day to come: after it every true one would count as older."""
+    if _newest(entries, where) > time.time() + AHEAD_S:
         raise IntegrityError(
-            f"its {name} is no number: {(text or '')[:60]!r}", where=where, hint="ask the keeper of the package source"
+            "its timestamp lies more than a day ahead",
+            where=where,
+            hint="set this machine's clock; when it is right, ask the keeper of the package source",
         )
-    return float((text or "").strip() or 0)
+
+
+def _number(text: str | None, name: str, where: str) -> int:
+    """Return a whole number of the metadata, 0 where it says nothing; raises IntegrityError for what is none."""
+    if not re.fullmatch(r"\s*[0-9]{0,15}\s*", text or ""):
+        raise IntegrityError(
+            f"its {name} is no whole number: {(text or '')[:60]!r}",
+            where=where,
+            hint="ask the keeper of the package source",
+        )
+    return int((text or "").strip() or 0)
 
 
 def _entries(index: bytes, where: str) -> list[ET.Element]:

@@ -12,7 +12,7 @@ import solv
 
 from common.errors import InputError, IntegrityError
 from reservoir.artifacts.rpm.describe import SOURCE_RPM
-from reservoir.artifacts.rpm.metadata import MetadataFile, Sum
+from reservoir.artifacts.rpm.metadata import MetadataFile, Sum, beside
 from reservoir.artifacts.rpm.source import Repository
 
 Selection = solv.Selection
@@ -165,7 +165,7 @@ class Solver:
             name=solvable.name,
             version=solvable.evr,
             arch=solvable.arch,
-            url=urljoin(f"{base.rstrip('/')}/", place),
+            url=beside(repository.url, urljoin(f"{base.rstrip('/')}/", place)),
             size=solvable.lookup_num(solv.SOLVABLE_DOWNLOADSIZE),
             known=Sum(known.typestr(), known.hex()) if known else Sum("nothing", ""),
             repository=repository,

@@ -210,3 +210,24 @@ def test_a_small_file_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
             with pytest.raises(UnavailableError) as caught:
                 fetch.read(http, url)
             assert caught.value.problems[0].where == url
+
+
+@pytest.mark.parametrize("target", ["http://files.example/demo.whl", "http://other.example/", "ftp://files.example/"])
+def test_https_stays_https(cache: Cache, target: str) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert request.url.scheme == "https"
+        return httpx.Response(302, headers={"Location": target})
+
+    with (
+        fetch.client(None) as real,
+        httpx.Client(
+            transport=httpx.MockTransport(answer), follow_redirects=True, event_hooks=real.event_hooks
+        ) as http,
+    ):
+        for read in (lambda: fetch.read(http, URL), lambda: fetch.size_of(http, URL), lambda: get_from(http, cache)):
+            with pytest.raises(IntegrityError, match="leads from https to"):
+                read()
+
+
+def get_from(http: httpx.Client, cache: Cache) -> Path:
+    return fetch.fetch(http, cache, URL, sha256=SHA256, size=len(CONTENT))

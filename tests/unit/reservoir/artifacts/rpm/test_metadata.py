@@ -19,7 +19,7 @@ INDEX = """\
 <repomd xmlns="http://linux.duke.edu/metadata/repo">
   <data type="primary">
     <checksum type="sha256">{sha256}</checksum>
-    <location href="repodata/primary.xml"/>
+    <location href="{place}"/>
     <timestamp>{timestamp}</timestamp>
     <size>{size}</size>
   </data>
@@ -28,9 +28,11 @@ INDEX = """\
 SOURCE = Repository("vendor", "https://vendor.example/el9/", (), False)
 
 
-def read(cache: Cache, timestamp: str = TIME, size: str = str(len(PRIMARY))) -> dict[str, metadata.MetadataFile]:
+def read(
+    cache: Cache, timestamp: str = TIME, size: str = str(len(PRIMARY)), place: str = "repodata/primary.xml"
+) -> dict[str, metadata.MetadataFile]:
     """Read the metadata of a repository whose index says so."""
-    index = INDEX.format(sha256=hashlib.sha256(PRIMARY).hexdigest(), timestamp=timestamp, size=size)
+    index = INDEX.format(sha256=hashlib.sha256(PRIMARY).hexdigest(), timestamp=timestamp, size=size, place=place)
 
     def answer(request: httpx.Request) -> httpx.Response:
         content = PRIMARY if request.url.path.endswith("primary.xml") else index.encode()
@@ -46,20 +48,36 @@ def cache(tmp_path: Path) -> Cache:
 
 
 def test_what_is_not_older_than_before_is_read(cache: Cache) -> None:
-    for timestamp in ("1767322800", "1767322800", "1767322801.25"):
+    for timestamp in ("1767322800", "1767322800", "1767322801"):
         assert read(cache, timestamp)["primary"].text() == PRIMARY.decode()
     with pytest.raises(IntegrityError, match="older than what was there before"):
         read(cache, "1767322800")
 
 
-@pytest.mark.parametrize("timestamp", ["nan", "inf", "-1", "1e400", "tomorrow", "9" * 400])
+@pytest.mark.parametrize("timestamp", ["nan", "inf", "-1", "1e400", "tomorrow", "1.5", "٣", "9" * 400])
 def test_a_timestamp_is_a_number(cache: Cache, timestamp: str) -> None:
     read(cache)
-    with pytest.raises(IntegrityError, match="its timestamp is no number"):
+    with pytest.raises(IntegrityError, match="its timestamp is no whole number"):
         read(cache, timestamp)
 
 
 @pytest.mark.parametrize("size", ["nan", "-1", "much", "1" * 5000])
 def test_a_size_is_a_number(cache: Cache, size: str) -> None:
-    with pytest.raises(IntegrityError, match="its size is no number"):
+    with pytest.raises(IntegrityError, match="its size is no whole number"):
         read(cache, size=size)
+
+
+def test_a_timestamp_does_not_lie_ahead(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: float(TIME))
+    read(cache, str(int(TIME) + metadata.AHEAD_S))
+    with pytest.raises(IntegrityError, match="more than a day ahead"):
+        read(cache, str(int(TIME) + metadata.AHEAD_S + 1))
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["file:///etc/shadow", "http://vendor.example/el9/primary.xml", "https://other.example/primary.xml", "//x/y"],
+)
+def test_metadata_stays_with_its_source(cache: Cache, place: str) -> None:
+    with pytest.raises(IntegrityError, match="does not lie with its source"):
+        read(cache, place=place)

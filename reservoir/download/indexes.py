@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from common import process
 from common.errors import ProcessError, UnavailableError
@@ -23,12 +24,13 @@ class Indexes:
 
     @property
     def options(self) -> list[str]:
-        """Return the same for uv; all indexes count alike, as they do for pip."""
-        words = ["--index-strategy", "unsafe-best-match"]
-        words += ["--default-index", self.index] if self.index else []
-        words += [word for url in self.extra for word in ("--index", url)]
-        words += [word for place in self.links for word in ("--find-links", place)]
-        return words + (["--no-index"] if self.offline else [])
+        """Return what tells uv how to choose; where to look stands in the environment.
+
+        The first index that has a version that fits counts, an extra one before the default one: another index cannot
+        bring in a newer version of what is one's own. It may help out where no version of the first fits, as mirrors
+        are often divided among several indexes.
+        """
+        return ["--index-strategy", "unsafe-first-match", *(["--no-index"] if self.offline else [])]
 
     @property
     def addresses(self) -> list[str]:
@@ -37,8 +39,21 @@ class Indexes:
 
     @property
     def env(self) -> dict[str, str]:
-        """Return the environment for uv."""
-        return settings.environment(SSL_CERT_FILE=self.certificates) if self.certificates else settings.environment()
+        """Return the environment for uv; addresses stand there, as every user of a machine sees its command lines."""
+        told = {
+            "SSL_CERT_FILE": self.certificates or "",
+            "UV_DEFAULT_INDEX": self.index or "",
+            "UV_INDEX": " ".join(self.extra),
+            # uv parts them at commas
+            "UV_FIND_LINKS": ",".join(_without_commas(place) for place in self.links),
+        }
+        return settings.environment(**{name: value for name, value in told.items() if value})
+
+
+def _without_commas(place: str) -> str:
+    if "," not in place:
+        return place
+    return (place if "://" in place else Path(place).absolute().as_uri()).replace(",", "%2C")
 
 
 def machine() -> Indexes:

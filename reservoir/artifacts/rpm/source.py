@@ -17,6 +17,18 @@ from reservoir.manifest import credentials
 from reservoir.manifest.model import MACHINES, Source, Target
 from reservoir.signing import openpgp
 
+# what changes the choice of packages, or how they are fetched, where it is not as it is without; dnf would follow it
+NOT_FOLLOWED = {
+    "exclude": ("",),
+    "excludepkgs": ("",),
+    "includepkgs": ("",),
+    "priority": ("", "99"),
+    "module_hotfixes": ("", "0", "false", "no", "off"),
+    "proxy": ("", "_none_"),
+    "sslcacert": ("",),
+    "sslclientcert": ("",),
+    "sslclientkey": ("",),
+}
 YES = ("1", "true", "yes", "on")
 
 
@@ -103,7 +115,13 @@ def _sections(system: Path, target: Target) -> Iterator[tuple[str, Mapping[str, 
 
 
 def _of_section(name: str, values: Mapping[str, str], where: str, system: Path) -> Repository:
-    """Return the repository of one section of a `.repo` file."""
+    """Return the repository of one section of a `.repo` file; raises InputError for keys that nobody here follows."""
+    if unheard := [key for key, plain in NOT_FOLLOWED.items() if values.get(key, "").strip().lower() not in plain]:
+        raise InputError(
+            f"it sets {', '.join(unheard)}, which a lock does not follow",
+            where=where,
+            hint="take it out; or list the source under the manifest's `sources`, and bind versions by `version_sets`",
+        )
     urls, files = _words(values, "baseurl"), _words(values, "gpgkey")
     if not urls:
         raise InputError("it names no baseurl, and lists of mirrors are not read", where=where, hint="add a baseurl")

@@ -9,6 +9,7 @@ from common.errors import InputError, ProcessError
 from reservoir.artifacts.python import wheels
 from reservoir.download import indexes
 from reservoir.manifest.model import Project, Target
+from tests.unit.reservoir.parts import wheel
 
 TARGET = Target(name="debian12", release="bookworm", python="3.11")
 HASH = "0" * 64
@@ -77,8 +78,31 @@ def test_the_indexes_of_this_machine_come_from_pip_with_the_environment_last(mon
     assert found == indexes.Indexes(
         "https://index.example/simple", ["file:///a/simple", "file:///b/simple"], ["/wheels"], True, "/etc/ca.crt"
     )
-    assert found.options[:4] == ["--index-strategy", "unsafe-best-match", "--default-index", found.index]
+    assert found.options == ["--index-strategy", "unsafe-first-match", "--no-index"]
     assert found.env["SSL_CERT_FILE"] == "/etc/ca.crt"
+
+
+def test_addresses_of_indexes_stand_in_no_command_line() -> None:
+    secret = "https://ada:secret@index.example/simple"
+    found = indexes.Indexes(secret, [secret, "file:///b"], [secret, "/wheels,old"], offline=False, certificates=None)
+    assert "secret" not in " ".join(found.options)
+    assert found.env["UV_DEFAULT_INDEX"] == secret
+    assert found.env["UV_INDEX"] == f"{secret} file:///b"
+    assert found.env["UV_FIND_LINKS"] == f"{secret},file:///wheels%2Cold"
+
+
+def test_the_first_index_that_has_a_fitting_version_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place, versions in {"mine": ["1.0"], "other": ["1.0", "9.0"]}.items():
+        (tmp_path / place / "demo").mkdir(parents=True)
+        made = [wheel(tmp_path / place / "demo", "demo", version) for version in versions]
+        page = "".join(f'<a href="{path.name}">{path.name}</a>' for path in made)
+        (tmp_path / place / "demo/index.html").write_text(page)
+    (mine, other) = ((tmp_path / place).as_uri() for place in ("mine", "other"))
+    both = indexes.Indexes(other, [mine], [], offline=False, certificates=None)
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    (found,) = wheels.closure(["demo"], [], TARGET, both, "m.yml: python")
+    assert found.version == "1.0"
+    assert found.url.startswith(mine)
 
 
 @pytest.mark.parametrize(

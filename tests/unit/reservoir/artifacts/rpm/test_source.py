@@ -112,6 +112,31 @@ def test_this_machines_passwords_are_left_alone_where_no_target_asks_it(system: 
     assert addresses(resolving(system, "vendor").manifest.targets, system) == []
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "excludepkgs=nginx*",
+        "exclude=nginx",
+        "includepkgs=a",
+        "priority=1",
+        "module_hotfixes=1",
+        "proxy=http://p.example",
+        "sslcacert=/etc/ca",
+        "sslclientcert=/etc/mine.pem",
+        "sslclientkey=/etc/mine.key",
+    ],
+)
+def test_what_dnf_would_follow_and_a_lock_does_not_is_refused_by_name(system: Path, line: str) -> None:
+    ask(system, line)
+    with pytest.raises(InputError, match=f"base: it sets {line.partition('=')[0]}, which a lock does not follow"):
+        repositories(resolving(system, ""), system)
+
+
+def test_what_changes_nothing_is_not_refused(system: Path) -> None:
+    ask(system, "priority=99\nexcludepkgs=\nmodule_hotfixes=false")
+    assert repositories(resolving(system, ""), system)
+
+
 @pytest.mark.parametrize("lines", ["a line of secret words", "[broken\nsecret"])
 def test_a_file_that_cannot_be_read_is_told_without_its_words(system: Path, lines: str) -> None:
     ask(system, lines)

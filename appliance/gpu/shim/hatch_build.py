@@ -23,14 +23,16 @@ class Library(BuildHookInterface):  # type: ignore[type-arg]
     """Compiles with the recipe that developers use, and marks the wheel for the machine that it is for."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build the library and name it among the wheel's data; raises CalledProcessError where it does not compile."""
+        """Build the library and name it among the wheel's data; ends the build with the compiler's words last otherwise."""
         if version == "editable":
             raise ValueError("an editable wheel would have no library; build an ordinary one")
         self._folder = tempfile.TemporaryDirectory()
         machine = os.environ.get("PENSTOCK_WHEEL_MACHINE") or platform.machine()
         compiler = [] if machine == platform.machine() else [f"CC={machine}-linux-gnu-gcc"]
         command = ["make", "--no-print-directory", "-C", self.root, f"PYTHON={sys.executable}", *compiler]
-        subprocess.run([*command, f"OUT={self._folder.name}"], check=True)
+        if code := subprocess.run([*command, f"OUT={self._folder.name}"], check=False).returncode:
+            # without a traceback: the end of what a build says is all that people are shown of it
+            sys.exit(code)
         build_data["shared_data"][str(Path(self._folder.name, LIBRARY))] = f"lib/{LIBRARY}"
         build_data["pure_python"] = False
         # it uses nothing of the C library that is newer

@@ -64,7 +64,7 @@ def build(path: Path, folder: Path, indexes: Indexes, timestamp: int, arch: str 
 
     A project that can build for another architecture than this machine's learns `arch` from its environment.
     """
-    command = [wheels.uv(), "build", "--wheel", "--quiet", "--out-dir", str(folder), *indexes.options, str(path)]
+    command = [wheels.uv(), "build", "--wheel", "--out-dir", str(folder), *indexes.options, str(path)]
     env = indexes.env | {"SOURCE_DATE_EPOCH": str(timestamp)}
     if arch:
         env["PENSTOCK_WHEEL_MACHINE"] = MACHINES[arch]

@@ -136,7 +136,7 @@ def _build(cache: Cache, source: LockedFile, tools: Sequence[LockedFile], folder
         process.run([wheels.uv(), "venv", "--quiet", *alone, "--python", sys.executable, folder / "env"], env=env)
         if tools:
             process.run([wheels.uv(), "pip", "install", "--quiet", *alone, *installed], env=env)
-        build = [wheels.uv(), "build", "--quiet", *alone, *wanted, folder / source.filename]
+        build = [wheels.uv(), "build", *alone, *wanted, folder / source.filename]
         process.run([*ISOLATED, *rights, *build], env=env)
         (wheel,) = out.glob("*.whl")
     except (ProcessError, ValueError) as error:

@@ -88,8 +88,15 @@ def test_a_source_that_does_not_compile_stops_the_build(tmp_path: Path) -> None:
     copy = shutil.copytree(SOURCE, tmp_path / "broken")
     for source in copy.glob("*.c"):
         source.write_text("this is no program\n")
-    with pytest.raises(ProcessError):
+    with pytest.raises(ProcessError, match="unknown type name 'this'|unknown type name ‘this’"):
         build(copy, tmp_path / "out")
+
+
+def test_the_source_compiles_with_the_oldest_headers_that_its_project_admits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_RESOLUTION", "lowest-direct")
+    assert build(SOURCE, tmp_path / "out").name.startswith("penstock_gpu_shim-")
 
 
 def test_the_installed_library_loads_into_any_program_and_says_nothing(installed: Path) -> None:

@@ -23,7 +23,7 @@ class Library(BuildHookInterface):  # type: ignore[type-arg]
     """Compiles with the recipe that developers use, and marks the wheel for the machine that it is for."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build the library and name it among the wheel's data; ends the build with the compiler's words last otherwise."""
+        """Build the library and name it among the wheel's data; a compiler that fails ends the build with its words."""
         if version == "editable":
             raise ValueError("an editable wheel would have no library; build an ordinary one")
         self._folder = tempfile.TemporaryDirectory()

@@ -88,7 +88,7 @@ def test_a_source_that_does_not_compile_stops_the_build(tmp_path: Path) -> None:
     copy = shutil.copytree(SOURCE, tmp_path / "broken")
     for source in copy.glob("*.c"):
         source.write_text("this is no program\n")
-    with pytest.raises(ProcessError, match="unknown type name 'this'|unknown type name ‘this’"):
+    with pytest.raises(ProcessError, match=r"unknown type name .this."):
         build(copy, tmp_path / "out")
 
 

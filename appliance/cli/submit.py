@@ -105,8 +105,13 @@ def submit(
         int | None, typer.Option("--count", metavar="N", min=1, help="So many sessions: NAME-1, NAME-2 ...")
     ] = None,
     replicas: Annotated[
-        str | None,
-        typer.Option("--replicas", metavar="N[..M]", help="Containers of it; up to M while there is room."),
+        dict[str, int] | None,
+        typer.Option(
+            "--replicas",
+            metavar="N[..M]",
+            parser=lambda text: parse.replicas(text, "--replicas"),
+            help="Containers of it; up to M while there is room.",
+        ),
     ] = None,
     gpu_models: Annotated[
         list[str] | None, typer.Option("--gpu-model", metavar="TEXT", help="Only on GPUs called so; may be repeated.")
@@ -177,7 +182,7 @@ def submit(
         pvcs=None if pvc is None else [_pvc(text) for text in pvc],
         volumes=None if volumes is None else [_volume(text) for text in volumes],
         local_image=local_image or None,
-        **({} if replicas is None else parse.replicas(replicas, "--replicas")),
+        **(replicas or {}),
         gpu_models=gpu_models,
         enforcement=enforcement,
         group=group,

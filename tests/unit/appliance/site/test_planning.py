@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from appliance.site.site_file import load
 from common.errors import ProcessError
 from common.yaml_document import parse
 from reservoir.contents.artifact import PythonArtifact
+from reservoir.publication.publish import LAYOUT
 
 EXAMPLE = Path(__file__).parents[4] / "inventory/example/site.yml"
 QUIET = {
@@ -52,7 +54,8 @@ class World:
     def serve(self, identity: str) -> None:
         publication = self.root / "publications" / "1"
         publication.mkdir(parents=True)
-        (publication / "publication.json").write_text(f'{{"bundles": ["{identity}"], "layout": 3, "number": 1}}')
+        record = {"bundles": [identity], "layout": LAYOUT, "number": 1}
+        (publication / "publication.json").write_text(json.dumps(record))
         (self.root / "current").symlink_to(Path("publications/1"))
 
     def run(self, name: str, hosts: dict[str, Any], *, state: Path, **options: Any) -> playbook.Result:

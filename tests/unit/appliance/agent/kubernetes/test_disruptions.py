@@ -98,7 +98,7 @@ async def test_a_pod_that_went_over_its_limit_is_not_lost(cluster: PodSupervisor
     """It would only do so again."""
     await running(cluster)
     fake.evict(POD, own_fault=SHM)
-    await until(lambda: cluster.states()[0].status is ContainerStatus.FAILED)
+    await until(lambda: [state.status for state in cluster.states()] == [ContainerStatus.FAILED])
     assert (cluster.states()[0].lost, "exceeds the limit" in cluster.states()[0].error) == (False, True)
 
 

@@ -63,7 +63,7 @@ async def test_an_image_that_runs_as_root_fails_with_the_reason(
 ) -> None:
     fake.root.add(IMAGE)
     await cluster.launch(make("left/0"))
-    await until(lambda: cluster.states()[0].status is ContainerStatus.FAILED)
+    await until(lambda: [state.status for state in cluster.states()] == [ContainerStatus.FAILED])
     assert "image will run as root" in cluster.states()[0].error
     images = Images(client, POD_SETTINGS)
     await images.ask(IMAGE)

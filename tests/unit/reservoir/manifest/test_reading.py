@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import pytest
 
@@ -127,7 +128,7 @@ def test_signatures_that_are_asked_for_count_and_lie_in_registries() -> None:
     plain, signed = (load(text("docker://there/tool:1", more), "a") for more in ("", ", signed_by: [keys/a.pub]"))
     assert plain.digest() != signed.digest()
     # locks of a release that knew none go on counting
-    unknown = {"valid_days": True, "python": {"sdists"}, "external_images": {"__all__": {"signed_by"}}}
+    unknown: dict[str, Any] = {"valid_days": True, "python": {"sdists"}, "external_images": {"__all__": {"signed_by"}}}
     before = plain.model_dump_json(by_alias=True, exclude=unknown)
     assert plain.digest() == hashlib.sha256(before.encode()).hexdigest()
     assert "signatures of cosign lie in registries" in refusal(text("oci:images:1", ", signed_by: [keys/a.pub]"))

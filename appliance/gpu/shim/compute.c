@@ -31,7 +31,7 @@ enum { UNTIMED = 16 };
 
 /* How long beyond its expected end work may take before a launch goes that it may be waiting for; how much longer at least,
  * and how many lengths of the launch, where that has come once; and where the launch is on the very stream of all that work,
- * behind which it can hold up nothing but what the program itself does. */
+ * behind which it can hold up nothing but what the program itself does, by a thread that launches on this GPU alone. */
 #define PATIENCE (1000 * MILLISECOND)
 #define LESS_PATIENCE (PATIENCE / 16)
 #define MOST_PATIENCE (30 * PATIENCE)
@@ -72,8 +72,12 @@ struct gate {
 
 static struct gate gates[PSG_GPUS] = {[0 ... PSG_GPUS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
+/* The shared GPUs on which this thread has launched, a bit for each. */
+static __thread uint32_t fed;
+
 static void after_fork_in_child(void)
 {
+    fed = 0;
     for (int gpu = 0; gpu < PSG_GPUS; gpu++) {
         memset(&gates[gpu], 0, sizeof gates[gpu]);
         gates[gpu].lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -171,12 +175,18 @@ static void all_ended(int gpu, struct gate *gate, uint64_t at)
     psg_watch_none(&gate->streams);
 }
 
+/* What is pending on one GPU may wait for what the same thread would launch next on another one. */
+static bool feeds_several(void)
+{
+    return fed & (fed - 1);
+}
+
 /* How long the launch of a function is held beyond the expected end of what is pending (null: none is). Once one has gone
  * though it had not ended, the next ones go so seldom that they take a small part of the GPU. */
 static uint64_t patience_for(const struct gate *gate, CUstream stream, const void *what)
 {
     uint64_t length = what ? psg_length(what) : 0;
-    if (what && psg_is_only(&gate->streams, stream))
+    if (what && psg_is_only(&gate->streams, stream) && !feeds_several())
         return MOST_PATIENCE;
     return gate->overdue && (length || !what) ? clamp(SELDOM * length, LESS_PATIENCE, MOST_PATIENCE) : PATIENCE;
 }
@@ -214,14 +224,14 @@ uint64_t psg_admitted(int gpu)
     return gpu < 0 ? 0 : atomic_load(&gates[gpu].admitted);
 }
 
-void psg_seen_idle(int gpu, CUstream stream, bool all, uint64_t admitted)
+void psg_seen_idle(int gpu, CUstream stream, uint64_t context, uint64_t admitted)
 {
     struct gate *gate = &gates[gpu];
-    if (pending(gate) == 0 || (!all && !psg_is_only(&gate->streams, stream)))
+    if (pending(gate) == 0 || (!context && !psg_is_only(&gate->streams, stream)))
         return;
     psg_lock(&gate->lock);
     /* Of what another thread has launched meanwhile nobody knows anything. */
-    if (atomic_load(&gate->admitted) == admitted)
+    if (atomic_load(&gate->admitted) == admitted && psg_all_are_of(&gate->streams, context))
         all_ended(gpu, gate, psg_now());
     psg_unlock(&gate->lock);
 }
@@ -243,14 +253,18 @@ void psg_stream_gone(int gpu, CUstream stream)
         stream_gone(each, stream);
 }
 
-void psg_streams_gone(void)
+void psg_context_gone(uint64_t context)
 {
-    for (int gpu = 0; gpu < PSG_GPUS; gpu++) {
-        psg_lock(&gates[gpu].lock);
-        psg_watch_none(&gates[gpu].streams);
-        psg_unlock(&gates[gpu].lock);
+    for (int gpu = 0; gpu < (int)psg_gpus(); gpu++) {
+        struct gate *gate = &gates[gpu];
+        psg_lock(&gate->lock);
+        if (psg_any_is_of(&gate->streams, context) && !drain(gpu, gate, NULL, NULL)) {
+            psg_unwatch_of(&gate->streams, context);
+            gate->gone = atomic_load(&gate->queued);
+        }
+        psg_unlock(&gate->lock);
     }
-    psg_measures_gone();
+    psg_measures_gone(context);
 }
 
 /* Admission ------------------------------------------------------------------------------------------------------- */
@@ -377,6 +391,7 @@ struct psg_measured psg_admit(int gpu, CUstream stream, const void *what)
     }
     if (psg_recorded(stream))
         return unmeasured;
+    fed |= 1u << gpu;
     uint64_t waiting = pending(gate), length = psg_length(what);
     bool in_slice = waiting > 0 && length && psg_is_only(&gate->streams, stream);
     /* Reading the time costs more than many short launches may. */

@@ -3,7 +3,8 @@
  * What a module offers stands in the header of its name, and a module reads the headers of those below it only:
  *
  *   resolve                           dlsym and cuGetProcAddress: which pointer is exchanged for which of ours
- *   launches waits context callbacks nvml_view  what programs call
+ *   launches waits context primary callbacks nvml_view  what programs call
+ *   context_memory                    what a context takes, and what goes with it
  *   memory arrays areas graph view
  *   handles
  *   compute                           when launches may go

@@ -16,19 +16,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#define OBJECTS 64
 #define DEFINE(symbol, name, version) __typeof__(name) *p_##symbol;
 FUNCTIONS(DEFINE)
 
 typedef CUresult resolver(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
 
-#define same(word, other) (strcmp(word, other) == 0)
-
 static CUdeviceptr memory[OBJECTS], ranges[OBJECTS];
 static CUmemGenericAllocationHandle handles[OBJECTS];
 static int files[OBJECTS];
 static CUmemoryPool pools[OBJECTS];
-static CUcontext contexts[OBJECTS];
 static CUarray arrays[OBJECTS];
 static CUmipmappedArray mipmaps[OBJECTS];
 static CUgraph graphs[OBJECTS];
@@ -201,6 +197,7 @@ CUresult launch_as(number function, number how)
     case 2: return p_cuLaunchCooperativeKernel(functions[function], 1, 1, 1, 1, 1, 1, 0, NULL, NULL);
     case 3: return p_cuGraphLaunch(execs[function], NULL);
     case 4: return launch(function, next_stream());
+    case 5: return launch(function, CU_STREAM_LEGACY);
     default: return launch(function, NULL);
     }
 }
@@ -368,24 +365,6 @@ static CUresult graph_command(const char *word, const number *n)
 
 static CUresult work_command(const char *word, const number *n, const char *text)
 {
-    if (same(word, "init"))
-        return p_cuInit(0);
-    if (same(word, "primary")) {
-        CUresult code = p_cuDevicePrimaryCtxRetain(&contexts[n[0]], (int)n[1]);
-        return code != CUDA_SUCCESS ? code : p_cuCtxSetCurrent(contexts[n[0]]);
-    }
-    if (same(word, "unprimary"))
-        return p_cuDevicePrimaryCtxRelease((int)n[0]);
-    if (same(word, "context"))
-        return p_cuCtxCreate(&contexts[n[0]], 0, (int)n[1]);
-    if (same(word, "contextfree"))
-        return p_cuCtxDestroy(contexts[n[0]]);
-    if (same(word, "current"))
-        return p_cuCtxSetCurrent(contexts[n[0]]);
-    if (same(word, "limit"))
-        return p_cuCtxSetLimit((CUlimit)n[0], n[1]);
-    if (same(word, "sync"))
-        return p_cuCtxSynchronize();
     if (same(word, "kernel"))
         return make_function(n[0], text);
     if (same(word, "launch"))
@@ -423,6 +402,8 @@ static CUresult obey(const char *word, const number *n, const char *text)
         code = graph_command(word, n);
     if (code == CUDA_ERROR_UNKNOWN)
         code = stream_command(word, n);
+    if (code == CUDA_ERROR_UNKNOWN)
+        code = context_command(word, n);
     return code == CUDA_ERROR_UNKNOWN ? work_command(word, n, text) : code;
 }
 

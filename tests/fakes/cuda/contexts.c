@@ -217,16 +217,31 @@ CUresult cuCtxDestroy(CUcontext ctx)
     return cuCtxDestroy_v2(ctx);
 }
 
+/* A context that was attached to goes with the last detachment, and with its destruction at once. */
 CUresult cuCtxDetach(CUcontext ctx)
 {
-    return cuCtxDestroy_v2(ctx);
+    FAULT();
+    if (ctx == NULL || ctx->primary || !ctx->alive || ctx != driver_context())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    pthread_mutex_lock(&driver_lock);
+    int left = --ctx->references;
+    pthread_mutex_unlock(&driver_lock);
+    return left > 0 ? CUDA_SUCCESS : cuCtxDestroy_v2(ctx);
 }
 
 CUresult cuCtxAttach(CUcontext *pctx, unsigned flags)
 {
-    (void)flags;
-    *pctx = driver_context();
-    return *pctx ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    struct CUctx_st *context = driver_context();
+    FAULT();
+    if (flags != 0 || pctx == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (context == NULL || context->primary)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    pthread_mutex_lock(&driver_lock);
+    context->references++;
+    pthread_mutex_unlock(&driver_lock);
+    *pctx = context;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetCurrent(CUcontext ctx)

@@ -1,9 +1,9 @@
 /* Start, and the contexts that a program makes for itself. */
 #include "account.h"
-#include "compute.h"
 #include "context_memory.h"
 #include "device.h"
 #include "driver.h"
+#include "gate.h"
 #include "limits.h"
 #include "table.h"
 

@@ -1,9 +1,9 @@
 /* Primary contexts, which all of a process keep together, and green ones, which are parts of them. */
 #include "account.h"
-#include "compute.h"
 #include "context_memory.h"
 #include "device.h"
 #include "driver.h"
+#include "gate.h"
 #include "limits.h"
 #include "pools.h"
 #include "record.h"

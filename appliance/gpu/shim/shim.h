@@ -5,12 +5,14 @@
  *   resolve                           dlsym and cuGetProcAddress: which pointer is exchanged for which of ours
  *   launches waits context primary callbacks nvml_view  what programs call
  *   context_memory                    what a context takes, and what goes with it
- *   memory arrays areas graph view
+ *   memory async arrays areas graph view
  *   handles
  *   compute                           when launches may go
+ *   gate                              what is in flight
  *   lengths watched                   how long launches take, and on which streams they run
  *   packed                            arrays, which have no addresses
- *   pools record                      what the GPU holds in stock, and what is recorded
+ *   pools                             what the GPU holds in stock
+ *   record                            what is recorded
  *   list exports stream window
  *   pages                             what blocks take of the GPU
  *   device nvml_usage                 which GPU it is

@@ -1,7 +1,7 @@
 /* The program waits for the GPU, or is done with a stream. */
-#include "compute.h"
 #include "device.h"
 #include "driver.h"
+#include "gate.h"
 #include "limits.h"
 #include "pools.h"
 #include "record.h"

@@ -54,11 +54,11 @@ static void resolve(const char *how)
     FUNCTIONS(RESOLVE)
 }
 
-static CUresult add_alloc_node(number graph, number name, number bytes, int any)
+static CUresult add_alloc_node(number graph, number name, number bytes, int device, int any)
 {
     CUgraphNode node;
     CUresult code;
-    CUmemPoolProps from = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}}};
+    CUmemPoolProps from = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}}};
     if (any) {
         CUgraphNodeParams as = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
         as.alloc = (CUDA_MEM_ALLOC_NODE_PARAMS_v2){.poolProps = from, .bytesize = bytes};
@@ -287,6 +287,8 @@ static CUresult pool_command(const char *word, const number *n)
         return make_pool(n[0], n[1]);
     if (same(word, "defaultpool"))
         return p_cuDeviceGetDefaultMemPool(&pools[n[0]], (int)n[1]);
+    if (same(word, "usepool"))
+        return cuDeviceSetMemPool((int)n[1], pools[n[0]]);
     if (same(word, "poolfree"))
         return p_cuMemPoolDestroy(pools[n[0]]);
     if (same(word, "trim"))
@@ -337,9 +339,9 @@ static CUresult graph_command(const char *word, const number *n)
     if (same(word, "graphfree"))
         return p_cuGraphDestroy(graphs[n[0]]);
     if (same(word, "allocnode"))
-        return add_alloc_node(n[0], n[1], n[2], 0);
+        return add_alloc_node(n[0], n[1], n[2], (int)n[3], 0);
     if (same(word, "anynode"))
-        return add_alloc_node(n[0], n[1], n[2], 1);
+        return add_alloc_node(n[0], n[1], n[2], (int)n[3], 1);
     if (same(word, "freenode"))
         return p_cuGraphAddMemFreeNode(&node, graphs[n[0]], NULL, 0, memory[n[1]]);
     if (same(word, "kernelnode")) {

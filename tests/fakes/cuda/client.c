@@ -93,6 +93,27 @@ static CUresult end_object(number name, number bytes)
     return code == CUDA_SUCCESS ? p_cuGraphDestroy(graph) : code;
 }
 
+/* A graph that allocates and frees on two GPUs: made, run once, and all of it given back. The first failure counts. */
+static CUresult run_graph(number bytes)
+{
+    CUgraphExec exec = NULL;
+    CUgraphNode node;
+    CUresult code = p_cuGraphCreate(&graphs[0], 0), ended;
+    for (int device = 0; device < 2 && code == CUDA_SUCCESS; device++)
+        if ((code = add_alloc_node(0, OBJECTS - 1, bytes, device, device)) == CUDA_SUCCESS)
+            code = p_cuGraphAddMemFreeNode(&node, graphs[0], NULL, 0, memory[OBJECTS - 1]);
+    if (code == CUDA_SUCCESS)
+        code = p_cuGraphInstantiateWithFlags(&exec, graphs[0], 0);
+    ended = p_cuGraphDestroy(graphs[0]);
+    code = code == CUDA_SUCCESS ? ended : code;
+    if (code == CUDA_SUCCESS)
+        code = p_cuGraphLaunch(exec, NULL);
+    ended = exec ? p_cuGraphExecDestroy(exec) : CUDA_SUCCESS;
+    for (int device = 0; device < 2; device++)
+        ended = ended == CUDA_SUCCESS ? p_cuDeviceGraphMemTrim(device) : ended;
+    return code == CUDA_SUCCESS ? ended : code;
+}
+
 static CUresult pool_number(number pool, CUmemPool_attribute which)
 {
     cuuint64_t value = 0;
@@ -356,6 +377,8 @@ static CUresult graph_command(const char *word, const number *n)
         return p_cuGraphUpload(execs[n[0]], NULL);
     if (same(word, "graphlaunch"))
         return p_cuGraphLaunch(execs[n[0]], NULL);
+    if (same(word, "rungraph"))
+        return run_graph(n[0]);
     if (same(word, "graphtrim"))
         return p_cuDeviceGraphMemTrim((int)n[0]);
     if (same(word, "endcapture"))

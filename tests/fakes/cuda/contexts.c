@@ -246,7 +246,7 @@ CUresult cuCtxAttach(CUcontext *pctx, unsigned flags)
 
 CUresult cuCtxSetCurrent(CUcontext ctx)
 {
-    FAULT();
+    FAULT_OF_THREAD();
     if (driver_ready() != CUDA_SUCCESS)
         return driver_ready();
     if (ctx == NULL) {
@@ -261,7 +261,7 @@ CUresult cuCtxSetCurrent(CUcontext ctx)
 
 CUresult cuCtxGetCurrent(CUcontext *pctx)
 {
-    FAULT();
+    FAULT_OF_THREAD();
     if (driver_ready() != CUDA_SUCCESS)
         return driver_ready();
     *pctx = driver_context();
@@ -270,7 +270,7 @@ CUresult cuCtxGetCurrent(CUcontext *pctx)
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 {
-    FAULT();
+    FAULT_OF_THREAD();
     if (ctx == NULL || depth == DEPTH)
         return CUDA_ERROR_INVALID_CONTEXT;
     stack[depth++] = ctx;
@@ -284,7 +284,7 @@ CUresult cuCtxPushCurrent(CUcontext ctx)
 
 CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
 {
-    FAULT();
+    FAULT_OF_THREAD();
     if (depth == 0)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (pctx != NULL)
@@ -300,7 +300,7 @@ CUresult cuCtxPopCurrent(CUcontext *pctx)
 
 CUresult cuCtxGetDevice(CUdevice *device)
 {
-    FAULT();
+    FAULT_OF_THREAD();
     if (driver_ready() != CUDA_SUCCESS)
         return driver_ready();
     if (driver_context() == NULL)
@@ -311,7 +311,7 @@ CUresult cuCtxGetDevice(CUdevice *device)
 
 CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
 {
-    FAULT();
+    FAULT_OF_THREAD();
     if (ctx == NULL)
         return cuCtxGetDevice(device);
     *device = ctx->device;

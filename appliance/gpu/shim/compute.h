@@ -10,13 +10,4 @@
 struct psg_measured psg_admit(int gpu, CUstream stream, const void *what);
 void psg_launched(struct psg_measured measured, CUstream stream);
 
-/* How many launches have been admitted on a GPU; what this says before the program waits, psg_seen_idle is told after:
- * all of them have ended, or those of a stream. */
-uint64_t psg_admitted(int gpu);
-void psg_seen_idle(int gpu, CUstream stream, bool all, uint64_t admitted);
-
-/* A stream of a GPU (-1: nobody can tell which), or all of a context, are about to be destroyed. */
-void psg_stream_gone(int gpu, CUstream stream);
-void psg_streams_gone(void);
-
 #endif

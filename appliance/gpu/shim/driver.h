@@ -19,6 +19,7 @@ CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
 CUresult cuStreamBeginCapture_ptsz(CUstream stream);
 CUresult cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
                                             CUgraphRecaptureCallback differs, void *data);
+CUresult cuCtxAttach(CUcontext *context, unsigned int flags);
 CUresult cuCtxDetach(CUcontext context);
 CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *maps, unsigned int count, CUstream stream);
 

@@ -27,57 +27,66 @@ static void keep_node(CUgraphNode node, CUgraph graph, int gpu, uint64_t bytes)
                                       .bytes = bytes, .owner = (uint64_t)(uintptr_t)graph});
 }
 
-static bool too_large(uint64_t bytes)
+/* A node that allocates and is about to be added. */
+struct addition {
+    int gpu; /* -1: nothing is charged here */
+    uint64_t bytes;
+};
+
+/* False: the limit forbids it. */
+static bool begin_add(struct addition *addition, const CUmemLocation *location, uint64_t size)
 {
-    return bytes > PSG_USED_MASK;
+    addition->gpu = psg_depth == 0 && psg_limited() && location ? gpu_of(location) : -1;
+    if (addition->gpu < 0)
+        return true;
+    addition->bytes = psg_whole_pages(addition->gpu, size);
+    return addition->bytes <= PSG_USED_MASK && psg_graph_nodes(addition->gpu, (int64_t)addition->bytes);
 }
+
+static CUresult end_add(const struct addition *addition, CUresult result, const CUgraphNode *node, CUgraph graph)
+{
+    if (addition->gpu >= 0 && result == CUDA_SUCCESS)
+        keep_node(*node, graph, addition->gpu, addition->bytes);
+    else if (addition->gpu >= 0)
+        psg_graph_nodes(addition->gpu, -(int64_t)addition->bytes);
+    return result;
+}
+
+/* Asks the driver by `call` for a node that allocates so much in a place, or does something else where that is null. */
+#define ADDED(location, size, call) ({                               \
+        struct addition addition;                                    \
+        bool fits = begin_add(&addition, location, size);            \
+        fits ? end_add(&addition, call, node, graph) : CUDA_ERROR_OUT_OF_MEMORY; \
+    })
+
+#define ALLOCATES (how && how->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+#define PLACE (ALLOCATES ? &how->alloc.poolProps.location : NULL)
+#define SIZE (ALLOCATES ? how->alloc.bytesize : 0)
 
 EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
                                        CUDA_MEM_ALLOC_NODE_PARAMS *how)
 {
-    int gpu = psg_depth == 0 && psg_limited() && how ? gpu_of(&how->poolProps.location) : -1;
-    if (gpu < 0)
-        return REAL(cuGraphAddMemAllocNode, node, graph, after, count, how);
-    uint64_t bytes = psg_whole_pages(gpu, how->bytesize);
-    if (too_large(bytes) || !psg_graph_nodes(gpu, (int64_t)bytes))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = REAL(cuGraphAddMemAllocNode, node, graph, after, count, how);
-    if (result == CUDA_SUCCESS)
-        keep_node(*node, graph, gpu, bytes);
-    else
-        psg_graph_nodes(gpu, -(int64_t)bytes);
-    return result;
+    return ADDED(how ? &how->poolProps.location : NULL, how ? how->bytesize : 0,
+                 REAL(cuGraphAddMemAllocNode, node, graph, after, count, how));
 }
 
-#define ADDS(symbol, parameters, ...)                                \
-    EXPORT CUresult symbol parameters                                \
-    {                                                                \
-        int gpu = psg_depth == 0 && psg_limited() && how && how->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC \
-                      ? gpu_of(&how->alloc.poolProps.location) : -1; \
-        if (gpu < 0)                                                 \
-            return REAL(symbol, __VA_ARGS__);                        \
-        uint64_t bytes = psg_whole_pages(gpu, how->alloc.bytesize);   \
-        if (too_large(bytes) || !psg_graph_nodes(gpu, (int64_t)bytes)) \
-            return CUDA_ERROR_OUT_OF_MEMORY;                         \
-        CUresult result = REAL(symbol, __VA_ARGS__);                 \
-        if (result == CUDA_SUCCESS)                                  \
-            keep_node(*node, graph, gpu, bytes);                     \
-        else                                                         \
-            psg_graph_nodes(gpu, -(int64_t)bytes);                   \
-        return result;                                               \
-    }
+EXPORT CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
+                               CUgraphNodeParams *how)
+{
+    return ADDED(PLACE, SIZE, REAL(cuGraphAddNode, node, graph, after, count, how));
+}
 
-ADDS(cuGraphAddNode,
-     (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUgraphNodeParams *how),
-     node, graph, after, count, how)
-ADDS(cuGraphAddNode_v2,
-     (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges, size_t count,
-      CUgraphNodeParams *how),
-     node, graph, after, edges, count, how)
-ADDS(cuGraphAddNode_v3,
-     (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges, size_t count,
-      CUgraphNodeParams *how),
-     node, graph, after, edges, count, how)
+EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
+                                  const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *how)
+{
+    return ADDED(PLACE, SIZE, REAL(cuGraphAddNode_v2, node, graph, after, edges, count, how));
+}
+
+EXPORT CUresult cuGraphAddNode_v3(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
+                                  const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *how)
+{
+    return ADDED(PLACE, SIZE, REAL(cuGraphAddNode_v3, node, graph, after, edges, count, how));
+}
 
 EXPORT CUresult cuGraphDestroyNode(CUgraphNode node)
 {
@@ -112,119 +121,158 @@ enum { DEEPEST = 32 };
 
 static atomic_uint with_memory;
 
-static uint64_t node_bytes(CUgraphNode node, int *gpu, int depth);
+/* Bytes by GPU. */
+struct sizes {
+    uint64_t bytes[PSG_GPUS];
+};
 
-static uint64_t graph_bytes(CUgraph graph, int *gpu, int depth)
+static void add_node(CUgraphNode node, struct sizes *sizes, int depth);
+
+static void add_graph(CUgraph graph, struct sizes *sizes, int depth)
 {
     size_t count = 0;
     if (depth > DEEPEST || REAL(cuGraphGetNodes, graph, NULL, &count) != CUDA_SUCCESS || count == 0)
-        return 0;
+        return;
     CUgraphNode *nodes = calloc(count, sizeof *nodes);
-    uint64_t bytes = 0;
     if (nodes && REAL(cuGraphGetNodes, graph, nodes, &count) == CUDA_SUCCESS)
         for (size_t i = 0; i < count; i++)
-            bytes += node_bytes(nodes[i], gpu, depth);
+            add_node(nodes[i], sizes, depth);
     free(nodes);
-    return bytes;
 }
 
-static uint64_t node_bytes(CUgraphNode node, int *gpu, int depth)
+static void add_node(CUgraphNode node, struct sizes *sizes, int depth)
 {
-    CUgraphNodeType type;
-    if (REAL(cuGraphNodeGetType, node, &type) != CUDA_SUCCESS)
-        return 0;
     CUgraph child;
-    if (type == CU_GRAPH_NODE_TYPE_GRAPH && REAL(cuGraphChildGraphNodeGetGraph, node, &child) == CUDA_SUCCESS)
-        return graph_bytes(child, gpu, depth + 1);
+    CUgraphNodeType type;
     CUDA_MEM_ALLOC_NODE_PARAMS how;
-    if (type != CU_GRAPH_NODE_TYPE_MEM_ALLOC || REAL(cuGraphMemAllocNodeGetParams, node, &how) != CUDA_SUCCESS ||
-        gpu_of(&how.poolProps.location) < 0)
-        return 0;
-    *gpu = gpu_of(&how.poolProps.location);
-    return psg_whole_pages(*gpu, how.bytesize);
+    if (REAL(cuGraphNodeGetType, node, &type) != CUDA_SUCCESS)
+        return;
+    if (type == CU_GRAPH_NODE_TYPE_GRAPH && REAL(cuGraphChildGraphNodeGetGraph, node, &child) == CUDA_SUCCESS)
+        add_graph(child, sizes, depth + 1);
+    if (type != CU_GRAPH_NODE_TYPE_MEM_ALLOC || REAL(cuGraphMemAllocNodeGetParams, node, &how) != CUDA_SUCCESS)
+        return;
+    int gpu = gpu_of(&how.poolProps.location);
+    if (gpu >= 0)
+        sizes->bytes[gpu] += psg_whole_pages(gpu, how.bytesize);
+}
+
+/* An executable graph has an entry for each GPU of which it has memory. */
+static uint64_t key_of(CUgraphExec executable, int gpu)
+{
+    return (uint64_t)(uintptr_t)executable * PSG_GPUS + (uint64_t)gpu;
 }
 
 static CUresult keep_executable(CUresult result, CUgraphExec *executable, CUgraph graph)
 {
-    int gpu = -1;
-    uint64_t bytes = result == CUDA_SUCCESS && psg_depth == 0 && psg_limited() ? graph_bytes(graph, &gpu, 0) : 0;
-    if (bytes) {
-        atomic_fetch_add(&with_memory, 1);
-        psg_table_put(&(struct psg_entry){.kind = PSG_EXECUTABLE, .key = (uint64_t)(uintptr_t)*executable,
-                                          .gpu = (int16_t)gpu, .bytes = bytes});
+    struct sizes sizes = {{0}};
+    if (result == CUDA_SUCCESS && psg_depth == 0 && psg_limited())
+        add_graph(graph, &sizes, 0);
+    for (int gpu = 0; gpu < PSG_GPUS; gpu++)
+        if (sizes.bytes[gpu] &&
+            psg_table_put(&(struct psg_entry){.kind = PSG_EXECUTABLE, .key = key_of(*executable, gpu), .gpu = (int16_t)gpu,
+                                              .bytes = sizes.bytes[gpu]}))
+            atomic_fetch_add(&with_memory, 1);
+    return result;
+}
+
+EXPORT CUresult cuGraphInstantiate(CUgraphExec *executable, CUgraph graph, CUgraphNode *failed, char *log, size_t size)
+{
+    return keep_executable(REAL(cuGraphInstantiate, executable, graph, failed, log, size), executable, graph);
+}
+
+EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *executable, CUgraph graph, CUgraphNode *failed, char *log, size_t size)
+{
+    return keep_executable(REAL(cuGraphInstantiate_v2, executable, graph, failed, log, size), executable, graph);
+}
+
+EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long flags)
+{
+    return keep_executable(REAL(cuGraphInstantiateWithFlags, executable, graph, flags), executable, graph);
+}
+
+EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *how)
+{
+    return keep_executable(REAL(cuGraphInstantiateWithParams, executable, graph, how), executable, graph);
+}
+
+EXPORT CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *executable, CUgraph graph,
+                                                  CUDA_GRAPH_INSTANTIATE_PARAMS *how)
+{
+    return keep_executable(REAL(cuGraphInstantiateWithParams_ptsz, executable, graph, how), executable, graph);
+}
+
+static bool has_memory(CUgraphExec executable, int gpu, struct psg_entry *entry)
+{
+    return psg_table_get(PSG_EXECUTABLE, key_of(executable, gpu), entry);
+}
+
+/* The entries leave the table before the driver destroys, for the same name may be given out again at once. */
+EXPORT CUresult cuGraphExecDestroy(CUgraphExec executable)
+{
+    struct psg_entry entries[PSG_GPUS];
+    unsigned count = 0;
+    for (int gpu = 0; psg_depth == 0 && atomic_load(&with_memory) && gpu < (int)psg_gpus(); gpu++)
+        count += psg_table_take(PSG_EXECUTABLE, key_of(executable, gpu), &entries[count]);
+    CUresult result = REAL(cuGraphExecDestroy, executable);
+    for (unsigned i = 0; i < count; i++) {
+        if (result != CUDA_SUCCESS) {
+            psg_table_put(&entries[i]);
+            continue;
+        }
+        atomic_fetch_sub(&with_memory, 1);
+        psg_pools_settle(entries[i].gpu);
     }
     return result;
 }
 
-#define INSTANTIATES(symbol, parameters, ...)                        \
-    EXPORT CUresult symbol parameters                                \
-    {                                                                \
-        return keep_executable(REAL(symbol, __VA_ARGS__), executable, graph); \
-    }
-
-INSTANTIATES(cuGraphInstantiate,
-             (CUgraphExec *executable, CUgraph graph, CUgraphNode *failed, char *log, size_t size),
-             executable, graph, failed, log, size)
-INSTANTIATES(cuGraphInstantiate_v2,
-             (CUgraphExec *executable, CUgraph graph, CUgraphNode *failed, char *log, size_t size),
-             executable, graph, failed, log, size)
-INSTANTIATES(cuGraphInstantiateWithFlags, (CUgraphExec *executable, CUgraph graph, unsigned long long flags),
-             executable, graph, flags)
-INSTANTIATES(cuGraphInstantiateWithParams,
-             (CUgraphExec *executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *how), executable, graph, how)
-INSTANTIATES(cuGraphInstantiateWithParams_ptsz,
-             (CUgraphExec *executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *how), executable, graph, how)
-
-EXPORT CUresult cuGraphExecDestroy(CUgraphExec executable)
+/* Takes back what was expected of the GPUs before one. */
+static void settle_below(CUgraphExec executable, int end)
 {
     struct psg_entry entry;
-    bool known = psg_depth == 0 && psg_limited() && psg_table_take(PSG_EXECUTABLE, (uint64_t)(uintptr_t)executable, &entry);
-    CUresult result = REAL(cuGraphExecDestroy, executable);
-    if (known && result == CUDA_SUCCESS) {
-        atomic_fetch_sub(&with_memory, 1);
-        psg_pools_settle(entry.gpu);
-    } else if (known) {
-        psg_table_put(&entry);
-    }
-    return result;
+    for (int gpu = 0; gpu < end; gpu++)
+        if (has_memory(executable, gpu, &entry))
+            psg_pools_settle(gpu);
 }
 
 bool psg_graph_begin(CUgraphExec executable, struct psg_graph_run *run)
 {
     struct psg_entry entry;
-    *run = (struct psg_graph_run){.executable = executable, .gpu = -1};
-    if (atomic_load_explicit(&with_memory, memory_order_relaxed) == 0 || psg_depth > 0 ||
-        !psg_table_get(PSG_EXECUTABLE, (uint64_t)(uintptr_t)executable, &entry))
+    *run = (struct psg_graph_run){.executable = executable, .trims = psg_pools_trims()};
+    if (atomic_load_explicit(&with_memory, memory_order_relaxed) == 0 || psg_depth > 0)
         return true;
-    run->gpu = entry.gpu;
-    run->trims = psg_pools_trims();
-    /* What it took when it ran last is still its own. */
-    return entry.count == run->trims + 1 || psg_graph_expect(entry.gpu, entry.bytes);
+    for (int gpu = 0; gpu < (int)psg_gpus(); gpu++) {
+        if (!has_memory(executable, gpu, &entry))
+            continue;
+        run->charged = true;
+        /* What it took when it ran last is still its own. */
+        if (entry.count != run->trims + 1 && !psg_graph_expect(gpu, entry.bytes)) {
+            settle_below(executable, gpu);
+            return false;
+        }
+    }
+    return true;
 }
 
 void psg_graph_end(const struct psg_graph_run *run, CUresult result)
 {
     struct psg_entry entry;
-    if (run->gpu < 0)
-        return;
-    if (result == CUDA_SUCCESS && psg_table_get(PSG_EXECUTABLE, (uint64_t)(uintptr_t)run->executable, &entry) &&
-        entry.count != run->trims + 1) {
-        entry.count = run->trims + 1;
-        psg_table_put(&entry);
+    for (int gpu = 0; run->charged && gpu < (int)psg_gpus(); gpu++) {
+        if (!has_memory(run->executable, gpu, &entry))
+            continue;
+        if (result == CUDA_SUCCESS && entry.count != run->trims + 1) {
+            entry.count = run->trims + 1;
+            psg_table_put(&entry);
+        }
+        psg_pools_settle(gpu);
     }
-    psg_pools_settle(run->gpu);
 }
 
-#define UPLOADS(symbol)                                              \
-    EXPORT CUresult symbol(CUgraphExec executable, CUstream stream)  \
-    {                                                                \
-        struct psg_graph_run run;                                    \
-        if (!psg_graph_begin(executable, &run))                      \
-            return CUDA_ERROR_OUT_OF_MEMORY;                         \
-        CUresult result = REAL(symbol, executable, stream);          \
-        psg_graph_end(&run, result);                                 \
-        return result;                                               \
-    }
+EXPORT CUresult cuGraphUpload(CUgraphExec executable, CUstream stream)
+{
+    return PSG_RUN(executable, REAL(cuGraphUpload, executable, stream));
+}
 
-UPLOADS(cuGraphUpload)
-UPLOADS(cuGraphUpload_ptsz)
+EXPORT CUresult cuGraphUpload_ptsz(CUgraphExec executable, CUstream stream)
+{
+    return PSG_RUN(executable, REAL(cuGraphUpload_ptsz, executable, stream));
+}

@@ -51,7 +51,7 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, c
 }
 
 /* The caller has the lock. */
-static bool hold(uint64_t handle)
+static bool hold_handle(uint64_t handle)
 {
     struct psg_entry entry;
     if (!psg_table_get(PSG_HANDLE, handle, &entry))
@@ -60,7 +60,7 @@ static bool hold(uint64_t handle)
     return psg_table_put(&entry);
 }
 
-static void drop(uint64_t handle)
+static void drop_handle(uint64_t handle)
 {
     struct psg_entry entry;
     if (!psg_table_get(PSG_HANDLE, handle, &entry))
@@ -84,7 +84,7 @@ EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     psg_lock(&counting);
     CUresult result = REAL(cuMemRelease, handle);
     if (result == CUDA_SUCCESS)
-        drop(handle);
+        drop_handle(handle);
     psg_unlock(&counting);
     return result;
 }
@@ -96,7 +96,7 @@ EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle
     psg_lock(&counting);
     CUresult result = REAL(cuMemRetainAllocationHandle, handle, address);
     if (result == CUDA_SUCCESS)
-        hold(*handle);
+        hold_handle(*handle);
     psg_unlock(&counting);
     return result;
 }
@@ -129,7 +129,7 @@ EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *han
         return REAL(cuMemImportFromShareableHandle, handle, shared, type);
     psg_lock(&counting);
     CUresult result = REAL(cuMemImportFromShareableHandle, handle, shared, type);
-    if (result == CUDA_SUCCESS && is_descriptor(type) && !hold(*handle)) {
+    if (result == CUDA_SUCCESS && is_descriptor(type) && !hold_handle(*handle)) {
         psg_imported(*handle, (int)(intptr_t)shared);
         psg_table_put(&(struct psg_entry){.kind = PSG_HANDLE, .key = *handle, .gpu = -1, .count = 1});
     }
@@ -147,7 +147,7 @@ EXPORT CUresult cuMemMap(CUdeviceptr pointer, size_t size, size_t offset, CUmemG
     /* Mappings of memory that is not charged are kept as well, so that an unmap finds its way from one to the next. */
     if (result == CUDA_SUCCESS)
         psg_table_put(&(struct psg_entry){.kind = PSG_MAPPING, .key = pointer, .bytes = size,
-                                          .owner = hold(handle) ? handle : 0});
+                                          .owner = hold_handle(handle) ? handle : 0});
     psg_unlock(&counting);
     return result;
 }
@@ -162,7 +162,7 @@ EXPORT CUresult cuMemUnmap(CUdeviceptr pointer, size_t size)
         struct psg_entry mapping;
         if (psg_table_take(PSG_MAPPING, at, &mapping)) {
             if (mapping.owner)
-                drop(mapping.owner);
+                drop_handle(mapping.owner);
             at += mapping.bytes ? mapping.bytes : LEAST_MAPPING;
         } else {
             at += LEAST_MAPPING;
@@ -192,7 +192,7 @@ static uint64_t part_of(const CUarrayMapInfo *map)
 
 static void drop_part(const struct psg_entry *part)
 {
-    drop(part->bytes);
+    drop_handle(part->bytes);
 }
 
 /* The caller has the lock. */
@@ -200,7 +200,7 @@ static void note_part(const CUarrayMapInfo *map)
 {
     struct psg_entry before;
     uint64_t key = part_of(map), handle = map->memHandle.memHandle;
-    bool mapped = map->memOperationType == CU_MEM_OPERATION_TYPE_MAP && hold(handle);
+    bool mapped = map->memOperationType == CU_MEM_OPERATION_TYPE_MAP && hold_handle(handle);
     if (psg_table_take(PSG_PART, key, &before))
         drop_part(&before);
     if (mapped)

@@ -56,20 +56,22 @@ EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launche
     return result;
 }
 
-#define LAUNCHES_GRAPH(symbol, used_stream)                          \
-    EXPORT CUresult symbol(CUgraphExec executable, CUstream stream)  \
-    {                                                                \
-        struct psg_graph_run run = {.gpu = -1};                      \
-        struct psg_measured measured = begin(used_stream, executable); \
-        /* Reserved last, for waiting may take long, and others settle meanwhile. */ \
-        CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                  \
-        if (psg_recorded(used_stream) || psg_graph_begin(executable, &run)) { \
-            result = REAL(symbol, executable, stream);               \
-            psg_graph_end(&run, result);                             \
-        }                                                            \
-        psg_launched(measured, used_stream);                         \
-        return result;                                               \
-    }
+/* Asks the driver by `call` to run a graph on a stream. Memory is reserved last, for waiting may take long, and others settle
+ * meanwhile; what is recorded does not run. */
+#define LAUNCHED_GRAPH(used_stream, call) ({                         \
+        CUstream on = used_stream;                                   \
+        struct psg_measured measured = begin(on, executable);        \
+        CUresult launched = psg_recorded(on) ? call : PSG_RUN(executable, call); \
+        psg_launched(measured, on);                                  \
+        launched;                                                    \
+    })
 
-LAUNCHES_GRAPH(cuGraphLaunch, stream)
-LAUNCHES_GRAPH(cuGraphLaunch_ptsz, stream ? stream : CU_STREAM_PER_THREAD)
+EXPORT CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream)
+{
+    return LAUNCHED_GRAPH(stream, REAL(cuGraphLaunch, executable, stream));
+}
+
+EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec executable, CUstream stream)
+{
+    return LAUNCHED_GRAPH(stream ? stream : CU_STREAM_PER_THREAD, REAL(cuGraphLaunch_ptsz, executable, stream));
+}

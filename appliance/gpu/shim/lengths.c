@@ -237,11 +237,12 @@ struct psg_delay psg_measures_read(int gpu)
     return delay;
 }
 
-void psg_measures_gone(void)
+void psg_measures_gone(uint64_t context)
 {
     psg_lock(&measuring);
     for (int gpu = 0; gpu < PSG_GPUS; gpu++)
         for (int each = 0; each < PAIRS; each++)
-            forget(&pairs[gpu][each]);
+            if (!context || (uint64_t)(uintptr_t)pairs[gpu][each].context == context)
+                forget(&pairs[gpu][each]);
     psg_unlock(&measuring);
 }

@@ -34,7 +34,7 @@ struct psg_delay {
  * zeros: it was not, or is not known yet. */
 struct psg_delay psg_measures_read(int gpu);
 
-/* All contexts, or one, are about to be destroyed: their events go. */
-void psg_measures_gone(void);
+/* A context (0: nobody can tell which) is about to be destroyed: its events go. */
+void psg_measures_gone(uint64_t context);
 
 #endif

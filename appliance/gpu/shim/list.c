@@ -44,7 +44,7 @@ bool psg_list_is_empty(void)
     return __atomic_load_n(&pool_count, __ATOMIC_RELAXED) == 0 && __atomic_load_n(&rest_count, __ATOMIC_RELAXED) == 0;
 }
 
-void psg_list(CUmemoryPool handle, int gpu)
+void psg_list_pool(CUmemoryPool handle, int gpu)
 {
     psg_lock(&listing);
     size_t place = 0;
@@ -60,7 +60,7 @@ void psg_list(CUmemoryPool handle, int gpu)
     psg_unlock(&listing);
 }
 
-bool psg_is_listed(CUmemoryPool handle, int *gpu)
+bool psg_is_listed_pool(CUmemoryPool handle, int *gpu)
 {
     bool found = false;
     psg_lock(&listing);
@@ -74,24 +74,24 @@ bool psg_is_listed(CUmemoryPool handle, int *gpu)
 }
 
 /* The caller has the lock. */
-static void unlist(CUmemoryPool handle)
+static void unlist_pool(CUmemoryPool handle)
 {
     for (size_t i = 0; i < pool_count; i++)
         if (pools[i].handle == handle)
             pools[i--] = pools[--pool_count];
 }
 
-void psg_unlist(CUmemoryPool handle)
+void psg_unlist_pool(CUmemoryPool handle)
 {
     psg_lock(&listing);
-    unlist(handle);
+    unlist_pool(handle);
     psg_unlock(&listing);
 }
 
 uint64_t psg_list_destroyed(CUmemoryPool handle, int gpu, uint64_t reserved)
 {
     psg_lock(&listing);
-    unlist(handle);
+    unlist_pool(handle);
     uint64_t number = numbers;
     numbers += 2;
     struct rest *more = realloc(rests, (rest_count + 1) * sizeof *rests);
@@ -124,7 +124,7 @@ void psg_list_forget_empty(int gpu)
 int psg_gpu_of_pool(CUmemoryPool handle)
 {
     int gpu = -1, devices = 0;
-    if (psg_is_listed(handle, &gpu))
+    if (psg_is_listed_pool(handle, &gpu))
         return gpu;
     REAL(cuDeviceGetCount, &devices);
     bool found = false;
@@ -137,7 +137,7 @@ int psg_gpu_of_pool(CUmemoryPool handle)
     }
     if (!found)
         gpu = psg_gpu_here(NULL);
-    psg_list(handle, gpu);
+    psg_list_pool(handle, gpu);
     return gpu;
 }
 

@@ -4,9 +4,9 @@
 
 #include "driver.h"
 
-void psg_list(CUmemoryPool handle, int gpu);
-void psg_unlist(CUmemoryPool handle);
-bool psg_is_listed(CUmemoryPool handle, int *gpu);
+void psg_list_pool(CUmemoryPool handle, int gpu);
+void psg_unlist_pool(CUmemoryPool handle);
+bool psg_is_listed_pool(CUmemoryPool handle, int *gpu);
 bool psg_list_is_empty(void);
 
 /* A pool that was not made through us is the default pool of a device, or one that the current device was given; it is

@@ -151,7 +151,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v
 /* Processes ------------------------------------------------------------------------------------------------------- */
 
 /* The processes as the account knows them: with the numbers that they have in this container. */
-static nvmlReturn_t list(int gpu, unsigned *count, void *infos, size_t size)
+static nvmlReturn_t list_processes(int gpu, unsigned *count, void *infos, size_t size)
 {
     struct psg_holder holders[PSG_SLOTS];
     unsigned found = psg_holders(gpu, holders, PSG_SLOTS);
@@ -172,7 +172,7 @@ static nvmlReturn_t list(int gpu, unsigned *count, void *infos, size_t size)
     EXPORT nvmlReturn_t symbol(nvmlDevice_t device, unsigned int *count, type *infos) \
     {                                                                \
         int gpu = count ? gpu_of(device) : -1;                       \
-        return gpu < 0 ? REAL(symbol, device, count, infos) : list(gpu, count, infos, sizeof *infos); \
+        return gpu < 0 ? REAL(symbol, device, count, infos) : list_processes(gpu, count, infos, sizeof *infos); \
     }
 
 LISTS(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t)

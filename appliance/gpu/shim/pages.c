@@ -60,7 +60,7 @@ static bool count_on(int gpu, uint64_t page, bool more)
 }
 
 /* The pages between the first and the last one are the block's own, and so are these where it covers them. */
-static uint64_t count(int gpu, uint64_t address, uint64_t bytes, bool more)
+static uint64_t count_block(int gpu, uint64_t address, uint64_t bytes, bool more)
 {
     uint64_t size = psg_page(gpu), end = address + bytes;
     uint64_t inner = (address + size - 1) & ~(size - 1), behind = end & ~(size - 1);
@@ -76,12 +76,12 @@ static uint64_t count(int gpu, uint64_t address, uint64_t bytes, bool more)
 
 uint64_t psg_block_placed(int gpu, uint64_t address, uint64_t bytes)
 {
-    return count(gpu, address, bytes, true);
+    return count_block(gpu, address, bytes, true);
 }
 
 uint64_t psg_block_gone(int gpu, uint64_t address, uint64_t bytes)
 {
-    return count(gpu, address, bytes, false);
+    return count_block(gpu, address, bytes, false);
 }
 
 void psg_block_give(const struct psg_entry *block)

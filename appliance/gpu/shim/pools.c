@@ -13,7 +13,6 @@
 #include "lock.h"
 #include "pages.h"
 #include "pools.h"
-#include "stream.h"
 #include "table.h"
 
 /* Pools grow by steps of this size at least; taken before the call, settled after it. */
@@ -119,12 +118,6 @@ bool psg_take_or_trim(int gpu, uint64_t bytes)
     return false;
 }
 
-static void mark_changed(int gpu)
-{
-    if (has_stock(gpu))
-        atomic_store_explicit(&changed[gpu], true, memory_order_release);
-}
-
 void psg_pools_settle(int gpu)
 {
     if (!has_stock(gpu))
@@ -193,10 +186,10 @@ static uint64_t expected_growth(CUmemoryPool handle, uint64_t size)
     return size > UINT64_MAX - STEP ? UINT64_MAX : (size + STEP - 1) / STEP * STEP;
 }
 
-static bool begin(int gpu, CUmemoryPool handle, size_t size)
+bool psg_pool_begin(int gpu, void *pool, uint64_t size)
 {
     psg_lock(&stocks[gpu].lock);
-    uint64_t growth = expected_growth(handle, size);
+    uint64_t growth = expected_growth(pool, size);
     if (growth <= PSG_USED_MASK && charge_or_trim(gpu, growth))
         return true;
     psg_count_refusal(gpu);
@@ -204,66 +197,24 @@ static bool begin(int gpu, CUmemoryPool handle, size_t size)
     return false;
 }
 
-/* Charges what the pool took. Where that was more than expected and the limit forbids it, the memory goes back. */
-static CUresult end(int gpu, CUmemoryPool handle, CUresult result, CUdeviceptr *pointer, size_t size, CUstream stream)
+bool psg_pool_fits(int gpu)
 {
-    uint64_t target = measure(gpu, 0);
-    if (!charge(gpu, target)) {
-        trim(gpu);
-        target = measure(gpu, 0);
-        if (result == CUDA_SUCCESS && !charge(gpu, target)) {
-            REAL(cuMemFreeAsync, *pointer, stream);
-            REAL(cuStreamSynchronize, stream);
-            trim(gpu);
-            result = CUDA_ERROR_OUT_OF_MEMORY;
-        }
-    }
-    if (result == CUDA_SUCCESS)
-        psg_table_put(&(struct psg_entry){.kind = PSG_POOLED, .key = *pointer, .gpu = (int16_t)gpu, .bytes = size,
-                                          .owner = (uint64_t)(uintptr_t)handle});
+    if (charge(gpu, measure(gpu, 0)))
+        return true;
+    trim(gpu);
+    return charge(gpu, measure(gpu, 0));
+}
+
+void psg_pool_end(int gpu)
+{
     psg_unlock(&stocks[gpu].lock);
-    return result;
 }
 
-/* The pool from which memory comes that is allocated on a stream; null: there are no pools here. */
-static CUmemoryPool pool_of(CUstream stream, int *gpu)
+void psg_pools_changed(int gpu)
 {
-    CUmemoryPool handle = NULL;
-    int device = psg_depth == 0 && psg_limited() ? psg_device_of_stream(stream) : -1;
-    if (psg_gpu_of_device(device) < 0 || REAL(cuDeviceGetMemPool, &handle, device) != CUDA_SUCCESS)
-        return NULL;
-    *gpu = psg_gpu_of_pool(handle);
-    return handle;
+    if (has_stock(gpu))
+        atomic_store_explicit(&changed[gpu], true, memory_order_release);
 }
-
-#define ALLOCATES(symbol)                                            \
-    EXPORT CUresult symbol(CUdeviceptr *pointer, size_t size, CUstream stream) \
-    {                                                                \
-        int gpu = -1;                                                \
-        CUmemoryPool pool = pool_of(stream, &gpu);                   \
-        if (!pool || gpu < 0)                                        \
-            return REAL(symbol, pointer, size, stream);              \
-        if (!begin(gpu, pool, size))                                 \
-            return CUDA_ERROR_OUT_OF_MEMORY;                         \
-        return end(gpu, pool, REAL(symbol, pointer, size, stream), pointer, size, stream); \
-    }
-
-ALLOCATES(cuMemAllocAsync)
-ALLOCATES(cuMemAllocAsync_ptsz)
-
-#define ALLOCATES_FROM(symbol)                                       \
-    EXPORT CUresult symbol(CUdeviceptr *pointer, size_t size, CUmemoryPool pool, CUstream stream) \
-    {                                                                \
-        int gpu = psg_depth == 0 && psg_limited() && pool ? psg_gpu_of_pool(pool) : -1; \
-        if (gpu < 0)                                                 \
-            return REAL(symbol, pointer, size, pool, stream);        \
-        if (!begin(gpu, pool, size))                                 \
-            return CUDA_ERROR_OUT_OF_MEMORY;                         \
-        return end(gpu, pool, REAL(symbol, pointer, size, pool, stream), pointer, size, stream); \
-    }
-
-ALLOCATES_FROM(cuMemAllocFromPoolAsync)
-ALLOCATES_FROM(cuMemAllocFromPoolAsync_ptsz)
 
 /* Whether the pool of a block was destroyed before it. */
 static bool is_left(const struct psg_entry *entry)
@@ -278,35 +229,13 @@ void psg_pooled_gone(const struct psg_entry *entry)
     atomic_store_explicit(&changed[entry->gpu], true, memory_order_release);
 }
 
-#define FREES(symbol)                                                \
-    EXPORT CUresult symbol(CUdeviceptr pointer, CUstream stream)     \
-    {                                                                \
-        struct psg_entry entry = {.kind = PSG_FREE};                 \
-        if (psg_depth > 0 || !psg_limited())                         \
-            return REAL(symbol, pointer, stream);                    \
-        if (!psg_table_take(PSG_POOLED, pointer, &entry))            \
-            psg_table_take(PSG_POINTER, pointer, &entry);            \
-        CUresult result = REAL(symbol, pointer, stream);             \
-        if (result != CUDA_SUCCESS && entry.kind != PSG_FREE)        \
-            psg_table_put(&entry);                                   \
-        else if (entry.kind == PSG_POINTER)                          \
-            psg_block_give(&entry);                                  \
-        else if (entry.kind == PSG_POOLED)                           \
-            psg_pooled_gone(&entry);                                 \
-        mark_changed(entry.kind == PSG_FREE ? psg_gpu_here(NULL) : entry.gpu); \
-        return result;                                               \
-    }
-
-FREES(cuMemFreeAsync)
-FREES(cuMemFreeAsync_ptsz)
-
 /* Pools ----------------------------------------------------------------------------------------------------------- */
 
 EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *how)
 {
     CUresult result = REAL(cuMemPoolCreate, pool, how);
     if (result == CUDA_SUCCESS && psg_depth == 0 && psg_limited())
-        psg_list(*pool, how->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? psg_gpu_of_device(how->location.id) : -1);
+        psg_list_pool(*pool, how->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? psg_gpu_of_device(how->location.id) : -1);
     return result;
 }
 
@@ -339,8 +268,8 @@ static CUresult destroy(CUmemoryPool pool, int gpu)
 EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     int gpu = -1;
-    if (psg_depth > 0 || !psg_limited() || !psg_is_listed(pool, &gpu) || gpu < 0) {
-        psg_unlist(pool);
+    if (psg_depth > 0 || !psg_limited() || !psg_is_listed_pool(pool, &gpu) || gpu < 0) {
+        psg_unlist_pool(pool);
         return REAL(cuMemPoolDestroy, pool);
     }
     psg_lock(&stocks[gpu].lock);

@@ -11,6 +11,16 @@ bool psg_take_or_trim(int gpu, uint64_t bytes);
 void psg_pools_look(int gpu);
 void psg_pools_settle(int gpu);
 
+/* Pools may shrink at the next wait. */
+void psg_pools_changed(int gpu);
+
+/* Before a pool is asked for memory, what it will take of the GPU is charged, as far as that is known; false: the limit forbids
+ * it. Else nobody changes the stock until psg_pool_end; in between psg_pool_fits charges what pools really took; false: the limit
+ * forbids that. */
+bool psg_pool_begin(int gpu, void *pool, uint64_t size);
+bool psg_pool_fits(int gpu);
+void psg_pool_end(int gpu);
+
 /* Charges graph nodes (bytes may be negative), or expects what a graph is about to take; false: the limit forbids it. */
 bool psg_graph_nodes(int gpu, int64_t bytes);
 bool psg_graph_expect(int gpu, uint64_t bytes);

@@ -1,7 +1,7 @@
 /* Streams that are recorded into graphs.
  *
  * While a program records, the driver forbids it to ask whether streams are done, and a question that comes all the same
- * spoils the recording. So recordings are counted from before their beginning until after their end. */
+ * spoils the recording. So recordings are counted from before their recording until after their end. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -62,15 +62,6 @@ static uint64_t key_of(CUstream stream)
     return (uint64_t)(uintptr_t)(stream == CU_STREAM_PER_THREAD ? (void *)&psg_depth : (void *)stream);
 }
 
-static struct psg_entry begin(CUstream stream)
-{
-    uint64_t context = psg_context_of_stream(stream);
-    psg_lock(&asking);
-    atomic_fetch_add(&recordings, 1);
-    psg_unlock(&asking);
-    return (struct psg_entry){.kind = PSG_RECORDING, .key = key_of(stream), .owner = context};
-}
-
 bool psg_recording_take(CUstream stream, struct psg_entry *recording)
 {
     return psg_table_take(PSG_RECORDING, key_of(stream), recording);
@@ -87,17 +78,37 @@ static bool watched(void)
     return psg_depth == 0 && psg_limited();
 }
 
-#define RECORDS(symbol, used_stream, parameters, ...)                \
-    EXPORT CUresult symbol parameters                                \
-    {                                                                \
-        if (!watched())                                              \
-            return REAL(symbol, __VA_ARGS__);                        \
-        struct psg_entry recording = begin(used_stream);             \
-        CUresult result = REAL(symbol, __VA_ARGS__);                 \
-        if (result != CUDA_SUCCESS || !psg_table_put(&recording))    \
-            psg_recording_over(&recording);                          \
-        return result;                                               \
-    }
+/* A recording that is about to begin, or to end. */
+struct recording {
+    bool known; /* false: nothing is kept of it */
+    struct psg_entry entry;
+};
+
+static struct recording begin(CUstream stream)
+{
+    struct recording recording = {.known = watched()};
+    if (!recording.known)
+        return recording;
+    recording.entry =
+        (struct psg_entry){.kind = PSG_RECORDING, .key = key_of(stream), .owner = psg_context_of_stream(stream)};
+    psg_lock(&asking);
+    atomic_fetch_add(&recordings, 1);
+    psg_unlock(&asking);
+    return recording;
+}
+
+static CUresult begun(const struct recording *recording, CUresult result)
+{
+    if (recording->known && (result != CUDA_SUCCESS || !psg_table_put(&recording->entry)))
+        psg_recording_over(&recording->entry);
+    return result;
+}
+
+/* Asks the driver by `call` to record a stream. */
+#define BEGUN(stream, call) ({                                       \
+        struct recording recording = begin(stream);                  \
+        begun(&recording, call);                                     \
+    })
 
 /* The function of the program that is asked about nodes that differ, until the recording is over. */
 struct asked {
@@ -117,52 +128,98 @@ static CUresult ask_program(void *argument, CUgraphNode node, const CUgraphNodeP
     return result;
 }
 
-#define RECORDS_AGAIN(symbol, used_stream)                           \
-    EXPORT CUresult symbol(CUstream stream, CUstreamCaptureMode mode, CUgraph graph, \
-                           CUgraphRecaptureCallback differs, void *data) \
-    {                                                                \
-        struct asked *asked = watched() ? malloc(sizeof *asked) : NULL; \
-        if (!asked)                                                  \
-            return REAL(symbol, stream, mode, graph, differs, data); \
-        *asked = (struct asked){differs, data};                      \
-        struct psg_entry recording = begin(used_stream);             \
-        recording.bytes = (uint64_t)(uintptr_t)asked;                \
-        CUresult result = differs ? REAL(symbol, stream, mode, graph, ask_program, asked) \
-                                  : REAL(symbol, stream, mode, graph, differs, data); \
-        if (result != CUDA_SUCCESS || !psg_table_put(&recording))    \
-            psg_recording_over(&recording);                          \
-        return result;                                               \
-    }
+/* What the driver is given for the program's function; null where that is to be given itself. */
+static struct asked *ask_instead(struct recording *recording, CUgraphRecaptureCallback differs, void *data)
+{
+    struct asked *asked = recording->known && differs ? malloc(sizeof *asked) : NULL;
+    if (asked)
+        *asked = (struct asked){differs, data};
+    recording->entry.bytes = (uint64_t)(uintptr_t)asked;
+    return asked;
+}
 
-/* A recording ends with an error, too, where something in it went wrong; but not where another thread has to end it. */
-#define RECORDED(symbol, used_stream)                                \
-    EXPORT CUresult symbol(CUstream stream, CUgraph *graph)          \
-    {                                                                \
-        struct psg_entry recording;                                  \
-        bool known = watched() && psg_recording_take(used_stream, &recording); \
-        CUresult result = REAL(symbol, stream, graph);               \
-        if (known && capturing(used_stream))                         \
-            psg_table_put(&recording);                               \
-        else if (known)                                              \
-            psg_recording_over(&recording);                          \
-        return result;                                               \
-    }
+/* Asks the driver by one of its functions to record a stream again. */
+#define BEGUN_AGAIN(symbol, used_stream) ({                          \
+        struct recording recording = begin(used_stream);             \
+        struct asked *asked = ask_instead(&recording, differs, data); \
+        begun(&recording, asked ? REAL(symbol, stream, mode, graph, ask_program, asked) \
+                                : REAL(symbol, stream, mode, graph, differs, data)); \
+    })
+
+static struct recording begin_end(CUstream stream)
+{
+    struct recording ending = {.known = false};
+    ending.known = watched() && psg_recording_take(stream, &ending.entry);
+    return ending;
+}
+
+/* It ends with an error, too, where something in it went wrong; but not where another thread has to end it. */
+static CUresult ended(const struct recording *ending, CUresult result, CUstream stream)
+{
+    if (ending->known && capturing(stream))
+        psg_table_put(&ending->entry);
+    else if (ending->known)
+        psg_recording_over(&ending->entry);
+    return result;
+}
 
 #define OWN (stream ? stream : CU_STREAM_PER_THREAD)
-#define INTO_GRAPH                                                                                                   \
-    (CUstream stream, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges, size_t count,           \
-     CUstreamCaptureMode mode)
 
-RECORDS(cuStreamBeginCapture, stream, (CUstream stream), stream)
-RECORDS(cuStreamBeginCapture_ptsz, OWN, (CUstream stream), stream)
-RECORDS(cuStreamBeginCapture_v2, stream, (CUstream stream, CUstreamCaptureMode mode), stream, mode)
-RECORDS(cuStreamBeginCapture_v2_ptsz, OWN, (CUstream stream, CUstreamCaptureMode mode), stream, mode)
-RECORDS(cuStreamBeginCaptureToGraph, stream, INTO_GRAPH, stream, graph, after, edges, count, mode)
-RECORDS(cuStreamBeginCaptureToGraph_ptsz, OWN, INTO_GRAPH, stream, graph, after, edges, count, mode)
-RECORDS_AGAIN(cuStreamBeginRecaptureToGraph, stream)
-RECORDS_AGAIN(cuStreamBeginRecaptureToGraph_ptsz, OWN)
-RECORDED(cuStreamEndCapture, stream)
-RECORDED(cuStreamEndCapture_ptsz, OWN)
+EXPORT CUresult cuStreamBeginCapture(CUstream stream)
+{
+    return BEGUN(stream, REAL(cuStreamBeginCapture, stream));
+}
+
+EXPORT CUresult cuStreamBeginCapture_ptsz(CUstream stream)
+{
+    return BEGUN(OWN, REAL(cuStreamBeginCapture_ptsz, stream));
+}
+
+EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
+{
+    return BEGUN(stream, REAL(cuStreamBeginCapture_v2, stream, mode));
+}
+
+EXPORT CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
+{
+    return BEGUN(OWN, REAL(cuStreamBeginCapture_v2_ptsz, stream, mode));
+}
+
+EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *after,
+                                            const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode)
+{
+    return BEGUN(stream, REAL(cuStreamBeginCaptureToGraph, stream, graph, after, edges, count, mode));
+}
+
+EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *after,
+                                                 const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode)
+{
+    return BEGUN(OWN, REAL(cuStreamBeginCaptureToGraph_ptsz, stream, graph, after, edges, count, mode));
+}
+
+EXPORT CUresult cuStreamBeginRecaptureToGraph(CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
+                                              CUgraphRecaptureCallback differs, void *data)
+{
+    return BEGUN_AGAIN(cuStreamBeginRecaptureToGraph, stream);
+}
+
+EXPORT CUresult cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
+                                                   CUgraphRecaptureCallback differs, void *data)
+{
+    return BEGUN_AGAIN(cuStreamBeginRecaptureToGraph_ptsz, OWN);
+}
+
+EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
+{
+    struct recording ending = begin_end(stream);
+    return ended(&ending, REAL(cuStreamEndCapture, stream, graph), stream);
+}
+
+EXPORT CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
+{
+    struct recording ending = begin_end(OWN);
+    return ended(&ending, REAL(cuStreamEndCapture_ptsz, stream, graph), OWN);
+}
 
 void psg_recordings_gone(uint64_t context)
 {

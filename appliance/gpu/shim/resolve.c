@@ -42,7 +42,7 @@ static unsigned place_of(const void *function)
     return (unsigned)(((uintptr_t)function >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 54);
 }
 
-static void add(void *real, void *wrapper)
+static void add_wrapper(void *real, void *wrapper)
 {
     if (!real || real == wrapper)
         return;
@@ -81,7 +81,7 @@ static void *const wrappers[] = {
 
 static void add_driver(unsigned hook, void *real)
 {
-    add(real, wrappers[hook]);
+    add_wrapper(real, wrappers[hook]);
 }
 
 static void map_driver(void)
@@ -99,7 +99,7 @@ static void map_driver(void)
 static void add_nvml(void *real, void *wrapper)
 {
     psg_lock(&building);
-    add(real, wrapper);
+    add_wrapper(real, wrapper);
     psg_unlock(&building);
 }
 

@@ -3,13 +3,16 @@
  * What a module offers stands in the header of its name, and a module reads the headers of those below it only:
  *
  *   resolve                           dlsym and cuGetProcAddress: which pointer is exchanged for which of ours
- *   launches waits context callbacks nvml_view  what programs call
- *   memory arrays areas graph view
+ *   launches waits context primary callbacks nvml_view  what programs call
+ *   context_memory                    what a context takes, and what goes with it
+ *   memory async arrays areas graph view
  *   handles
  *   compute                           when launches may go
+ *   gate                              what is in flight
  *   lengths watched                   how long launches take, and on which streams they run
  *   packed                            arrays, which have no addresses
- *   pools record                      what the GPU holds in stock, and what is recorded
+ *   pools                             what the GPU holds in stock
+ *   record                            what is recorded
  *   list exports stream window
  *   pages                             what blocks take of the GPU
  *   device nvml_usage                 which GPU it is

@@ -87,7 +87,7 @@ static void take_out(struct shard *shard, size_t hole)
     shard->used--;
 }
 
-static bool find(enum psg_kind kind, uint64_t key, struct psg_entry *entry, bool remove)
+static bool find_entry(enum psg_kind kind, uint64_t key, struct psg_entry *entry, bool remove)
 {
     uint64_t code = hash((uint16_t)kind, key);
     struct shard *shard = shard_of(code);
@@ -108,12 +108,12 @@ static bool find(enum psg_kind kind, uint64_t key, struct psg_entry *entry, bool
 
 bool psg_table_take(enum psg_kind kind, uint64_t key, struct psg_entry *entry)
 {
-    return find(kind, key, entry, true);
+    return find_entry(kind, key, entry, true);
 }
 
 bool psg_table_get(enum psg_kind kind, uint64_t key, struct psg_entry *entry)
 {
-    return find(kind, key, entry, false);
+    return find_entry(kind, key, entry, false);
 }
 
 /* `each` is called without a lock, for it may take others. */

@@ -1,47 +1,77 @@
 /* The program waits for the GPU, or is done with a stream. */
-#include "compute.h"
 #include "device.h"
 #include "driver.h"
+#include "gate.h"
 #include "limits.h"
 #include "pools.h"
 #include "record.h"
 #include "stream.h"
 #include "table.h"
 
-/* What was launched has just ended, and pools may have given memory back. */
-static void waited(int gpu, CUstream stream, bool all, uint64_t admitted)
+/* What had been launched before a wait. */
+struct wait {
+    int gpu; /* -1: nobody is told */
+    uint64_t admitted;
+};
+
+static struct wait begin_wait(void)
 {
-    if (gpu < 0)
-        return;
-    /* Those of other GPUs, too: memory may be freed in the order of any stream. */
-    for (int each = 0; each < (int)psg_gpus(); each++)
-        psg_pools_look(each);
-    psg_seen_idle(gpu, stream, all, admitted);
+    int gpu = psg_gpu_here(NULL);
+    return (struct wait){gpu, psg_admitted(gpu)};
 }
 
-#define WAITS(symbol, parameters, stream, all, ...)                  \
-    EXPORT CUresult symbol parameters                                \
-    {                                                                \
-        int gpu = psg_gpu_here(NULL);                                \
-        uint64_t admitted = psg_admitted(gpu);                       \
-        CUresult result = REAL(symbol, __VA_ARGS__);                 \
-        if (result == CUDA_SUCCESS)                                  \
-            waited(gpu, stream, all, admitted);                      \
-        return result;                                               \
-    }
+/* Pools may have given memory back; those of other GPUs, too, for it may be freed in the order of any stream. */
+static void look_at_pools(void)
+{
+    for (int each = 0; each < (int)psg_gpus(); each++)
+        psg_pools_look(each);
+}
 
-WAITS(cuStreamSynchronize, (CUstream stream), stream, false, stream)
-WAITS(cuStreamSynchronize_ptsz, (CUstream stream), stream ? stream : CU_STREAM_PER_THREAD, false, stream)
-WAITS(cuCtxSynchronize_v2, (CUcontext context), NULL, false, context)
+static CUresult end_wait_for_stream(const struct wait *wait, CUresult result, CUstream stream)
+{
+    if (wait->gpu < 0 || result != CUDA_SUCCESS)
+        return result;
+    look_at_pools();
+    psg_seen_idle(wait->gpu, stream, 0, wait->admitted);
+    return result;
+}
+
+/* `context` is null where the program waits for the current one. Of others nobody says on which GPU they are: whoever launches
+ * there looks by itself. */
+static CUresult end_wait_for_context(const struct wait *wait, CUresult result, CUcontext context)
+{
+    CUcontext current = NULL;
+    if (wait->gpu < 0 || result != CUDA_SUCCESS)
+        return result;
+    look_at_pools();
+    REAL(cuCtxGetCurrent, &current);
+    if (!context || context == current)
+        psg_seen_idle(wait->gpu, NULL, (uint64_t)(uintptr_t)current, wait->admitted);
+    return result;
+}
+
+EXPORT CUresult cuStreamSynchronize(CUstream stream)
+{
+    struct wait wait = begin_wait();
+    return end_wait_for_stream(&wait, REAL(cuStreamSynchronize, stream), stream);
+}
+
+EXPORT CUresult cuStreamSynchronize_ptsz(CUstream stream)
+{
+    struct wait wait = begin_wait();
+    return end_wait_for_stream(&wait, REAL(cuStreamSynchronize_ptsz, stream), stream ? stream : CU_STREAM_PER_THREAD);
+}
 
 EXPORT CUresult cuCtxSynchronize(void)
 {
-    int gpu = psg_gpu_here(NULL);
-    uint64_t admitted = psg_admitted(gpu);
-    CUresult result = REAL(cuCtxSynchronize);
-    if (result == CUDA_SUCCESS)
-        waited(gpu, NULL, true, admitted);
-    return result;
+    struct wait wait = begin_wait();
+    return end_wait_for_context(&wait, REAL(cuCtxSynchronize), NULL);
+}
+
+EXPORT CUresult cuCtxSynchronize_v2(CUcontext context)
+{
+    struct wait wait = begin_wait();
+    return end_wait_for_context(&wait, REAL(cuCtxSynchronize_v2, context), context);
 }
 
 EXPORT CUresult cuEventSynchronize(CUevent event)
@@ -52,21 +82,39 @@ EXPORT CUresult cuEventSynchronize(CUevent event)
     return result;
 }
 
-#define DESTROYS(symbol)                                             \
-    EXPORT CUresult symbol(CUstream stream)                          \
-    {                                                                \
-        struct psg_entry recording;                                  \
-        if (psg_depth > 0 || !psg_limited() || !stream)              \
-            return REAL(symbol, stream);                             \
-        psg_stream_gone(psg_gpu_of_stream(stream), stream);          \
-        bool known = psg_recording_take(stream, &recording);         \
-        CUresult result = REAL(symbol, stream);                      \
-        if (known && result == CUDA_SUCCESS)                         \
-            psg_recording_over(&recording);                          \
-        else if (known)                                              \
-            psg_table_put(&recording);                               \
-        return result;                                               \
-    }
+/* A stream that is about to be destroyed, and its recording. */
+struct leaving {
+    bool is_recorded;
+    struct psg_entry recording;
+};
 
-DESTROYS(cuStreamDestroy)
-DESTROYS(cuStreamDestroy_v2)
+static struct leaving begin_destroy(CUstream stream)
+{
+    struct leaving leaving = {false};
+    if (psg_depth > 0 || !psg_limited() || !stream)
+        return leaving;
+    psg_stream_gone(psg_gpu_of_stream(stream), stream);
+    leaving.is_recorded = psg_recording_take(stream, &leaving.recording);
+    return leaving;
+}
+
+static CUresult end_destroy(const struct leaving *leaving, CUresult result)
+{
+    if (leaving->is_recorded && result == CUDA_SUCCESS)
+        psg_recording_over(&leaving->recording);
+    else if (leaving->is_recorded)
+        psg_table_put(&leaving->recording);
+    return result;
+}
+
+EXPORT CUresult cuStreamDestroy(CUstream stream)
+{
+    struct leaving leaving = begin_destroy(stream);
+    return end_destroy(&leaving, REAL(cuStreamDestroy, stream));
+}
+
+EXPORT CUresult cuStreamDestroy_v2(CUstream stream)
+{
+    struct leaving leaving = begin_destroy(stream);
+    return end_destroy(&leaving, REAL(cuStreamDestroy_v2, stream));
+}

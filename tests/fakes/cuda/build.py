@@ -28,6 +28,7 @@ DRIVER = (
     "nodes.c",
     "captures.c",
     "mps.c",
+    "lost.c",
 )
 NVML = ("nvml.c", "nvml_devices.c", "nvml_health.c", "nvml_topology.c")
 

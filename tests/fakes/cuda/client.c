@@ -16,19 +16,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#define OBJECTS 64
 #define DEFINE(symbol, name, version) __typeof__(name) *p_##symbol;
 FUNCTIONS(DEFINE)
 
 typedef CUresult resolver(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
 
-#define same(word, other) (strcmp(word, other) == 0)
-
 static CUdeviceptr memory[OBJECTS], ranges[OBJECTS];
 static CUmemGenericAllocationHandle handles[OBJECTS];
 static int files[OBJECTS];
 static CUmemoryPool pools[OBJECTS];
-static CUcontext contexts[OBJECTS];
 static CUarray arrays[OBJECTS];
 static CUmipmappedArray mipmaps[OBJECTS];
 static CUgraph graphs[OBJECTS];
@@ -58,11 +54,11 @@ static void resolve(const char *how)
     FUNCTIONS(RESOLVE)
 }
 
-static CUresult add_alloc_node(number graph, number name, number bytes, int any)
+static CUresult add_alloc_node(number graph, number name, number bytes, int device, int any)
 {
     CUgraphNode node;
     CUresult code;
-    CUmemPoolProps from = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}}};
+    CUmemPoolProps from = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}}};
     if (any) {
         CUgraphNodeParams as = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
         as.alloc = (CUDA_MEM_ALLOC_NODE_PARAMS_v2){.poolProps = from, .bytesize = bytes};
@@ -95,6 +91,27 @@ static CUresult end_object(number name, number bytes)
     if (code == CUDA_SUCCESS)
         code = p_cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
     return code == CUDA_SUCCESS ? p_cuGraphDestroy(graph) : code;
+}
+
+/* A graph that allocates and frees on two GPUs: made, run once, and all of it given back. The first failure counts. */
+static CUresult run_graph(number bytes)
+{
+    CUgraphExec exec = NULL;
+    CUgraphNode node;
+    CUresult code = p_cuGraphCreate(&graphs[0], 0), ended;
+    for (int device = 0; device < 2 && code == CUDA_SUCCESS; device++)
+        if ((code = add_alloc_node(0, OBJECTS - 1, bytes, device, device)) == CUDA_SUCCESS)
+            code = p_cuGraphAddMemFreeNode(&node, graphs[0], NULL, 0, memory[OBJECTS - 1]);
+    if (code == CUDA_SUCCESS)
+        code = p_cuGraphInstantiateWithFlags(&exec, graphs[0], 0);
+    ended = p_cuGraphDestroy(graphs[0]);
+    code = code == CUDA_SUCCESS ? ended : code;
+    if (code == CUDA_SUCCESS)
+        code = p_cuGraphLaunch(exec, NULL);
+    ended = exec ? p_cuGraphExecDestroy(exec) : CUDA_SUCCESS;
+    for (int device = 0; device < 2; device++)
+        ended = ended == CUDA_SUCCESS ? p_cuDeviceGraphMemTrim(device) : ended;
+    return code == CUDA_SUCCESS ? ended : code;
 }
 
 static CUresult pool_number(number pool, CUmemPool_attribute which)
@@ -201,6 +218,7 @@ CUresult launch_as(number function, number how)
     case 2: return p_cuLaunchCooperativeKernel(functions[function], 1, 1, 1, 1, 1, 1, 0, NULL, NULL);
     case 3: return p_cuGraphLaunch(execs[function], NULL);
     case 4: return launch(function, next_stream());
+    case 5: return launch(function, CU_STREAM_LEGACY);
     default: return launch(function, NULL);
     }
 }
@@ -290,6 +308,8 @@ static CUresult pool_command(const char *word, const number *n)
         return make_pool(n[0], n[1]);
     if (same(word, "defaultpool"))
         return p_cuDeviceGetDefaultMemPool(&pools[n[0]], (int)n[1]);
+    if (same(word, "usepool"))
+        return cuDeviceSetMemPool((int)n[1], pools[n[0]]);
     if (same(word, "poolfree"))
         return p_cuMemPoolDestroy(pools[n[0]]);
     if (same(word, "trim"))
@@ -340,9 +360,9 @@ static CUresult graph_command(const char *word, const number *n)
     if (same(word, "graphfree"))
         return p_cuGraphDestroy(graphs[n[0]]);
     if (same(word, "allocnode"))
-        return add_alloc_node(n[0], n[1], n[2], 0);
+        return add_alloc_node(n[0], n[1], n[2], (int)n[3], 0);
     if (same(word, "anynode"))
-        return add_alloc_node(n[0], n[1], n[2], 1);
+        return add_alloc_node(n[0], n[1], n[2], (int)n[3], 1);
     if (same(word, "freenode"))
         return p_cuGraphAddMemFreeNode(&node, graphs[n[0]], NULL, 0, memory[n[1]]);
     if (same(word, "kernelnode")) {
@@ -357,6 +377,8 @@ static CUresult graph_command(const char *word, const number *n)
         return p_cuGraphUpload(execs[n[0]], NULL);
     if (same(word, "graphlaunch"))
         return p_cuGraphLaunch(execs[n[0]], NULL);
+    if (same(word, "rungraph"))
+        return run_graph(n[0]);
     if (same(word, "graphtrim"))
         return p_cuDeviceGraphMemTrim((int)n[0]);
     if (same(word, "endcapture"))
@@ -368,24 +390,6 @@ static CUresult graph_command(const char *word, const number *n)
 
 static CUresult work_command(const char *word, const number *n, const char *text)
 {
-    if (same(word, "init"))
-        return p_cuInit(0);
-    if (same(word, "primary")) {
-        CUresult code = p_cuDevicePrimaryCtxRetain(&contexts[n[0]], (int)n[1]);
-        return code != CUDA_SUCCESS ? code : p_cuCtxSetCurrent(contexts[n[0]]);
-    }
-    if (same(word, "unprimary"))
-        return p_cuDevicePrimaryCtxRelease((int)n[0]);
-    if (same(word, "context"))
-        return p_cuCtxCreate(&contexts[n[0]], 0, (int)n[1]);
-    if (same(word, "contextfree"))
-        return p_cuCtxDestroy(contexts[n[0]]);
-    if (same(word, "current"))
-        return p_cuCtxSetCurrent(contexts[n[0]]);
-    if (same(word, "limit"))
-        return p_cuCtxSetLimit((CUlimit)n[0], n[1]);
-    if (same(word, "sync"))
-        return p_cuCtxSynchronize();
     if (same(word, "kernel"))
         return make_function(n[0], text);
     if (same(word, "launch"))
@@ -423,6 +427,8 @@ static CUresult obey(const char *word, const number *n, const char *text)
         code = graph_command(word, n);
     if (code == CUDA_ERROR_UNKNOWN)
         code = stream_command(word, n);
+    if (code == CUDA_ERROR_UNKNOWN)
+        code = context_command(word, n);
     return code == CUDA_ERROR_UNKNOWN ? work_command(word, n, text) : code;
 }
 

@@ -102,7 +102,13 @@ CUresult steps(number milliseconds, number waits, number every);
 CUstream stream_named(unsigned long long name);
 CUstream next_stream(void);
 
-/* Obeys a command about streams; CUDA_ERROR_UNKNOWN where it is about something else. */
+#define same(word, other) (strcmp(word, other) == 0)
+
+/* Names of objects of a kind. */
+#define OBJECTS 64
+
+/* Obey a command about streams, or contexts; CUDA_ERROR_UNKNOWN where it is about something else. */
 CUresult stream_command(const char *word, const unsigned long long *n);
+CUresult context_command(const char *word, const unsigned long long *n);
 
 #endif

@@ -217,21 +217,36 @@ CUresult cuCtxDestroy(CUcontext ctx)
     return cuCtxDestroy_v2(ctx);
 }
 
+/* A context that was attached to goes with the last detachment, and with its destruction at once. */
 CUresult cuCtxDetach(CUcontext ctx)
 {
-    return cuCtxDestroy_v2(ctx);
+    FAULT();
+    if (ctx == NULL || ctx->primary || !ctx->alive || ctx != driver_context())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    pthread_mutex_lock(&driver_lock);
+    int left = --ctx->references;
+    pthread_mutex_unlock(&driver_lock);
+    return left > 0 ? CUDA_SUCCESS : cuCtxDestroy_v2(ctx);
 }
 
 CUresult cuCtxAttach(CUcontext *pctx, unsigned flags)
 {
-    (void)flags;
-    *pctx = driver_context();
-    return *pctx ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    struct CUctx_st *context = driver_context();
+    FAULT();
+    if (flags != 0 || pctx == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (context == NULL || context->primary)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    pthread_mutex_lock(&driver_lock);
+    context->references++;
+    pthread_mutex_unlock(&driver_lock);
+    *pctx = context;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetCurrent(CUcontext ctx)
 {
-    FAULT();
+    FAULT_OF_THREAD();
     if (driver_ready() != CUDA_SUCCESS)
         return driver_ready();
     if (ctx == NULL) {
@@ -246,7 +261,7 @@ CUresult cuCtxSetCurrent(CUcontext ctx)
 
 CUresult cuCtxGetCurrent(CUcontext *pctx)
 {
-    FAULT();
+    FAULT_OF_THREAD();
     if (driver_ready() != CUDA_SUCCESS)
         return driver_ready();
     *pctx = driver_context();
@@ -255,7 +270,7 @@ CUresult cuCtxGetCurrent(CUcontext *pctx)
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 {
-    FAULT();
+    FAULT_OF_THREAD();
     if (ctx == NULL || depth == DEPTH)
         return CUDA_ERROR_INVALID_CONTEXT;
     stack[depth++] = ctx;
@@ -269,7 +284,7 @@ CUresult cuCtxPushCurrent(CUcontext ctx)
 
 CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
 {
-    FAULT();
+    FAULT_OF_THREAD();
     if (depth == 0)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (pctx != NULL)
@@ -285,7 +300,7 @@ CUresult cuCtxPopCurrent(CUcontext *pctx)
 
 CUresult cuCtxGetDevice(CUdevice *device)
 {
-    FAULT();
+    FAULT_OF_THREAD();
     if (driver_ready() != CUDA_SUCCESS)
         return driver_ready();
     if (driver_context() == NULL)
@@ -296,7 +311,7 @@ CUresult cuCtxGetDevice(CUdevice *device)
 
 CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
 {
-    FAULT();
+    FAULT_OF_THREAD();
     if (ctx == NULL)
         return cuCtxGetDevice(device);
     *device = ctx->device;

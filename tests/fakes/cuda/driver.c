@@ -23,6 +23,13 @@ static int find_uuid(const char *word)
     return -1;
 }
 
+/* A program has one instance of a GPU at most. */
+static int find_instance(const char *word)
+{
+    unsigned gpu, instance;
+    return sscanf(word, "MIG-00000000-0000-0000-%4u-%12u", &gpu, &instance) == 2 ? machine_instance_number(gpu, instance) : -1;
+}
+
 static void read_visible(void)
 {
     const char *given = getenv("CUDA_VISIBLE_DEVICES");
@@ -31,6 +38,12 @@ static void read_visible(void)
     if (given == NULL) {
         for (; devices < (int)machine()->gpus && devices < DRIVER_GPUS; devices++)
             gpus[devices] = (unsigned)devices;
+        return;
+    }
+    if (strncmp(given, "MIG-", 4) == 0) {
+        int found = find_instance(given);
+        devices = found >= 0;
+        gpus[0] = (unsigned)found;
         return;
     }
     text = strdup(given);
@@ -174,7 +187,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
     FAULT();
     code = check(dev, bytes);
     if (code == CUDA_SUCCESS)
-        *bytes = machine()->memory;
+        *bytes = machine_capacity(driver_gpu(dev));
     return code;
 }
 
@@ -183,7 +196,7 @@ CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice dev)
 {
     CUresult code = check(dev, bytes);
     if (code == CUDA_SUCCESS)
-        *bytes = machine()->memory > UINT32_MAX ? UINT32_MAX : (unsigned)machine()->memory;
+        *bytes = machine_capacity(driver_gpu(dev)) > UINT32_MAX ? UINT32_MAX : (unsigned)machine_capacity(driver_gpu(dev));
     return code;
 }
 

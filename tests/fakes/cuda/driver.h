@@ -23,9 +23,12 @@
 /* The code with which a client of the multi-process service fails whose daemon is gone, or 0. */
 int driver_mps(void);
 
-/* Leaves a function with the code that FAKE_GPU_FAULT names for this call of it, or where its daemon is gone. A thread
-   that was cancelled ends here. */
-#define FAULT()                                                                                                        \
+/* The code with which all that has to do with the GPU of the current context fails once that has fallen off the bus, or 0. */
+int driver_lost(void);
+
+/* Leaves a function with the code that FAKE_GPU_FAULT names for this call of it, or where its daemon is gone. A thread that
+   was cancelled ends here. */
+#define FAULT_OF_THREAD()                                                                                              \
     do {                                                                                                               \
         int injected;                                                                                                  \
         pthread_testcancel();                                                                                          \
@@ -33,6 +36,14 @@ int driver_mps(void);
         injected = injected != 0 ? injected : driver_mps();                                                            \
         if (injected != 0)                                                                                             \
             return (CUresult)injected;                                                                                 \
+    } while (0)
+
+/* And where the GPU is gone: for all functions but those about the contexts of a thread. */
+#define FAULT()                                                                                                        \
+    do {                                                                                                               \
+        FAULT_OF_THREAD();                                                                                             \
+        if (driver_lost() != 0)                                                                                        \
+            return (CUresult)driver_lost();                                                                            \
     } while (0)
 
 struct CUctx_st {

@@ -206,7 +206,7 @@ void machine_bound(uint64_t bytes)
 int machine_take(unsigned gpu, uint64_t bytes)
 {
     machine_state *all = machine_lock();
-    uint64_t capacity = machine()->memory;
+    uint64_t capacity = machine_capacity(gpu);
     /* a process that is being killed gives up its locks one after the other, and may hold ours longest */
     if (bytes > capacity - all->gpus[gpu].used || bytes + all->gpus[gpu].used > all->gpus[gpu].peak)
         machine_reap();

@@ -68,6 +68,11 @@ void machine_give(unsigned gpu, uint64_t bytes);
 /* Lets the calling process take no more than so much of each GPU. */
 void machine_bound(uint64_t bytes);
 
+/* What a GPU has; an instance of one counts its memory by itself, under a number of its own behind those of the GPUs, or -1
+ * where that is too many. */
+uint64_t machine_capacity(unsigned gpu);
+int machine_instance_number(unsigned gpu, unsigned instance);
+
 uint64_t machine_used(unsigned gpu);
 /* The most that was ever used at one time. */
 uint64_t machine_peak(unsigned gpu);

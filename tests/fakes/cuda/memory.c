@@ -184,7 +184,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
     pthread_mutex_lock(&driver_lock);
     driver_free_exported();
     pthread_mutex_unlock(&driver_lock);
-    *total = machine()->memory;
+    *total = machine_capacity(driver_context()->gpu);
     *free_bytes = *total - machine_used(driver_context()->gpu);
     return CUDA_SUCCESS;
 }

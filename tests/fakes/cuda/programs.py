@@ -17,6 +17,7 @@ PRIMARY = (0, 1)
 @dataclass
 class _Context:
     gpu: int
+    attached: int = 0
     blocks: set[int] = field(default_factory=set)
     arrays: set[int] = field(default_factory=set)
     mipmaps: set[int] = field(default_factory=set)
@@ -41,7 +42,10 @@ class Program:
         self._pools: dict[int, int] = {}
         self._pooled: dict[int, int] = {}
         self._handles: dict[int, _Handle] = {}
+        self._files: dict[int, int] = {}
+        self._sparse: dict[int, set[int]] = {}
         self._graphs: set[int] = set()
+        self._kept = [1, 1]
         self.orphans: set[int] = set()
         """Blocks whose pool has gone."""
         self._settle: Callable[[], None] = lambda: None
@@ -62,15 +66,31 @@ class Program:
             self._unmap,
             self._make_graph,
             self._free_graph,
+            self._run_graph,
+            self._capture,
+            self._export,
+            self._import,
+            self._close,
+            self._make_sparse,
+            self._map_part,
+            self._unmap_part,
+            self._free_sparse,
             self._make_context,
             self._free_context,
+            self._attach,
+            self._detach,
+            self._keep_primary,
+            self._leave_primary,
+            self._set_area,
+            self._use_pool,
             *[self._switch] * 2,
             self._synchronise,
         ]
 
     def begin(self) -> list[str]:
-        """Return what comes before all steps."""
-        return ["init", "primary 1 1", "primary 0 0"]
+        """Return what comes before all steps: contexts, two of each GPU, so that their size is sure."""
+        sizes = [command for gpu in range(2) for command in (f"context 2 {gpu}", "contextfree 2")]
+        return ["init", "primary 1 1", *sizes, "primary 0 0", "stream 0"]
 
     def step(self) -> list[str]:
         """Return the next commands."""
@@ -112,6 +132,10 @@ class Program:
         return plain | self._pooled.keys() | self.orphans | self._graphs
 
     @property
+    def _arrays(self) -> set[int]:
+        return self._sparse.keys() | {name for context in self._contexts.values() for name in context.arrays}
+
+    @property
     def _here(self) -> _Context:
         return self._contexts[self._current]
 
@@ -136,7 +160,7 @@ class Program:
         return [f"free {name}"]
 
     def _make_array(self) -> list[str]:
-        name = self._new({name for context in self._contexts.values() for name in context.arrays})
+        name = self._new(self._arrays)
         if name is None:
             return []
         self._settle = lambda: self._here.arrays.add(name)
@@ -228,7 +252,7 @@ class Program:
             return []
         self._handles[name].held = False
         self._forget(name)
-        return [f"release {name}"]
+        return [f"release {name}", *self._here_and_there()]
 
     def _unmap(self) -> list[str]:
         name = self._any(name for name, handle in self._handles.items() if handle.mapped)
@@ -237,7 +261,95 @@ class Program:
         handle = self._handles[name]
         handle.mapped = False
         self._forget(name)
-        return [f"unmap {name} {handle.size}", f"unreserve {name} {handle.size}"]
+        return [f"unmap {name} {handle.size}", f"unreserve {name} {handle.size}", *self._here_and_there()]
+
+    def _here_and_there(self) -> list[str]:
+        """Let the library look at what both GPUs hold: it does so where it is asked, or wants more."""
+        return ["current 1", "info", "current 0", "info", f"current {self._current}"]
+
+    def _export(self) -> list[str]:
+        name = self._any(name for name, handle in self._handles.items() if handle.held)
+        file = self._new(set(self._files))
+        if name is None or file is None or len(self._files) > 4:
+            return []
+        self._files[file] = self._handles[name].size
+        return [f"export {name} {file}"]
+
+    def _import(self) -> list[str]:
+        name, file = self._new(set(self._handles)), self._any(self._files)
+        if name is None or file is None:
+            return []
+        self._handles[name] = _Handle(self._files[file])
+        return [f"import {name} {file}"]
+
+    def _close(self) -> list[str]:
+        file = self._any(self._files)
+        if file is None:
+            return []
+        del self._files[file]
+        return [f"close {file}", *self._here_and_there()]
+
+    def _make_sparse(self) -> list[str]:
+        name = self._new(self._arrays)
+        # of a context that stays, for what is mapped in it would go with the other ones
+        if name is None or self._current not in PRIMARY or len(self._sparse) > 2:
+            return []
+        self._sparse[name] = set()
+        return [f"sparse {name}"]
+
+    def _map_part(self) -> list[str]:
+        name, handle = self._any(self._sparse), self._any(name for name, each in self._handles.items() if each.held)
+        if name is None or handle is None:
+            return []
+        part = self._random.randrange(3)
+        self._sparse[name].add(part)
+        return [f"mappart {name} {64 * part} {handle}", *self._here_and_there()]
+
+    def _unmap_part(self) -> list[str]:
+        name = self._any(name for name, parts in self._sparse.items() if parts)
+        if name is None:
+            return []
+        return [f"unmappart {name} {64 * self._sparse[name].pop()}", *self._here_and_there()]
+
+    def _free_sparse(self) -> list[str]:
+        name = self._any(self._sparse)
+        if name is None:
+            return []
+        del self._sparse[name]
+        return [f"arrayfree {name}", *self._here_and_there()]
+
+    def _attach(self) -> list[str]:
+        if self._current in PRIMARY:
+            return []
+        self._here.attached += 1
+        return [f"attach {NAMES}"]
+
+    def _detach(self) -> list[str]:
+        if not self._here.attached:
+            return []
+        self._here.attached -= 1
+        return [f"detach {self._current}"]
+
+    def _keep_primary(self) -> list[str]:
+        gpu = self._random.randrange(2)
+        self._kept[gpu] += 1
+        return [f"primary {gpu} {gpu}", f"current {self._current}"]
+
+    def _leave_primary(self) -> list[str]:
+        gpu = self._random.randrange(2)
+        if self._kept[gpu] < 2:
+            return []
+        self._kept[gpu] -= 1
+        return [f"unprimary {gpu}"]
+
+    def _set_area(self) -> list[str]:
+        area = self._random.randrange(3)
+        size = self._random.choice(((1024, 1040, 1100), (1 << 20, 3 * MIB), (8 * MIB, 12 * MIB + 1))[area])
+        return [f"limit {area} {size}"]
+
+    def _use_pool(self) -> list[str]:
+        name = self._any(self._pools)
+        return [] if name is None else [f"usepool {name} {self._pools[name]}"]
 
     def _forget(self, name: int) -> None:
         if not (self._handles[name].held or self._handles[name].mapped):
@@ -252,6 +364,14 @@ class Program:
             f"graph {name}",
             f"allocnode {name} {name} {self._random.randrange(1, 8 * MIB)}",
         ]
+
+    def _run_graph(self) -> list[str]:
+        """Run a graph that frees what it allocates, on both GPUs, and trim what is left."""
+        return [f"rungraph {self._random.randrange(1, 4 * MIB)}"]
+
+    def _capture(self) -> list[str]:
+        size = self._random.randrange(1, 4 * MIB)
+        return ["capture 0", f"asyncon {NAMES} {size} 0", f"endcapture 0 {NAMES}", f"graphfree {NAMES}"]
 
     def _free_graph(self) -> list[str]:
         name = self._any(self._graphs)

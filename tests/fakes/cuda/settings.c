@@ -105,6 +105,19 @@ const machine_settings *machine(void)
     return &settings;
 }
 
+int machine_instance_number(unsigned gpu, unsigned instance)
+{
+    unsigned number = machine()->gpus + gpu * MACHINE_INSTANCES + instance;
+    return gpu < machine()->gpus && (int)instance < machine()->mig[gpu] && number < MACHINE_GPUS ? (int)number : -1;
+}
+
+uint64_t machine_capacity(unsigned gpu)
+{
+    unsigned behind = gpu - machine()->gpus;
+    return gpu < machine()->gpus ? machine()->memory
+                                 : machine()->instances[behind / MACHINE_INSTANCES][behind % MACHINE_INSTANCES].memory_mib << 20;
+}
+
 int machine_fault(const char *function)
 {
     machine();

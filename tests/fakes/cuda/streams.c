@@ -5,7 +5,6 @@
 #include <string.h>
 #include <time.h>
 
-#define same(word, other) (strcmp(word, other) == 0)
 #define MOST_THREADS 16
 
 static CUstream streams[STREAMS];

@@ -59,7 +59,8 @@ def test_exactly_the_hooks_are_exported(release: Path) -> None:
     exported = {line.split()[-1] for line in listed.splitlines()}
     refused = set(re.findall(r"^REFUSED\((\w+)\)", (SOURCES / "setters.def").read_text(), re.MULTILINE))
     shown = set(re.findall(r"VIEW\((nvml\w+)\)", (SOURCES / "nvml_real.h").read_text()))
-    assert exported == {symbol for symbol, *_ in hooks()} | refused | shown | {"dlsym"}
+    hidden = set(re.findall(r"^HIDDEN\((\w+)\)", (SOURCES / "hidden.def").read_text(), re.MULTILINE))
+    assert exported == {symbol for symbol, *_ in hooks()} | refused | shown | hidden | {"dlsym", "dlopen"}
 
 
 def test_no_function_is_used_that_newer_headers_give_a_newer_name(release: Path) -> None:

@@ -215,6 +215,34 @@ def test_captured_allocations_stop_at_the_limit(tenant: Make) -> None:
         assert share.machine.peak() <= LIMIT
 
 
+def test_what_was_captured_from_a_pool_keeps_nothing_of_it_charged(tenant: Make) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        client.must("pool 0 0", "usepool 0 0", "stream 0", "frompool 1 0 1000")
+        client.must("capture 0", "asyncon 2 1000 0", "endcapture 0 0", "poolfree 0", "free 1", "sync", "sync")
+        assert share.used() == share.machine.used() == 0
+
+
+def test_a_graph_with_memory_of_two_gpus_is_charged_on_both(tenant: Make) -> None:
+    share = tenant(LIMIT, LIMIT, gpus=2)
+    with share.ready() as client:
+        client.must("graph 0", f"allocnode 0 0 {8 * MIB} 0", f"allocnode 0 1 {4 * MIB} 1", "instantiate 0 0")
+        client.must("graphfree 0", "graphlaunch 0")
+        assert [share.used(gpu) for gpu in range(2)] == [8 * MIB, 4 * MIB]
+        assert [share.machine.used(gpu) for gpu in range(2)] == [8 * MIB, 4 * MIB]
+
+
+def test_a_graph_that_one_of_two_gpus_has_no_room_for_takes_nothing_of_the_other(tenant: Make) -> None:
+    share = tenant(LIMIT, LIMIT, gpus=2)
+    with share.ready() as client:
+        client.must("graph 0", f"allocnode 0 0 {8 * MIB} 0", f"allocnode 0 1 {4 * MIB} 1", "instantiate 0 0")
+        client.must("graphfree 0", f"create 2 {LIMIT} 1")
+        assert client.do("graphlaunch 0").code == OUT_OF_MEMORY
+        assert (share.used(0), share.used(1)) == (0, LIMIT)
+        client.must("release 2", "graphlaunch 0")
+        assert [share.used(gpu) for gpu in range(2)] == [8 * MIB, 4 * MIB]
+
+
 @pytest.mark.parametrize("way", ["linked", "proc:0"])
 def test_a_child_of_fork_is_charged_for_itself(tenant: Make, way: str) -> None:
     share = tenant(3 * GIB)

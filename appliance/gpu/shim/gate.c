@@ -1,0 +1,226 @@
+/* What a process has in flight on a GPU, followed to its end.
+ *
+ * What was launched is never waited for by a blocking call, nor with a lock held: it may itself wait for a launch that comes
+ * later, and that must then go through, if late. */
+#include <string.h>
+
+#include "account.h"
+#include "device.h"
+#include "fork.h"
+#include "gate.h"
+#include "lengths.h"
+#include "limits.h"
+#include "lock.h"
+
+#define MICROSECOND UINT64_C(1000)
+#define MILLISECOND UINT64_C(1000000)
+
+/* How long beyond its expected end work may take before a launch goes that it may be waiting for; how much longer at least,
+ * and how many lengths of the launch, where that has come once; and where the launch is on the very stream of all that work,
+ * behind which it can hold up nothing but what the program itself does, by a thread that launches on this GPU alone. */
+#define PATIENCE (1000 * MILLISECOND)
+#define LESS_PATIENCE (PATIENCE / 16)
+#define MOST_PATIENCE (30 * PATIENCE)
+enum { SELDOM = 8 };
+
+/* Work that ends so much later than expected is counted while it goes on. */
+#define LATE (100 * MILLISECOND)
+
+/* How long to sleep at most before the GPU is looked at again. */
+#define LONGEST_LOOK (PATIENCE / 4)
+
+/* So long after another process of the container has launched, a delay may be its doing and not a neighbour's. */
+#define OTHERS (2000 * MILLISECOND)
+
+struct psg_gate psg_gates[PSG_GPUS] = {[0 ... PSG_GPUS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+
+/* The shared GPUs on which this thread has launched, a bit for each. */
+static __thread uint32_t fed;
+
+static void after_fork_in_child(void)
+{
+    fed = 0;
+    for (int gpu = 0; gpu < PSG_GPUS; gpu++) {
+        memset(&psg_gates[gpu], 0, sizeof psg_gates[gpu]);
+        psg_gates[gpu].lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    }
+}
+
+AT_FORK(.in_child = after_fork_in_child);
+
+void psg_feeds(int gpu)
+{
+    fed |= 1u << gpu;
+}
+
+static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
+void psg_sleep_unlocked(struct psg_gate *gate, uint64_t until)
+{
+    psg_unlock(&gate->lock);
+    psg_sleep_until(until);
+    psg_lock(&gate->lock);
+}
+
+/* What the GPU does; the caller has the lock, as of all that follows ---------------------------------------------- */
+
+/* Whether something is still running; where nobody can ask, or a stream is no more, by what was expected. */
+static bool is_busy(const struct psg_gate *gate, uint64_t now)
+{
+    bool busy;
+    if (!psg_ask_streams(&gate->streams, &busy))
+        busy = now < atomic_load(&gate->queued);
+    return busy || now < gate->gone;
+}
+
+void psg_want(int gpu, uint64_t now)
+{
+    struct psg_total *total = psg_total(gpu);
+    if (total)
+        __atomic_store_n(&total->wanted_ns, now, __ATOMIC_RELAXED);
+}
+
+/* Whether no other process of the container has launched for a while. */
+static bool is_alone(int gpu, struct psg_gate *gate, uint64_t now)
+{
+    struct psg_total *total = psg_total(gpu);
+    uint64_t others = total ? __atomic_load_n(&total->launches, __ATOMIC_RELAXED) - atomic_load(&gate->admitted) : 0;
+    if (others != gate->others)
+        gate->others_at = now;
+    gate->others = others;
+    return now - gate->others_at > OTHERS;
+}
+
+static void count_work(int gpu, struct psg_gate *gate, uint64_t to)
+{
+    uint64_t from = gate->counted > gate->from ? gate->counted : gate->from;
+    if (to > from)
+        psg_worked(gpu, from, to, &gate->window);
+    gate->counted = to > from ? to : from;
+}
+
+/* Learns from launches that were measured; a delay is no work of ours, and what was counted of it counts no more. */
+static void read_measures(int gpu, struct psg_gate *gate, uint64_t now)
+{
+    bool alone = is_alone(gpu, gate, now);
+    struct psg_delay delay = psg_measures_read(gpu);
+    if (!delay.ns || !alone)
+        return;
+    uint64_t to = delay.from + delay.ns, began = larger(delay.from, gate->from);
+    psg_delayed(gpu, delay.from, to);
+    count_work(gpu, gate, began);
+    if (gate->counted > began)
+        psg_not_worked(gpu, began, smaller(gate->counted, to), &gate->window);
+    gate->counted = larger(gate->counted, to);
+}
+
+/* All that was launched has ended at a time. */
+static void all_ended(int gpu, struct psg_gate *gate, uint64_t at)
+{
+    uint64_t launches = psg_pending(gate);
+    gate->overdue = false;
+    if (!launches)
+        return;
+    read_measures(gpu, gate, at);
+    count_work(gpu, gate, at);
+    const void *what = atomic_load(&gate->what);
+    if (what && at > gate->from)
+        psg_learn_length(what, (at - gate->from) / launches);
+    atomic_store(&gate->ended, atomic_load(&gate->admitted));
+    atomic_store(&gate->slice, 0);
+    gate->rests = at;
+    psg_watch_none(&gate->streams);
+}
+
+/* What is pending on one GPU may wait for what the same thread would launch next on another one. */
+static bool feeds_several(void)
+{
+    return fed & (fed - 1);
+}
+
+/* How long the launch of a function is held beyond the expected end of what is pending (null: none is). Once one has gone
+ * though it had not ended, the next ones go so seldom that they take a small part of the GPU. */
+static uint64_t patience_for(const struct psg_gate *gate, CUstream stream, const void *what)
+{
+    uint64_t length = what ? psg_length(what) : 0;
+    if (what && psg_is_only(&gate->streams, stream) && !feeds_several())
+        return MOST_PATIENCE;
+    return gate->overdue && (length || !what) ? clamp(SELDOM * length, LESS_PATIENCE, MOST_PATIENCE) : PATIENCE;
+}
+
+bool psg_drain(int gpu, struct psg_gate *gate, CUstream stream, const void *what)
+{
+    uint64_t begun = psg_now(), now = begun;
+    bool waited = false;
+    while (psg_pending(gate) && is_busy(gate, now)) {
+        psg_works_on(gpu, gate->from, now);
+        uint64_t expected = atomic_load(&gate->queued), due = expected > begun ? expected : begun;
+        if (now >= due + patience_for(gate, stream, what)) {
+            gate->overdue = true;
+            read_measures(gpu, gate, now);
+            return false;
+        }
+        if (now > expected + LATE)
+            count_work(gpu, gate, now);
+        uint64_t wait = now < expected ? (expected - now) / 4 : (now - expected) / 8;
+        psg_want(gpu, now);
+        psg_sleep_unlocked(gate, now + clamp(wait, 20 * MICROSECOND, LONGEST_LOOK));
+        now = psg_now();
+        waited = true;
+    }
+    /* It ended before we looked: nobody knows when, about when it was expected to. */
+    uint64_t expected = atomic_load(&gate->queued);
+    all_ended(gpu, gate, waited || expected > now ? now : expected);
+    return true;
+}
+
+uint64_t psg_admitted(int gpu)
+{
+    return gpu < 0 ? 0 : atomic_load(&psg_gates[gpu].admitted);
+}
+
+void psg_seen_idle(int gpu, CUstream stream, uint64_t context, uint64_t admitted)
+{
+    struct psg_gate *gate = &psg_gates[gpu];
+    if (psg_pending(gate) == 0 || (!context && !psg_is_only(&gate->streams, stream)))
+        return;
+    psg_lock(&gate->lock);
+    /* Of what another thread has launched meanwhile nobody knows anything. */
+    if (atomic_load(&gate->admitted) == admitted && psg_all_are_of(&gate->streams, context))
+        all_ended(gpu, gate, psg_now());
+    psg_unlock(&gate->lock);
+}
+
+static void stream_gone(int gpu, CUstream stream)
+{
+    struct psg_gate *gate = &psg_gates[gpu];
+    psg_lock(&gate->lock);
+    if (psg_is_watched(&gate->streams, stream) && !psg_drain(gpu, gate, stream, NULL)) {
+        psg_unwatch(&gate->streams, stream);
+        gate->gone = atomic_load(&gate->queued);
+    }
+    psg_unlock(&gate->lock);
+}
+
+void psg_stream_gone(int gpu, CUstream stream)
+{
+    for (int each = gpu < 0 ? 0 : gpu; each < (gpu < 0 ? (int)psg_gpus() : gpu + 1); each++)
+        stream_gone(each, stream);
+}
+
+void psg_context_gone(uint64_t context)
+{
+    for (int gpu = 0; gpu < (int)psg_gpus(); gpu++) {
+        struct psg_gate *gate = &psg_gates[gpu];
+        psg_lock(&gate->lock);
+        if (psg_any_is_of(&gate->streams, context) && !psg_drain(gpu, gate, NULL, NULL)) {
+            psg_unwatch_of(&gate->streams, context);
+            gate->gone = atomic_load(&gate->queued);
+        }
+        psg_unlock(&gate->lock);
+    }
+    psg_measures_gone(context);
+}

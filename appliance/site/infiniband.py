@@ -63,7 +63,11 @@ def findings(nodes: Sequence[_Node]) -> Iterator[Finding]:
     for index, node, infiniband in found:
         path: Path = ("nodes", index, "infiniband")
         if node.kubernetes:
-            yield path, f"{node.name} stands for a cluster, whose machines the site does not set up", "remove infiniband"
+            yield (
+                path,
+                f"{node.name} stands for a cluster, whose machines the site does not set up",
+                "remove infiniband",
+            )
         elif node.ib_address is None:
             yield path, f"{node.name} has no ib_address that its interface could bear", "add its ib_address"
         else:

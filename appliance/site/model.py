@@ -80,8 +80,8 @@ class Node(LocationSettings, TakingOver):
     """One machine. `address` is its IPv4 address in the site; `ib_address` absent means no InfiniBand.
 
     `release` is the code name of the Debian release that it runs; a lab starts the node with it. `gpus` is what
-    `site verify` expects of a worker, `driver` what drives them where the site installs or checks that, `infiniband` how
-    the `ib_address` comes onto its interface where the site sees to that, and `enforcement` its own order of kinds
+    `site verify` expects of a worker, `driver` what drives them where the site installs or checks that, `infiniband`
+    how the `ib_address` comes onto its interface where the site sees to that, and `enforcement` its own order of kinds
     instead of the site's. The agent of a worker with `kubernetes` stands for that
     cluster instead of its machine.
     """
@@ -156,10 +156,14 @@ class Disk(DiskSettings):
 
 
 class DeploySettings(StrictModel):
-    """How a deploy goes over the workers: how many at a time, and how many percent of them it may leave out."""
+    """How a deploy goes over the workers: how many at a time, and how many percent of them it may leave out.
+
+    `disk_gb` is how large the disks of workers and storage nodes are at least, in 10^9 bytes.
+    """
 
     wave: int = Field(default=10, ge=1)
     max_fail_percentage: int = Field(default=25, ge=0, le=100)
+    disk_gb: int = Field(default=500, ge=1)
 
 
 class Site(StrictModel):

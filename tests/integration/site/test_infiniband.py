@@ -1,4 +1,4 @@
-"""The role of InfiniBand, run by Ansible on a machine with real apt, dpkg and packages of the bundle, and adapters of ours."""
+"""The role of InfiniBand, run by Ansible on a machine without adapters, with real apt and packages of the bundle."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ COMMANDS = {
     "domain": ("appliance.cli.domain:app", "Domains: users and projects with administrators of their own."),
     "accounting": ("appliance.cli.accounting:accounting", "Who held how much, and for how long."),
     "audit": ("appliance.cli.audit:app", "The audit log: who did what, and whether it is as it was written."),
-    "doctor": ("appliance.cli.doctor:doctor", "Say what is not well at the site, and what to do about it."),
+    "doctor": ("appliance.cli.doctor:app", "Say what is not well at the site, and what to do about it."),
     "health": ("appliance.cli.health:app", "Checks of nodes and of the site: history, acknowledge, clear."),
     "scheduler": ("appliance.cli.scheduler:app", "The scheduler's cycles, for a look afterwards."),
     "completion": ("appliance.cli.completion:completion", "Print what makes a shell complete our commands."),

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import asdict
 from itertools import chain
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from appliance.cli import config, output
-from appliance.cli.options import complete_nodes
+from appliance.cli.options import HELP, complete_nodes
 from appliance.cli.output import Format, FormatOption
 from appliance.client.views import Check
 from common import checks
 from common.checks import CheckState
 from common.errors import PenstockError, UnauthenticatedError, UnavailableError
+
+if TYPE_CHECKING:
+    from appliance.site.sizing import Size
 
 HEAD = ("STATE", "NODE", "CHECK", "OF", "SINCE", "SEEN")
 ANSWER_S = 10.0
@@ -27,7 +32,12 @@ MOST = 20
 WORST_FIRST = ("fail", "unknown", "warn")
 
 
+app = typer.Typer(invoke_without_command=True, add_completion=False, rich_markup_mode=None, context_settings=HELP)
+
+
+@app.callback()
 def doctor(
+    context: typer.Context,
     *,
     node: Annotated[
         str | None,
@@ -40,6 +50,8 @@ def doctor(
 
     Where the control API does not answer, it says what can be seen from here.
     """
+    if context.invoked_subcommand is not None:
+        return
     login = config.load()
     try:
         found = login.connect(ANSWER_S).health.checks(node=node)
@@ -52,6 +64,46 @@ def doctor(
     output.show(shown, form, lambda told: _table(told, len(found), most))
     if any(check["state"] == "fail" for check in found):
         raise typer.Exit(1)
+
+
+@app.command()
+def sizing(
+    *,
+    recommended: Annotated[
+        bool, typer.Option("--recommended", help="Tell what is best for speed, twice as much.")
+    ] = False,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Tell what each service needs, and of which this machine has too little. Asks nobody."""
+    from appliance.site import sizing as sizes
+
+    cores = len(os.sched_getaffinity(0))
+    memory_mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
+    factor = sizes.RECOMMENDED if recommended else 1
+    rows = [(size.times(factor), sizes.lacking(size.times(factor), cores, memory_mib)) for size in sizes.SIZES]
+    told = {
+        "machine": {"cores": cores, "memory_mib": memory_mib},
+        "services": [asdict(size) | {"lacking": lacking} for size, lacking in rows],
+    }
+    output.show(told, form, lambda _: _print_sizes(rows, cores, memory_mib))
+
+
+def _print_sizes(rows: list[tuple[Size, str]], cores: int, memory_mib: int) -> None:
+    head = ("SERVICE", "ROLE", "CORES", "MEMORY", "DISK", "THIS MACHINE", "NOTE")
+    cells = [
+        (
+            size.service,
+            size.role or "-",
+            str(size.cores or "-"),
+            f"{size.memory_gib} GiB" if size.memory_gib else "-",
+            f"{size.disk_gib} GiB" if size.disk_gib else "-",
+            f"has {lacking}" if lacking else "enough",
+            size.note or "-",
+        )
+        for size, lacking in rows
+    ]
+    output.print_table(head, cells, ("NOTE",))
+    print(f"This machine has {cores} cores and {memory_mib / 1024:.1f} GiB memory. Services of one machine add up.")
 
 
 def _from_here(error: PenstockError) -> checks.Check:

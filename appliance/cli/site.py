@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +11,10 @@ import typer
 
 from appliance.cli.files import read_site, read_text
 from appliance.cli.options import group
-from appliance.cli.output import Format, FormatOption, print_json, print_table, show
+from appliance.cli.output import Format, FormatOption, plain, print_json, print_table, show
 from appliance.cli.reservoir.common import Key, ReplaceKey, Root, TrustFirst, public_key
 from appliance.site.model import Site
+from common.checks import Check, CheckState
 from common.errors import InputError
 from reservoir.settings import DEFAULT_ROOT
 
@@ -68,7 +70,9 @@ def deploy(
         Path | None, typer.Option(help="Folder of the bundle; default: the product's that the reservoir holds.")
     ] = None,
     *,
-    rehearse: Annotated[bool, typer.Option("--check", help="Check bundle and nodes; change nothing.")] = False,
+    rehearse: Annotated[
+        bool, typer.Option("--check", help="Check bundle and nodes, and tell what was seen; change nothing.")
+    ] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Tell what would change on which node; change nothing.")] = False,
     limit: Annotated[
         str | None,
@@ -101,9 +105,16 @@ def deploy(
     ]
     _require_import(said, bundle, asked=rehearse or plan)
     if rehearse:
-        with screen() as listener:
-            unfit = planning.rehearse(site, bundle, listener, limit=chosen)
-        print(f"{site.name}: bundle and nodes are fit{_without(unfit)}; nothing was changed")
+        looked: dict[str, Sequence[Check]] = {}
+        try:
+            with screen() as listener:
+                unfit = planning.rehearse(site, bundle, listener, limit=chosen, tell=looked.update)
+        finally:
+            # also where a node that all need is unfit
+            if looked:
+                show(_plain(looked), output, lambda _: _print_preflight(looked))
+        if output is Format.TABLE:
+            print(f"{site.name}: bundle and nodes are fit{_without(unfit)}; nothing was changed")
         require_all(unfit)
         return
     if plan:
@@ -120,6 +131,22 @@ def deploy(
     else:
         _print_deployment(site, done)
     require_all(done.left_out)
+
+
+def _plain(looked: Mapping[str, Sequence[Check]]) -> dict[str, list[dict[str, str]]]:
+    keys = ("id", "name", "state", "evidence", "hint")
+    return {node: [{key: str(getattr(check, key)) for key in keys} for check in own] for node, own in looked.items()}
+
+
+def _print_preflight(looked: Mapping[str, Sequence[Check]]) -> None:
+    head = ("STATE", "NODE", "CHECK", "SEEN")
+    rows = [
+        (check.state.upper(), node, check.id, check.evidence or "-") for node, own in looked.items() for check in own
+    ]
+    print_table(head, rows, ("SEEN",))
+    hints = {(check.id, check.hint) for own in looked.values() for check in own if check.state is CheckState.WARN}
+    for identity, hint in sorted(hints):
+        print(plain(f"{identity}: {hint}"))
 
 
 def _require_import(said: list[str], bundle: Path | None, *, asked: bool) -> None:

@@ -179,7 +179,8 @@ def deploy(
             rollout = Rollout(plan, hosts, run, done.add, done.left_out, done.reached)
             with clock("preflight"):
                 asked = preflight.with_questions(hosts, site, listed, settings.ansible_root() / "roles")
-                rollout.preflight(asked, partial(preflight.unfit, site, listed))
+                table = partial(preflight.table, site, listed)
+                rollout.preflight(asked, lambda published: preflight.unfit(table(published)))
             _back_up(Backups(site, listener.event, places=Places(state, root)), done, held, clock)
             rollout.install()
             done.ok = True

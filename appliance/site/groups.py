@@ -10,7 +10,8 @@ GROUPS = {
     "storage": ("storage_server",),
 }
 """By the role of a node, what makes it that."""
-STORAGE_CLIENT, STORAGE_MARKER, FABRIC = "storage_client", "storage_marker", "fabric"
+STORAGE_CLIENT, STORAGE_MARKER = "storage_client", "storage_marker"
+FABRIC, INFINIBAND = "fabric", "infiniband"
 HEALTH, MONITORING, WAL_ARCHIVE = "health", "monitoring", "wal_archive"
 NVIDIA_DRIVER = "nvidia_driver"
 """These depend on more than the role."""
@@ -24,6 +25,7 @@ NAMES = {
     STORAGE_CLIENT,
     STORAGE_MARKER,
     FABRIC,
+    INFINIBAND,
     NVIDIA_DRIVER,
     HEALTH,
     MONITORING,

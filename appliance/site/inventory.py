@@ -19,6 +19,7 @@ from appliance.site.groups import (
     FABRIC,
     GROUPS,
     HEALTH,
+    INFINIBAND,
     INTERFACES,
     MONITORING,
     NVIDIA_DRIVER,
@@ -118,6 +119,7 @@ def _members(site: Site) -> dict[str, list[str]]:
     members[MONITORING] = [site.master.name] if site.monitoring.enabled else []
     members[WAL_ARCHIVE] = [site.master.name] if site.backup.wal_to else []
     members[NVIDIA_DRIVER] = [node.name for node in site.nodes if node.driver]
+    members[INFINIBAND] = [node.name for node in site.nodes if node.infiniband]
     members[FABRIC] = [node.name for node in site.nodes if node.ib_address is not None]
     # commands of their own fill these
     members |= {group: [] for group in (INTERFACES, ATTACHMENT, DETACHMENT)}
@@ -176,6 +178,8 @@ def _host(site: Site, node: Node, state: str) -> Variables:
             variables |= {"node_ways": [*site.session_services, *closed_ways(site)], "node_own_port": node.agent_port}
     if node.ib_address is not None:
         variables["node_ib_address"] = str(node.ib_address)
+    if node.infiniband is not None:
+        variables["node_infiniband"] = node.infiniband.model_dump() | {"mtu": node.infiniband.carries}
     if node.driver is not None:
         made_of = gpu_driver.packages(node.driver)
         variables["node_driver"] = node.driver.model_dump(mode="json") | {

@@ -13,6 +13,7 @@ from appliance.site.audit import Audit
 from appliance.site.gpu import ExpectedGpus, SharedGpus
 from appliance.site.gpu_driver import GpuDriver
 from appliance.site.health import Alerts, Health
+from appliance.site.infiniband import InfiniBand
 from appliance.site.kubernetes import KubernetesCluster
 from common.gpu.share import MAX_GPUS
 from common.settings.backup import BackupSettings
@@ -79,8 +80,9 @@ class Node(LocationSettings, TakingOver):
     """One machine. `address` is its IPv4 address in the site; `ib_address` absent means no InfiniBand.
 
     `release` is the code name of the Debian release that it runs; a lab starts the node with it. `gpus` is what
-    `site verify` expects of a worker, `driver` what drives them where the site installs or checks that, and
-    `enforcement` its own order of kinds instead of the site's. The agent of a worker with `kubernetes` stands for that
+    `site verify` expects of a worker, `driver` what drives them where the site installs or checks that, `infiniband`
+    how the `ib_address` comes onto its interface where the site sees to that, and `enforcement` its own order of kinds
+    instead of the site's. The agent of a worker with `kubernetes` stands for that
     cluster instead of its machine.
     """
 
@@ -90,6 +92,7 @@ class Node(LocationSettings, TakingOver):
     release: Literal["bookworm", "trixie"] = "bookworm"
     agent_port: Port | None = None
     ib_address: IPv4Address | None = None
+    infiniband: InfiniBand | None = None
     gpus: ExpectedGpus | None = None
     driver: GpuDriver | None = None
     simulated_gpus: SimulatedGpus | None = None
@@ -153,10 +156,14 @@ class Disk(DiskSettings):
 
 
 class DeploySettings(StrictModel):
-    """How a deploy goes over the workers: how many at a time, and how many percent of them it may leave out."""
+    """How a deploy goes over the workers: how many at a time, and how many percent of them it may leave out.
+
+    `disk_gb` is how large the disks of workers and storage nodes are at least, in 10^9 bytes.
+    """
 
     wave: int = Field(default=10, ge=1)
     max_fail_percentage: int = Field(default=25, ge=0, le=100)
+    disk_gb: int = Field(default=500, ge=1)
 
 
 class Site(StrictModel):

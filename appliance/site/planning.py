@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -33,6 +33,7 @@ from appliance.site.backup.migration import migrates, newest_step
 from appliance.site.deployment import ROOT, STATE, DeployListener, Deployment, require_releases
 from appliance.site.foreseen import Foreseen
 from appliance.site.model import Site
+from appliance.site.preflight import Table
 from appliance.site.product import Product
 from appliance.site.rollout import Problems, Rollout, Said
 from common.errors import IntegrityError
@@ -112,8 +113,9 @@ class _Rehearsal:
         limit: Sequence[str] | None,
         state: Path,
         root: Path,
+        tell: Callable[[Table], None] = lambda _: None,
     ) -> _Rehearsal:
-        """Do all that a deploy does before it changes anything."""
+        """Do all that a deploy does before it changes anything; `tell` hears what was looked at on the nodes."""
         order = waves.plan(site, limit)
         deployment.require_controller(site)
         run = partial(playbook.run, state=state, listen=listener.event, check=True)
@@ -128,7 +130,13 @@ class _Rehearsal:
         hosts = inventory.build(site, version=product.own(found.bundle).version, state=str(state), root=str(root))
         rollout = Rollout(order, hosts, run)
         asked = preflight.with_questions(hosts, site, found.bundle, settings.ansible_root() / "roles")
-        said = rollout.preflight(asked, partial(preflight.unfit, site, found.bundle))
+
+        def unfit(published: Said) -> Problems:
+            table = preflight.table(site, found.bundle, published)
+            tell(table)
+            return preflight.unfit(table)
+
+        said = rollout.preflight(asked, unfit)
         return cls(found, rollout, left, said)
 
 
@@ -140,12 +148,15 @@ def rehearse(
     limit: Sequence[str] | None = None,
     state: Path = STATE,
     root: Path = ROOT,
+    tell: Callable[[Table], None] = lambda _: None,
 ) -> Problems:
     """Do all that a deploy does before it changes anything: check controller, bundle and nodes.
 
-    Returns which workers a deploy would leave out now, and why.
+    Returns which workers a deploy would leave out now, and why. `tell` hears what was looked at on the nodes, also
+    where that stops a deploy.
     """
-    return _Rehearsal.of(site, bundle, listener, limit=limit, state=state, root=root).rollout.left_out
+    done = _Rehearsal.of(site, bundle, listener, limit=limit, state=state, root=root, tell=tell)
+    return done.rollout.left_out
 
 
 def plan(

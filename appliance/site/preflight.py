@@ -6,20 +6,22 @@ What belongs to somebody else is a problem, unless the node's `take_over` names 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from appliance.site import needs
 from appliance.site.inventory import POSTGRESQL_PORT
 from appliance.site.model import INNER_PORTS, NFS_PORT, Node, NodeRole, Site, TakeOver
+from common.checks import Check, CheckState
 from common.errors import Problem
 from reservoir.contents.artifact import DebianArtifact
 from reservoir.contents.bundle import Bundle
 
-FINDINGS, PRESENT = "penstock_findings", "penstock_present"
-PUBLISHED = (FINDINGS, PRESENT)
+FINDINGS, PRESENT, MACHINE = "penstock_findings", "penstock_present", "penstock_machine"
+PUBLISHED = (FINDINGS, PRESENT, MACHINE)
 FIXED_PORTS = {POSTGRESQL_PORT, NFS_PORT, *INNER_PORTS}
 KEPT = "/var/lib/penstock/kept"
 
@@ -33,6 +35,8 @@ PODS = {"kubelet", "k3s", "k3s-agent", "rke2-server", "rke2-agent", "snap.microk
 Present = Mapping[str, Any]
 Finding = tuple[str, str, str]
 """What it is about, what is wrong, and the hint."""
+Table = Mapping[str, Sequence[Check]]
+"""What was looked at on nodes, by their names."""
 
 
 def with_questions(hosts: dict[str, Any], site: Site, bundle: Bundle, roles: Path) -> dict[str, Any]:
@@ -50,17 +54,36 @@ def with_questions(hosts: dict[str, Any], site: Site, bundle: Bundle, roles: Pat
     return {"all": {**everything, "vars": variables, "hosts": asked}}
 
 
-def unfit(site: Site, bundle: Bundle, published: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Problem]]:
-    """Return all that makes nodes unfit, by their names, of what the role published."""
-    found: dict[str, list[Problem]] = {}
-    for node in site.nodes:
-        said = published.get(node.name, {})
-        wrong = [(each["name"], each["reason"], each["hint"]) for each in said.get(FINDINGS, ()) if not each["ok"]]
-        if PRESENT in said:
-            wrong += judge(site, node, said[PRESENT], _postgresql(bundle, node.release))
-        if wrong:
-            found[node.name] = [Problem(f"{node.name}: {name}", reason, hint) for name, reason, hint in wrong]
-    return found
+def unfit(table: Table) -> dict[str, list[Problem]]:
+    """Return all that makes nodes unfit, by their names, of what was looked at."""
+    failed = {name: [check for check in checks if check.state is CheckState.FAIL] for name, checks in table.items()}
+    return {
+        name: [Problem(f"{name}: {check.id}", check.evidence, check.hint) for check in checks]
+        for name, checks in failed.items()
+        if checks
+    }
+
+
+def table(site: Site, bundle: Bundle, published: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Check]]:
+    """Return all that was looked at, by the names of the nodes that answered, of what the role published."""
+    return {
+        node.name: list(_looked_at(site, node, bundle, published[node.name]))
+        for node in site.nodes
+        if node.name in published
+    }
+
+
+def _looked_at(site: Site, node: Node, bundle: Bundle, said: Mapping[str, Any]) -> Iterator[Check]:
+    for each in said.get(FINDINGS, ()):
+        evidence = each["seen"] if each["ok"] else each["reason"]
+        yield Check.of(each["name"], each["name"], ok=each["ok"], evidence=evidence, hint=each["hint"])
+    if MACHINE in said:
+        yield from needs.judge(site, node, said[MACHINE])
+    if PRESENT in said:
+        wrong = list(judge(site, node, said[PRESENT], _postgresql(bundle, node.release)))
+        yield from (Check.of(name, name, ok=False, evidence=reason, hint=hint) for name, reason, hint in wrong)
+        if not wrong:
+            yield Check.of("present", "nothing is in the way", ok=True, evidence="packages, ports, databases, exports")
 
 
 def judge(site: Site, node: Node, present: Present, postgresql: str) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from ipaddress import IPv4Network
 from zoneinfo import available_timezones
 
-from appliance.site import gpu_driver, groups
+from appliance.site import gpu_driver, groups, infiniband
 from appliance.site.gpu import order_findings
 from appliance.site.kubernetes import cluster_findings
 from appliance.site.model import INNER_PORTS, NFS_PORT, ExternalStorage, NfsStorage, NodeRole, Site, worker_path
@@ -64,6 +64,7 @@ def load(document: YamlDocument) -> Site:
         _host_paths,
         _egress,
         _workers,
+        _infiniband,
         _journals,
         _zone,
     )
@@ -255,6 +256,10 @@ def _egress(site: Site) -> Iterator[Fault]:
         closed = kept | ({node.agent_port: "the agent"} if node.agent_port else {})
         for port in sorted(port for port in closed if first <= port <= last):
             yield path, f"{text} opens {closed[port]} of {node.name} to every session", "open other ports of it alone"
+
+
+def _infiniband(site: Site) -> Iterator[Fault]:
+    yield from infiniband.findings(site.nodes)
 
 
 def _workers(site: Site) -> Iterator[Fault]:

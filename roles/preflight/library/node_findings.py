@@ -64,42 +64,49 @@ def findings(options: dict[str, Any]) -> list[dict[str, Any]]:
             release == options["release"] and platform.machine() == options["machine"],
             f"the node runs {release or 'an unknown system'} on {platform.machine()}",
             f"write its release in the site file, or install {options['release']} for {options['machine']} on it",
+            f"{release} on {platform.machine()}, Linux {platform.release()}",
         ),
         finding(
             "python",
             sys.version_info >= PYTHON,
             f"its Python is {platform.python_version()}",
             "install Python 3.11 or newer as /usr/bin/python3",
+            platform.python_version(),
         ),
         finding(
             "systemd",
             Path("/run/systemd/system").is_dir(),
             "systemd does not run the node",
             "boot the node with systemd",
+            "it runs the node",
         ),
         finding(
             "rights",
             os.geteuid() == 0,
             "the installer is not root on the node",
             "let `ssh.user` be root, or give it sudo without a password",
+            "root",
         ),
         finding(
             "address",
             is_own(options["address"]),
             f"no interface has the address {options['address']}",
             "correct the node's address in the site file, or configure its interface",
+            options["address"],
         ),
         finding(
             "disk",
             free >= options["disk_mib"],
             f"/var has {free} MiB free, of {options['disk_mib']} MiB needed",
             "make room below /var",
+            f"/var has {free} MiB free",
         ),
         finding(
             "clock",
             off <= options["clock_s"],
             f"the clock is {off:.0f} s away from the controller's",
             "set the node's clock; certificates are not valid otherwise",
+            f"{off:.0f} s away from the controller's",
         ),
         *(
             finding(
@@ -107,6 +114,7 @@ def findings(options: dict[str, Any]) -> list[dict[str, Any]]:
                 Path(path).is_dir(),
                 f"{path} is not a folder of the node",
                 "mount the site's storage there",
+                "a folder",
             )
             for path in options["external"]
         ),
@@ -127,12 +135,13 @@ def storage(name: str, root: Path, expected: str) -> dict[str, Any]:
         found == expected,
         f"{root} is {'another storage than' if found else 'not'} {name}, which has the id {expected} in {MARKER}",
         f"mount it there; where it was replaced for good, remove storages/{name} of the site's state on the controller",
+        f"it is at {root}",
     )
 
 
-def finding(name: str, well: bool, reason: str, hint: str) -> dict[str, Any]:
-    """Return one finding; reason and hint are empty where all is well."""
-    return {"name": name, "ok": well, "reason": "" if well else reason, "hint": "" if well else hint}
+def finding(name: str, well: bool, reason: str, hint: str, seen: str) -> dict[str, Any]:
+    """Return one finding; reason and hint are empty where all is well, and `seen` says what was good."""
+    return {"name": name, "ok": well, "seen": seen, "reason": "" if well else reason, "hint": "" if well else hint}
 
 
 def code_name(path: Path) -> str:

@@ -67,7 +67,7 @@ class Node(Machine):
         site = self.site(**changes)
         result = self.play("preflight", site, preflight.PUBLISHED)
         result.require_success()
-        found = preflight.unfit(site, self.bundle, result.published)
+        found = preflight.unfit(preflight.table(site, self.bundle, result.published))
         return {problem.where.removeprefix("near: "): str(problem) for problem in found.get("near", ())}
 
 
@@ -78,8 +78,8 @@ def node(product_bundle: Path, node_image: str, tmp_path_factory: pytest.TempPat
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     network = docker("network", "create", "--internal", f"penstock-test-{uuid.uuid4().hex[:8]}")
     media = f"{product_bundle}:/media/penstock:ro"
-    # as on a machine, root sees what the processes of others have open
-    options = ["--cap-add", "SYS_PTRACE", "--network", network, "--volume", media]
+    # as on a machine, root sees what the processes of others have open, and the agent may do what it has to
+    options = ["--cap-add", "SYS_PTRACE", "--cap-add", "SYS_ADMIN", "--network", network, "--volume", media]
     identity = docker("run", "--detach", *options, node_image, "sleep", "infinity")
     try:
         address = docker("inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", identity)

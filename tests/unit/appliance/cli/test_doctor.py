@@ -137,3 +137,20 @@ def test_an_acknowledgement_says_until_when_and_why(logged_in: FakeApi, run: Run
     assert code == 0
     assert out.startswith("Nobody is told of disk until 20")
     assert logged_in.last.body["comment"] == "ordered"
+
+
+def test_sizing_tells_what_each_service_needs_without_asking_anybody(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
+    code, out, _ = run("doctor", "sizing", "-o", "json")
+    assert code == 0
+    told = json.loads(out)
+    rows = {each["service"]: each for each in told["services"]}
+    assert len(rows) == 7
+    assert (rows["agent"]["cores"], rows["agent"]["memory_gib"], rows["agent"]["disk_gib"]) == (4, 32, 512)
+    assert told["machine"]["cores"] == 1
+    assert rows["PostgreSQL"]["lacking"].startswith("1 of 2 cores")
+    twice = json.loads(run("doctor", "sizing", "--recommended", "-o", "json")[1])["services"]
+    assert [(each["cores"], each["memory_gib"]) for each in twice if each["service"] == "console"] == [(4, 8)]
+    text = run("doctor", "sizing")[1]
+    assert "This machine has 1 cores" in text
+    assert "has 1 of 2 cores" in text

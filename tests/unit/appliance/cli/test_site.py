@@ -129,7 +129,7 @@ def test_who_was_left_out_is_named_with_an_exit_code_of_its_own(monkeypatch: pyt
 
     monkeypatch.setattr(deployment, "deploy", deploy)
 
-    def rehearse(*_: Any, limit: Any) -> Any:
+    def rehearse(*_: Any, limit: Any, **__: Any) -> Any:
         asked.append(limit)
         return left_out
 
@@ -313,3 +313,35 @@ def test_words_about_trust_are_refused_where_nothing_is_imported(
     (problem,) = result.exception.problems
     assert problem.where == option[0]
     assert "import" in problem.reason
+
+
+def test_a_check_tells_all_that_was_seen_also_where_it_stops_a_deploy(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = {
+        "master1": [
+            Check("disk.size", "disk is large enough", CheckState.FAIL, "it has 100 GB", "give it more"),
+            Check("size", "machine is large enough", CheckState.WARN, "1 of 8 cores", "ask sizing"),
+            Check("clock", "clock", CheckState.OK, "0 s away"),
+        ]
+    }
+
+    def rehearse(*_: Any, tell: Any, **__: Any) -> Any:
+        tell(looked)
+        raise InputError("it has 100 GB", where="master1: disk.size", hint="give it more")
+
+    monkeypatch.setattr(planning, "rehearse", rehearse)
+    words = ("deploy", "-f", EXAMPLE, "--bundle", "bundle", "--check")
+    result = run(site_app, *words)
+    assert isinstance(result.exception, InputError)
+    lines = [line.split(maxsplit=3) for line in result.stdout.splitlines()]
+    assert ["FAIL", "master1", "disk.size", "it has 100 GB"] in lines
+    assert ["OK", "master1", "clock", "0 s away"] in lines
+    assert "size: ask sizing" in result.stdout
+    assert "nothing was changed" not in result.stdout
+    told = json.loads(run(site_app, *words, "-o", "json").stdout)
+    assert told["master1"][1] == {
+        "id": "size",
+        "name": "machine is large enough",
+        "state": "warn",
+        "evidence": "1 of 8 cores",
+        "hint": "ask sizing",
+    }

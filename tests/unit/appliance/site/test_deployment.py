@@ -341,7 +341,7 @@ def test_a_deploy_that_goes_elsewhere_catches_nobody_up(site: Site, world: World
 
 def test_an_unfit_worker_is_left_out(site: Site, world: World) -> None:
     world.findings = [
-        {"name": "release", "ok": True, "reason": "", "hint": ""},
+        {"name": "release", "ok": True, "seen": "bookworm", "reason": "", "hint": ""},
         {"name": "disk", "ok": False, "reason": "1 GiB is free", "hint": "make room"},
     ]
     done = run(site, world)

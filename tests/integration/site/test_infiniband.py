@@ -1,0 +1,143 @@
+"""The role of InfiniBand, run by Ansible on a machine without adapters, with real apt and packages of the bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from appliance.site import inventory, playbook, settings
+from appliance.site.model import Site
+from appliance.site.playbook import Result
+from reservoir.bundle import bundles
+from reservoir.contents.artifact import DebianArtifact
+from tests.integration.reservoir.conftest import Machine, docker
+from tests.tree import ROOT
+
+WATCHED = "find /etc /usr/sbin /var/lib/dpkg/info -type f | sort | xargs sha256sum | sha256sum"
+UNIT = "/etc/systemd/system/penstock-infiniband.service"
+
+
+@dataclass(frozen=True)
+class Worker(Machine):
+    """A machine whose folder `class` is what the kernel shows of its devices, and whose source is the bundle."""
+
+    folder: Path
+
+    def deploy(self, *, check: bool = False, **infiniband: Any) -> Result:
+        """Run the role as a deploy does."""
+        worker = {"name": "w1", "address": "10.0.0.3", "roles": ["worker"], "agent_port": 6001}
+        worker |= {"ib_address": "10.1.0.3", "infiniband": infiniband}
+        master = {"name": "m1", "address": "10.0.0.2", "roles": ["reservoir", "master"]}
+        site = Site.model_validate({"name": "north", "nodes": [master, worker]})
+        known = inventory.build(site, version="1")["all"]["hosts"]["w1"]
+        connection = {"ansible_connection": "community.docker.docker", "ansible_host": self.identity}
+        hosts = {"all": {"hosts": {"w1": {**known, **connection}}}}
+        return playbook.run("infiniband", hosts, state=self.folder / "state", listen=lambda _: None, check=check)
+
+
+@pytest.fixture(autouse=True)
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder like the packed one, with a playbook that runs the role alone."""
+    root = tmp_path / "ansible"
+    (root / "playbooks").mkdir(parents=True)
+    (root / "roles").symlink_to(ROOT / "roles")
+    wiring = "inventory/group_vars/all/infiniband.yml"
+    (root / wiring).parent.mkdir(parents=True)
+    (root / wiring).symlink_to(ROOT / wiring)
+    play = {"name": "InfiniBand", "hosts": "all", "gather_facts": False, "roles": ["infiniband"]}
+    (root / "playbooks/infiniband.yml").write_text(yaml.safe_dump([play]))
+    (root / "inventory/groups.yml").write_text("all:\n")
+    (root / "ansible.cfg").write_text((ROOT / "ansible.cfg").read_text())
+    monkeypatch.setattr(settings, "ansible_root", lambda: root)
+
+
+@pytest.fixture
+def worker(product_bundle: Path, node_image: str, tmp_path: Path) -> Iterator[Worker]:
+    (tmp_path / "class").mkdir()
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    index = ""
+    for deb in bundles.read_signed(product_bundle, None).bundle.of_kind(DebianArtifact):
+        if "debian12" in deb.targets:
+            (repository / f"{deb.sha256}.deb").hardlink_to(product_bundle / "blobs/sha256" / deb.sha256)
+            fields = f"Filename: ./{deb.sha256}.deb\nSize: {deb.size}\nSHA256: {deb.sha256}\n"
+            index += f"{deb.metadata.stanza.rstrip()}\n{fields}\n"
+    (repository / "Packages").write_text(index)
+    mounts = [f"{tmp_path / 'class'}:/sys/class:ro", f"{repository}:/repository:ro"]
+    options = [word for mount in mounts for word in ("--volume", mount)]
+    identity = docker(
+        *("run", "--detach", "--network", "none", "--cap-add", "NET_ADMIN", *options, node_image, "sleep", "infinity")
+    )
+    try:
+        worker = Worker(identity, tmp_path)
+        worker.run("echo force-unsafe-io > /etc/dpkg/dpkg.cfg.d/test; rm -f /etc/apt/sources.list.d/*")
+        worker.run("echo 'deb [trusted=yes] file:/repository ./' > /etc/apt/sources.list && apt-get update --quiet")
+        worker.run("apt-get install --quiet --yes python3-apt")
+        yield worker
+    finally:
+        docker("rm", "--force", "--volumes", identity, check=False)
+
+
+def reasons(result: Result) -> str:
+    return " ".join(event.reason for event in result.failures)
+
+
+def changes(result: Result) -> int:
+    return sum(counts.changed for counts in result.nodes.values())
+
+
+def test_what_programs_reach_infiniband_by_is_installed_once_and_adapters_keep_their_names(worker: Worker) -> None:
+    before = worker.run(WATCHED)
+    dry = worker.deploy(check=True, subnet_manager=True)
+    dry.require_success()
+    assert changes(dry) == 2, "names and packages; what follows is not foretold before these are there"
+    assert worker.run(WATCHED) == before
+    worker.deploy(subnet_manager=True, mtu=4092).require_success()
+    # the rule that counts is ours, for both are of one name
+    rule = worker.run("cat /etc/udev/rules.d/60-rdma-persistent-naming.rules")
+    assert "%k NAME_KERNEL" in rule
+    assert "%k NAME_FALLBACK" in worker.run("cat /lib/udev/rules.d/60-rdma-persistent-naming.rules")
+    # programs of real packages start, and say that there is nothing to use
+    assert "No IB devices found" in worker.run("ibv_devices; ibv_devinfo 2>&1 || true")
+    assert worker.run("command -v opensm ibstat rdma_rename /lib/udev/rdma_rename").count("\n") >= 3
+    assert "mtu=5: ALL=full;" in worker.run("cat /etc/opensm/partitions.conf")
+    # nothing of a node with its own systemd stands against the unit, but that it has no such device
+    assert worker.run(f"systemd-analyze verify {UNIT} 2>&1 | grep -v 'opensm\\|rdma' || true") == ""
+    again = worker.deploy(subnet_manager=True, mtu=4092)
+    again.require_success()
+    assert changes(again) == 0
+    worker.deploy(subnet_manager=True).require_success()
+    assert "mtu=4: ALL=full;" in worker.run("cat /etc/opensm/partitions.conf")
+
+
+def test_an_interface_that_somebody_else_gives_an_address_is_left_alone(worker: Worker) -> None:
+    before = worker.run(WATCHED)
+    worker.run("ip link add ib0 type dummy && ip address add 10.9.0.3/24 dev ib0")
+    assert "ib0 is to bear 10.1.0.3/24, and ib0 has 10.9.0.3 already" in reasons(worker.deploy())
+    worker.run("ip address flush dev ib0 && ip link add ib1 type dummy && ip address add 10.1.0.3/16 dev ib1")
+    assert "ib0 is to bear 10.1.0.3/24, and ib1 has that already" in reasons(worker.deploy())
+    assert worker.run(WATCHED) == before
+    worker.run("ip link delete ib1 && ip address add 10.1.0.3/24 dev ib0")
+    worker.deploy(check=True).require_success()
+
+
+def test_the_unit_gives_an_interface_what_the_site_says(worker: Worker) -> None:
+    """By its own commands, but for the mode, which only InfiniBand has."""
+    worker.deploy(mtu=1800, interface="ib-left").require_success()
+    unit = worker.run(f"cat {UNIT}")
+    assert "BindsTo=sys-subsystem-net-devices-ib\\x2dleft.device" in unit
+    commands = [line.partition("=")[2] for line in unit.splitlines() if line.startswith("ExecStart=")]
+    assert commands[0] == "/usr/sbin/ip link set dev ib-left type ipoib mode datagram"
+    worker.run("ip link add ib-left type dummy && ip address add 10.1.0.9/24 dev ib-left")
+    for _ in range(2):
+        worker.run(" && ".join(commands[1:]))
+        shown = worker.run("ip -oneline -4 address show dev ib-left; ip link show dev ib-left")
+        assert shown.count("inet ") == 1
+        assert "inet 10.1.0.3/24" in shown
+        assert "mtu 1800" in shown
+        assert ",UP" in shown

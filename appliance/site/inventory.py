@@ -183,7 +183,7 @@ def _host(site: Site, node: Node, state: str) -> Variables:
             "packages": made_of.all,
             "tuple": made_of.tuple_,
         }
-    return variables | _exports(site, node)
+    return variables | _exports(site, node) | site.overridden(node)
 
 
 def _calls(site: Site, node: Node) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ class Played:
 
 
 @pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
+def played(monkeypatch: pytest.MonkeyPatch) -> Played:
     played = Played()
     monkeypatch.setattr(playbook, "run", played.run)
     monkeypatch.setattr(uninstall, "require_controller", lambda _: None)

@@ -99,7 +99,7 @@ class Node(LocationSettings, TakingOver):
     simulated_gpus: SimulatedGpus | None = None
     enforcement: Order | None = None
     kubernetes: KubernetesCluster | None = None
-    overrides: Overrides = {}
+    overrides: Overrides = Field(default_factory=dict)
 
 
 class Ssh(StrictModel):
@@ -198,7 +198,7 @@ class Site(StrictModel):
     disk: Disk = Disk()
     deploy: DeploySettings = DeploySettings()
     repair: RepairSettings = RepairSettings()
-    overrides: dict[Literal["all"] | NodeRole, Overrides] = {}
+    overrides: dict[Literal["all"] | NodeRole, Overrides] = Field(default_factory=dict)
 
     def with_role(self, role: NodeRole) -> list[Node]:
         """Return the nodes that have `role`, in the order of the file."""

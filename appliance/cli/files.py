@@ -12,7 +12,14 @@ from common.yaml_document import parse
 
 def read_site(path: Path) -> Site:
     """Return the site of a site file; raises InputError where it cannot be read or is not valid."""
-    return load(parse(read_text(path), str(path)))
+    document = parse(read_text(path), str(path))
+    site = load(document)
+    if site.overrides or any(node.overrides for node in site.nodes):
+        # who has none does not wait for Ansible
+        from appliance.site import overrides, settings
+
+        overrides.require(site, document, settings.ansible_root())
+    return site
 
 
 def read_text(path: Path) -> str:

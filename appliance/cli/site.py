@@ -213,6 +213,61 @@ def revoke(file: SiteFile, node: Annotated[str, typer.Argument(help="Node whose 
 
 
 @app.command()
+def uninstall(
+    file: SiteFile,
+    *,
+    purge: Annotated[
+        bool,
+        typer.Option(
+            "--purge",
+            help="Remove data, too: what the site is known by, reservoir, backups, database, audit log, journals, "
+            "images, and all that lies in exported folders.",
+        ),
+    ] = False,
+    leave: Annotated[
+        str | None,
+        typer.Option(metavar="NODES", help="Leave these nodes as they are, with commas: they do not answer."),
+    ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Only tell what would be removed from which node.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """End a site: its sessions, and all that Penstock brought to its nodes; runs on the reservoir node.
+
+    It tells what it removes and asks first. Data stay, unless they are purged. Packages of the distribution stay, and
+    so do services and files that were there before.
+    """
+    from appliance.cli.progress import screen
+    from appliance.site import uninstall as end
+
+    site, left = read_site(file), leave.split(",") if leave else []
+    with screen() as listener:
+        told = end.foreseen(site, listener.event, purge=purge, left=left)
+    if plan:
+        show(told, output, lambda _: _print_end(told))
+        return
+    if not yes:
+        _print_end(told)
+        lost = "its sessions, ITS DATA and itself" if purge else "its sessions and itself"
+        typer.confirm(f"End {site.name}, {lost}?", abort=True, err=True)
+    with screen() as listener:
+        told = end.uninstall(site, listener.event, purge=purge, left=left)
+    if output is Format.JSON:
+        print_json(told)
+        return
+    print(f"{site.name}: Penstock is removed from {len(told)} nodes" + (f", without {', '.join(left)}" if left else ""))
+    if not purge:
+        print(f"kept: {end.DATA} on {site.reservoir.name}, and the data of the other nodes")
+
+
+def _print_end(told: dict[str, list[str]]) -> None:
+    for name, lines in told.items():
+        print(f"{name}:" if lines else f"{name}: nothing")
+        for line in lines:
+            print(f"  {line}")
+
+
+@app.command()
 def verify(
     file: SiteFile,
     smoke: Annotated[

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-EVERY_NODE = ("preflight", "kept_files", "pki", "package_source", "time", "logs", "repair", "restarts", "evidence")
+UNINSTALL = "uninstall"
+EVERY_NODE = (
+    "preflight",
+    "kept_files",
+    "pki",
+    "package_source",
+    "time",
+    "logs",
+    "repair",
+    "restarts",
+    "evidence",
+    UNINSTALL,
+)
 GROUPS = {
     "reservoir": ("reservoir", "package_index", "repair_orders", "backup"),
     "master": ("departure", "database", "database_backup", "log_store", "control_api", "agent_edge", "edge"),

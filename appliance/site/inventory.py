@@ -167,6 +167,7 @@ def _host(site: Site, node: Node, state: str) -> Variables:
         "node_release": node.release,
         "node_reservoir": NodeRole.RESERVOIR in node.roles,
         "node_clock": NodeRole.MASTER in node.roles,
+        "node_take_over": [kind.value for kind in node.take_over],
         "node_mounts": _mounts(site, node),
         "node_external": _external(site, node),
         "node_calls": _calls(site, node),
@@ -186,7 +187,7 @@ def _host(site: Site, node: Node, state: str) -> Variables:
             "packages": made_of.all,
             "tuple": made_of.tuple_,
         }
-    return variables | _exports(site, node)
+    return variables | _exports(site, node) | site.overridden(node)
 
 
 def _calls(site: Site, node: Node) -> dict[str, str]:

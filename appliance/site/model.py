@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 from ipaddress import IPv4Address
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -48,6 +48,10 @@ class NodeRole(StrEnum):
     STORAGE = "storage"
 
 
+Overrides = dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], Any]
+"""Variables of roles by their names; `overrides` checks them."""
+
+
 class TakeOver(StrEnum):
     """What somebody else has on a node, and Penstock may have from now on."""
 
@@ -82,8 +86,8 @@ class Node(LocationSettings, TakingOver):
     `release` is the code name of the Debian release that it runs; a lab starts the node with it. `gpus` is what
     `site verify` expects of a worker, `driver` what drives them where the site installs or checks that, `infiniband`
     how the `ib_address` comes onto its interface where the site sees to that, and `enforcement` its own order of kinds
-    instead of the site's. The agent of a worker with `kubernetes` stands for that
-    cluster instead of its machine.
+    instead of the site's. The agent of a worker with `kubernetes` stands for that cluster instead of its machine.
+    `overrides` win over those of its roles and of the site.
     """
 
     name: Name
@@ -98,6 +102,7 @@ class Node(LocationSettings, TakingOver):
     simulated_gpus: SimulatedGpus | None = None
     enforcement: Order | None = None
     kubernetes: KubernetesCluster | None = None
+    overrides: Overrides = Field(default_factory=dict)
 
 
 class Ssh(StrictModel):
@@ -172,7 +177,8 @@ class Site(StrictModel):
     `session_host_paths` are folders of the workers that sessions may mount beside their PVCs. `control_api`,
     `node_agent`, `edge` and `package_index` are settings of these services, `images` of the first two, `sessions` of
     the agents, `health` of API and agents, `alerts` and `audit` of the API; what is not said there is left to them.
-    `backup` says when the site is backed up, and what is kept.
+    `backup` says when the site is backed up, and what is kept. `overrides` are variables of Ansible's roles, for `all`
+    nodes or for those with a role, of which the later ones of NodeRole win.
     """
 
     name: Name
@@ -199,6 +205,7 @@ class Site(StrictModel):
     disk: Disk = Disk()
     deploy: DeploySettings = DeploySettings()
     repair: RepairSettings = RepairSettings()
+    overrides: dict[Literal["all"] | NodeRole, Overrides] = Field(default_factory=dict)
 
     def with_role(self, role: NodeRole) -> list[Node]:
         """Return the nodes that have `role`, in the order of the file."""
@@ -218,6 +225,13 @@ class Site(StrictModel):
     def registries(self) -> list[str]:
         """From where images may be pulled: the reservoir's registry, by the name that every node knows, and others."""
         return list(dict.fromkeys([f"reservoir:{self.ports.registry}", *self.images.registries]))
+
+    def overridden(self, node: Node) -> Overrides:
+        """Return the variables of roles that are overridden on a node."""
+        found = dict(self.overrides.get("all", {}))
+        for role in NodeRole:
+            found |= self.overrides.get(role, {}) if role in node.roles else {}
+        return found | node.overrides
 
     @property
     def addresses(self) -> list[IPv4Address]:

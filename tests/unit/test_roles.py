@@ -27,6 +27,7 @@ SHORT = {
     "preflight",
     "repair",
     "restarts",
+    "uninstall",
 }
 """Roles that have nothing to install or configure: they look, keep what they see, or change what others run."""
 

@@ -15,14 +15,15 @@ from sqlalchemy import select
 from api.clock import Clock
 from api.control.reconcilers import change
 from api.control.reconcilers.change import SessionUpdate
-from api.control.reconcilers.follow import WITHDRAWN, starts_again
+from api.control.reconcilers.follow import WITHDRAWN, starts_again, withdrawn
 from api.database import Database
-from api.engine.launcher import Launcher, Lease, Leases, NotLentError
+from api.engine.launcher import Launcher, Leases, NotLentError
 from api.resources.sessions import leases
 from api.resources.sessions import service as sessions
 from api.tables.nodes import Node, NodeState
 from api.tables.sessions import Session, State
 from common.errors import UnavailableError
+from common.lease_protocol import Lease
 
 log = structlog.get_logger()
 
@@ -128,6 +129,6 @@ class LeaseKeeper:
 
 def _withdrawn(session: Session, why: str) -> dict[str, object]:
     again = starts_again(session)
-    reason = f"Slurm took its place back: {why}{'; it starts again' if again else ''}"
     final_state = State.PENDING if again else State.FAILED
+    reason = withdrawn(why, again=again)
     return {"state": State.TERMINATING, "final_state": final_state, "reason": reason, "cause": WITHDRAWN}

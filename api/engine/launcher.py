@@ -9,17 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
-from uuid import UUID
 
 from common.errors import ConflictError
-
-
-@dataclass(frozen=True, order=True)
-class Lease:
-    """The right to the places of one attempt of a session."""
-
-    session_id: UUID
-    attempt: int
+from common.lease_protocol import Lease
 
 
 @dataclass(frozen=True, order=True)
@@ -70,8 +62,11 @@ class Launcher(Protocol):
         nobody can say.
         """
 
-    async def release(self, leases: Collection[Lease]) -> None:
-        """Give the places back. What cannot be given back now is found by `watch` as lent to nobody."""
+    async def release(self, leases: Collection[Lease]) -> Mapping[Lease, str]:
+        """Give the places back, and return why those were taken back that had been before.
+
+        What cannot be given back now is found by `watch` as lent to nobody.
+        """
 
     async def watch(self) -> Leases:
         """Return what is lent now. Raises UnavailableError where nobody can say."""
@@ -85,8 +80,9 @@ class DirectLauncher:
     async def admit(self, lease: Lease, places: Sequence[LeasedNode]) -> None:
         """Lend."""
 
-    async def release(self, leases: Collection[Lease]) -> None:
-        """Do nothing."""
+    async def release(self, leases: Collection[Lease]) -> Mapping[Lease, str]:
+        """Return nothing: no place is taken back here."""
+        return {}
 
     async def watch(self) -> Leases:
         """Return nothing: nobody looks."""

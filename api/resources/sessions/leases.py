@@ -8,9 +8,10 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.engine.launcher import Lease, LeasedNode
+from api.engine.launcher import LeasedNode
 from api.settings import Launching, Settings
 from api.tables.sessions import HOLDS, Session, State
+from common.lease_protocol import Lease
 
 CORE = 1000
 

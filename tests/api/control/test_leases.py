@@ -10,8 +10,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from api.control.leases import AT_ONCE, LeaseKeeper
-from api.engine.launcher import Lease, LeasedNode, Leases
+from api.engine.launcher import LeasedNode, Leases
 from common.errors import UnavailableError
+from common.lease_protocol import Lease
 from tests.api.cluster import Cluster
 from tests.api.steps import run
 
@@ -38,8 +39,9 @@ class Lender:
         if not self.answers:
             raise UnavailableError("nobody answers")
 
-    async def release(self, leases: Collection[Lease]) -> None:
+    async def release(self, leases: Collection[Lease]) -> dict[Lease, str]:
         self.released |= set(leases)
+        return {}
 
     async def watch(self) -> Leases:
         return self.seen

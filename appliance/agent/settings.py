@@ -71,7 +71,8 @@ class Settings(
     `mps_folder` has the pipes of the multi-process service. Containers tell at `sandbox_socket` what their sandboxes
     deny. What they see of their cores lies in `cores_folder`, and until they start `mounts_folder` has what they mount.
     They find Python packages at `package_index`, by a file in `packages_folder`. Steps of Slurm hold leases at
-    `lease_socket`: those of root and of `lease_users`, by their numbers.
+    `lease_socket`: those of root and of `lease_users`, by their numbers. The last `foreign_gpus` of
+    the node belong to other jobs of Slurm.
     """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX)
@@ -116,6 +117,7 @@ class Settings(
     sandbox_socket: Path = Path("/run/penstock/sandbox/agent.sock")
     lease_socket: Path = Path("/run/penstock/leases/agent.sock")
     lease_users: Annotated[tuple[int, ...], WORDS] = ()
+    foreign_gpus: int = Field(default=0, ge=0)
 
     @field_validator("enforcement")
     @classmethod

@@ -14,6 +14,7 @@ from appliance.site.gpu import ExpectedGpus, SharedGpus
 from appliance.site.gpu_driver import GpuDriver
 from appliance.site.health import Alerts, Health
 from appliance.site.kubernetes import KubernetesCluster
+from appliance.site.slurm import Engine, SlurmNode, SlurmSettings
 from common.gpu.share import MAX_GPUS
 from common.settings.backup import BackupSettings
 from common.settings.control_api import ControlApiSettings
@@ -39,12 +40,13 @@ INNER_PORTS = {5001: "the registry behind its TLS"}
 
 
 class NodeRole(StrEnum):
-    """What a node is for; a node may have several roles."""
+    """What a node is for; a node may have several roles. One of `slurm` runs jobs of people with `sbatch`."""
 
     RESERVOIR = "reservoir"
     MASTER = "master"
     WORKER = "worker"
     STORAGE = "storage"
+    SLURM = "slurm"
 
 
 class TakeOver(StrEnum):
@@ -81,7 +83,7 @@ class Node(LocationSettings, TakingOver):
     `release` is the code name of the Debian release that it runs; a lab starts the node with it. `gpus` is what
     `site verify` expects of a worker, `driver` what drives them where the site installs or checks that, and
     `enforcement` its own order of kinds instead of the site's. The agent of a worker with `kubernetes` stands for that
-    cluster instead of its machine.
+    cluster instead of its machine. `slurm` is the node as Slurm counts it, where that is the site's engine.
     """
 
     name: Name
@@ -95,6 +97,7 @@ class Node(LocationSettings, TakingOver):
     simulated_gpus: SimulatedGpus | None = None
     enforcement: Order | None = None
     kubernetes: KubernetesCluster | None = None
+    slurm: SlurmNode | None = None
 
 
 class Ssh(StrictModel):
@@ -165,10 +168,12 @@ class Site(StrictModel):
     `session_host_paths` are folders of the workers that sessions may mount beside their PVCs. `control_api`,
     `node_agent`, `edge` and `package_index` are settings of these services, `images` of the first two, `sessions` of
     the agents, `health` of API and agents, `alerts` and `audit` of the API; what is not said there is left to them.
-    `backup` says when the site is backed up, and what is kept.
+    `backup` says when the site is backed up, and what is kept. `engine` lends the places of sessions.
     """
 
     name: Name
+    engine: Engine = Engine.DIRECT
+    slurm: SlurmSettings = SlurmSettings()
     nodes: list[Node] = Field(min_length=1)
     ssh: Ssh = Ssh()
     ports: Ports = Ports()

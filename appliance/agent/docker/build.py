@@ -54,7 +54,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
     mount_points = MountPoints(settings.mounts_folder, settings.mount_roots, storages)
     nodes = SiteNodes(settings.nodes_file)
     kinds, node_cores = node_info.kinds(settings), cores.of_node()
-    gpus = accelerators.discover(kinds)
+    gpus = accelerators.discover(kinds).without_last(settings.foreign_gpus)
     fabric = rdma.Rdma(settings.ib_address, settings.hcas, gpus.buses, limits.memlock)
     engine = DockerEngine(
         settings.docker_socket,

@@ -25,12 +25,20 @@ class LeasedNode:
 
 
 @dataclass(frozen=True)
+class Held:
+    """What is taken of a node, by whomever: thousandths of a core, and MiB."""
+
+    cpu_milli: int = 0
+    memory_mib: int = 0
+
+
+@dataclass(frozen=True)
 class Leases:
     """What a launcher knows: leases that are lent or asked for, and why others have ended.
 
     A lease that is in neither was never asked for, or the launcher has forgotten it. Those that are `left` have ended
     and still hold something. `nodes` are those that it knows, with the reason where one lends nothing more, and
-    `unknown` is why others lend nothing.
+    `unknown` is why others lend nothing. `held` is what is taken of each, by leases and by jobs of others.
     """
 
     lent: Collection[Lease] = ()
@@ -38,6 +46,7 @@ class Leases:
     left: Collection[Lease] = ()
     nodes: Mapping[str, str] = field(default_factory=dict)
     unknown: str = ""
+    held: Mapping[str, Held] = field(default_factory=dict)
 
     def withheld(self, names: Iterable[str]) -> dict[str, str]:
         """Return why nodes lend nothing, of those that the launcher knows and of ours with these names."""

@@ -86,14 +86,16 @@ class SlurmLauncher:
         found = {lease: jobs.kept(some) for lease, some in listed_jobs.items()}
         await self._cancel([job for lease, some in listed_jobs.items() for job in some if job not in found[lease]])
         listed = await self._ask(
-            ["sinfo", "--Node", f"--partition={self._partition}", "--noheader", f"--format={nodes.FORMAT}"]
+            ["sinfo", "--Node", f"--partition={self._partition}", "--noheader", f"--Format={nodes.COLUMNS}"]
         )
+        known = nodes.read(listed)
         ended = {lease: why for lease, some in found.items() if (why := jobs.why_over(some))}
         return Leases(
             lent=found.keys() - ended.keys(),
             ended=ended,
             left={lease for lease in ended if not all(job.is_over for job in found[lease])},
-            nodes=nodes.read(listed),
+            nodes={name: node.why for name, node in known.items()},
+            held={name: node.held for name, node in known.items()},
             unknown=f"Slurm does not know it in partition {self._partition}",
         )
 

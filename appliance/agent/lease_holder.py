@@ -7,9 +7,9 @@ session, and needs the standard library alone.
 
 from __future__ import annotations
 
+import argparse
 import signal
 import socket
-import sys
 import time
 from types import FrameType
 
@@ -61,10 +61,8 @@ class Holder:
 
 
 if __name__ == "__main__":
-    match sys.argv[1:]:
-        case [lease]:
-            Holder(lease, SOCKET).hold()
-        case [lease, address]:
-            Holder(lease, address).hold()
-        case _:
-            sys.exit("usage: python -m appliance.agent.lease_holder LEASE [SOCKET]")
+    parser = argparse.ArgumentParser(description="Holds a lease at the agent of this node.")
+    parser.add_argument("lease")
+    parser.add_argument("socket", nargs="?", default=SOCKET)
+    told = parser.parse_args()
+    Holder(told.lease, told.socket).hold()

@@ -50,11 +50,11 @@ def counted_cpu_milli(cpu_milli: int, settings: Settings) -> int:
 async def taken(db: AsyncSession) -> dict[str, Held]:
     """Return what sessions hold of nodes by their leases."""
     cores = func.greatest(1, func.ceil(Session.cpu_milli / cast(CORE, Numeric))) * CORE
+    holding = select(Session.id, cores.label("cpu_milli"), Session.memory_mib).where(HOLDS).subquery()
     query = (
-        select(Node.name, func.sum(cores), func.sum(Session.memory_mib))
+        select(Node.name, func.sum(holding.c.cpu_milli), func.sum(holding.c.memory_mib))
         .join(Container, Container.node_id == Node.id)
-        .join(Session, Session.id == Container.session_id)
-        .where(HOLDS)
+        .join(holding, holding.c.id == Container.session_id)
         .group_by(Node.name)
     )
     return {name: Held(int(cpu), int(memory)) for name, cpu, memory in await db.execute(query)}

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from common.gpu.share import Granularity
+from common.lease_protocol import HOLDER
 from common.settings import environment
 from common.settings.audit import AuditSettings
 from common.settings.control_api import ControlApiSettings
@@ -69,7 +70,8 @@ class Settings(
     holds; without them none is kept. `logs_folder` has the journals of all nodes, where the site
     gathers them. `controller` says whether the site's controller takes orders of repairs. `engine` lends the places of
     sessions: with Slurm each has a job in `slurm_partition`, asked for by the commands of Slurm, which find its
-    controller by the file `slurm_conf` or by themselves. `journal_stream`,
+    controller by the file `slurm_conf` or by themselves; on its nodes the program
+    `slurm_holder` holds its lease. `journal_stream`,
     `notify_socket` and `watchdog_usec` are named as systemd names them: what of our output is its journal's, where it
     takes signs of life, and after how many microseconds without one it ends the API (0: never).
     """
@@ -100,6 +102,7 @@ class Settings(
     engine: Launching = Launching.DIRECT
     slurm_partition: str = Field(default="penstock", pattern=r"^[A-Za-z0-9_-]{1,63}$")
     slurm_conf: Path | None = None
+    slurm_holder: str = Field(default=HOLDER, pattern=r"^/[A-Za-z0-9/._ -]+$")
     audit_key: Path | None = None
     journal_stream: str = ""
     notify_socket: str = ""

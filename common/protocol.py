@@ -204,7 +204,8 @@ class ContainerSpec(Message):
     `cpu_milli`, `memory_mib` and `disk_mib` (what it writes beside its mounts) are limits, 0 none; `shm_mib` is part of
     the memory. The container sees as many cores as `cpu_milli` begins. `ports` are those of its ports that the site's
     edge may reach. `network` is where it meets the other containers of its session, beside the network that every
-    container has. Its programs may not call what `sandbox` denies. With `rdma` it gets the HCAs of its node.
+    container has. Its programs may not call what `sandbox` denies. With `rdma` it gets the HCAs of its node. With a
+    `lease` it runs only while a step of Slurm holds that on its node.
     """
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
@@ -227,6 +228,7 @@ class ContainerSpec(Message):
     sandbox: Sandbox | None = None
     network: GangNetwork | None = None
     rdma: Annotated[bool, Since(1)] = False
+    lease: Annotated[Brief, Since(1)] = ""
 
 
 class ContainerStatus(StrEnum):

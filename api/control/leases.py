@@ -6,7 +6,7 @@ Whoever administers the launcher takes places back at any time: cancelled, out o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from uuid import UUID
 
 import structlog
@@ -15,14 +15,16 @@ from sqlalchemy import select
 from api.clock import Clock
 from api.control.reconcilers import change
 from api.control.reconcilers.change import SessionUpdate
-from api.control.reconcilers.follow import WITHDRAWN, starts_again
+from api.control.reconcilers.follow import WITHDRAWN, starts_again, withdrawn
 from api.database import Database
-from api.engine.launcher import Launcher, Lease, Leases, NotLentError
+from api.engine.launcher import Held, Launcher, Leases, NotLentError
+from api.resources.nodes import lending
 from api.resources.sessions import leases
 from api.resources.sessions import service as sessions
 from api.tables.nodes import Node, NodeState
 from api.tables.sessions import Session, State
 from common.errors import UnavailableError
+from common.lease_protocol import Lease
 
 log = structlog.get_logger()
 
@@ -34,11 +36,8 @@ AT_ONCE = 8
 class LeaseKeeper:
     """Compares leases with sessions, again and again."""
 
-    def __init__(
-        self, database: Database, launcher: Launcher, clock: Clock, *, withhold: Callable[[Mapping[str, str]], None]
-    ) -> None:
-        """Begin with a look at once; `withhold` is told of which nodes nothing more is lent, and why."""
-        self._withhold = withhold
+    def __init__(self, database: Database, launcher: Launcher, clock: Clock) -> None:
+        """Begin with a look at once."""
         self._database = database
         self._launcher = launcher
         self._clock = clock
@@ -47,8 +46,8 @@ class LeaseKeeper:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to look; never where the launcher takes nothing back."""
-        return self._launcher.is_watched and self._clock.monotonic() - self._looked >= EVERY_S
+        """Whether it is time to look; once alone where the launcher takes nothing back."""
+        return (self._launcher.is_watched or self._looked < 0) and self._clock.monotonic() - self._looked >= EVERY_S
 
     async def work(self) -> None:
         """End the sessions whose leases have ended, and give back what is lent to nobody.
@@ -56,15 +55,20 @@ class LeaseKeeper:
         While nobody can say what is lent, all goes on as it is.
         """
         self._looked = self._clock.monotonic()
+        if not self._launcher.is_watched:
+            # the site may have had another launcher before
+            async with self._database.transaction() as db:
+                await lending.note(db, {}, {})
+            return
         # A session that runs had its lease before this, and what is listed afterwards shows it.
-        running = await self._held({State.RUNNING})
+        running, before = await self._held({State.RUNNING}), await self._taken()
         try:
             seen = await self._launcher.watch()
         except UnavailableError as error:
             self._say(str(error))
             return
         self._say("")
-        self._withhold(seen.withheld(await self._ready_nodes()))
+        await self._note(seen, before, await self._taken())
         lost = {lease: session_id for lease, session_id in running.items() if lease not in seen.lent}
         if lost:
             await self._take_back(lost, seen)
@@ -78,6 +82,17 @@ class LeaseKeeper:
         async with self._database.reading() as db:
             found = await leases.held(db, states)
         return {Lease(id_, attempt): id_ for id_, attempt in found.items()}
+
+    async def _taken(self) -> dict[str, Held]:
+        async with self._database.reading() as db:
+            return await leases.taken(db)
+
+    async def _note(self, seen: Leases, before: Mapping[str, Held], after: Mapping[str, Held]) -> None:
+        """Write what nodes lend. What sessions took or gave back while it was listed is nobody else's."""
+        foreign = {name: _beyond(held, before.get(name), after.get(name)) for name, held in seen.held.items()}
+        withheld = seen.withheld(await self._ready_nodes())
+        async with self._database.transaction() as db:
+            await lending.note(db, withheld, foreign)
 
     async def _ready_nodes(self) -> list[str]:
         async with self._database.reading() as db:
@@ -126,8 +141,16 @@ class LeaseKeeper:
         self._said = what
 
 
+def _beyond(held: Held, *ours: Held | None) -> Held:
+    known = [each for each in ours if each]
+    return Held(
+        max(0, held.cpu_milli - max((each.cpu_milli for each in known), default=0)),
+        max(0, held.memory_mib - max((each.memory_mib for each in known), default=0)),
+    )
+
+
 def _withdrawn(session: Session, why: str) -> dict[str, object]:
     again = starts_again(session)
-    reason = f"Slurm took its place back: {why}{'; it starts again' if again else ''}"
     final_state = State.PENDING if again else State.FAILED
+    reason = withdrawn(why, again=again)
     return {"state": State.TERMINATING, "final_state": final_state, "reason": reason, "cause": WITHDRAWN}

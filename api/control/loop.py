@@ -121,10 +121,6 @@ class Loop:
         self.last = DecidedCycle(read.snapshot, decision)
         return placed
 
-    def withhold(self, reasons: Mapping[str, str]) -> None:
-        """Give away nothing more of nodes that their launcher does not lend, for these reasons."""
-        self._fleet.withhold(reasons)
-
     def rest(self) -> None:
         """Note that nothing waits: no places are kept then, and none are made."""
         self.reservations, self._nominated = {}, ()
@@ -144,7 +140,7 @@ class Loop:
         moment = now()
         # with nothing kept: what this one keeps is the leader's, and others may ask at the same time
         other = copy(self)
-        other._fleet, other._residents, other._moves = self._fleet.anew(), Residents(), self._moves.copy()
+        other._fleet, other._residents, other._moves = Fleet(), Residents(), self._moves.copy()
         other._failures, other._unreadable, other._moved_at = Failures(), set(), dict(self._moved_at)
         async with self._database.reading() as db:
             await other._fleet.refresh(db)

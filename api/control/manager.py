@@ -120,7 +120,7 @@ class Manager:
         self._alerts = AlertSender(database, settings, clock)
         self._repairs = AutomaticRepair(database, settings, clock)
         self.loop = Loop(database, settings, self._failures)
-        self._leases = LeaseKeeper(database, launcher, clock, withhold=self.loop.withhold)
+        self._leases = LeaseKeeper(database, launcher, clock)
         self._woken = asyncio.Event()
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._starts: set[str] = set()

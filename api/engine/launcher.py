@@ -9,17 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
-from uuid import UUID
 
 from common.errors import ConflictError
-
-
-@dataclass(frozen=True, order=True)
-class Lease:
-    """The right to the places of one attempt of a session."""
-
-    session_id: UUID
-    attempt: int
+from common.lease_protocol import Lease
 
 
 @dataclass(frozen=True, order=True)
@@ -33,12 +25,20 @@ class LeasedNode:
 
 
 @dataclass(frozen=True)
+class Held:
+    """What is taken of a node, by whomever: thousandths of a core, and MiB."""
+
+    cpu_milli: int = 0
+    memory_mib: int = 0
+
+
+@dataclass(frozen=True)
 class Leases:
     """What a launcher knows: leases that are lent or asked for, and why others have ended.
 
     A lease that is in neither was never asked for, or the launcher has forgotten it. Those that are `left` have ended
     and still hold something. `nodes` are those that it knows, with the reason where one lends nothing more, and
-    `unknown` is why others lend nothing.
+    `unknown` is why others lend nothing. `held` is what is taken of each, by leases and by jobs of others.
     """
 
     lent: Collection[Lease] = ()
@@ -46,6 +46,7 @@ class Leases:
     left: Collection[Lease] = ()
     nodes: Mapping[str, str] = field(default_factory=dict)
     unknown: str = ""
+    held: Mapping[str, Held] = field(default_factory=dict)
 
     def withheld(self, names: Iterable[str]) -> dict[str, str]:
         """Return why nodes lend nothing, of those that the launcher knows and of ours with these names."""
@@ -70,8 +71,11 @@ class Launcher(Protocol):
         nobody can say.
         """
 
-    async def release(self, leases: Collection[Lease]) -> None:
-        """Give the places back. What cannot be given back now is found by `watch` as lent to nobody."""
+    async def release(self, leases: Collection[Lease]) -> Mapping[Lease, str]:
+        """Give the places back, and return why those were taken back that had been before.
+
+        What cannot be given back now is found by `watch` as lent to nobody.
+        """
 
     async def watch(self) -> Leases:
         """Return what is lent now. Raises UnavailableError where nobody can say."""
@@ -85,8 +89,9 @@ class DirectLauncher:
     async def admit(self, lease: Lease, places: Sequence[LeasedNode]) -> None:
         """Lend."""
 
-    async def release(self, leases: Collection[Lease]) -> None:
-        """Do nothing."""
+    async def release(self, leases: Collection[Lease]) -> Mapping[Lease, str]:
+        """Return nothing: no place is taken back here."""
+        return {}
 
     async def watch(self) -> Leases:
         """Return nothing: nobody looks."""

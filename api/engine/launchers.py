@@ -10,5 +10,5 @@ from api.settings import Launching, Settings
 def launcher_of(settings: Settings) -> Launcher:
     """Return the launcher that the settings name."""
     if settings.engine is Launching.SLURM:
-        return SlurmLauncher(settings.slurm_partition, settings.slurm_conf)
+        return SlurmLauncher(settings.slurm_partition, settings.slurm_conf, holder=settings.slurm_holder)
     return DirectLauncher()

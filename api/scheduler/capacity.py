@@ -75,6 +75,8 @@ class Layout:
         }
         self.ungrouped = np.array([not node.groups for node in self.nodes], dtype=np.bool_)
         self.orphaned = self._of_orphaned()
+        self.foreign_cpu: Ints = np.array([node.foreign_cpu_milli for node in self.nodes], dtype=np.int64)
+        self.foreign_memory: Ints = np.array([node.foreign_memory_mib for node in self.nodes], dtype=np.int64)
         self.empty = Free.of(self)
         limited = self.empty.cpu[self.empty.cpu < PLENTY]
         self.most_cpu = int(limited.max(initial=1))

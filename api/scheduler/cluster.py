@@ -28,6 +28,8 @@ class ClusterState:
         self.layout = Layout(nodes)
         self.state = self.layout.empty.copy()
         self.state.milli -= self.layout.orphaned
+        self.state.cpu -= self.layout.foreign_cpu
+        self.state.memory -= self.layout.foreign_memory
         self.demand = Demand(self.layout)
         self._done: list[Callable[[], None]] = []
         self._trials = 0

@@ -62,7 +62,7 @@ class NodeSnapshot:
     of one session cannot meet. One that is not open because it is `unhealthy` says which checks fail. What its
     `orphaned` containers hold of GPUs is nobody's to give. It `lacks` some traits, each with the reason. A node in no
     group is open to everybody. It is not open to what mounts one of its `missing_storages`. Its agent speaks a
-    `protocol`, and takes what needs no later one.
+    `protocol`, and takes what needs no later one. Others have `foreign_cpu_milli` and `foreign_memory_mib` of it.
     """
 
     name: str
@@ -79,6 +79,8 @@ class NodeSnapshot:
     protocol: int = 0
     unhealthy: str = ""
     orphaned: tuple[GpuShare, ...] = ()
+    foreign_cpu_milli: int = 0
+    foreign_memory_mib: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,8 @@ class Node(Base):
     `protocol` is what its agent speaks, `machine` which start of which machine it reports from. With failing
     checks that matter it is `unhealthy`, and takes nothing new.
     `hcas` are its ports of InfiniBand (`common.rdma.Hca`), `rdma` whether sessions may use them, `no_rdma` why not.
+    `withheld` says why the launcher lends nothing of it, and others have its `foreign_cpu_milli` and
+    `foreign_memory_mib`, as the launcher sees it.
     `revision` counts, by triggers, the changes that matter to the scheduler: its own and those of its GPUs.
     """
 
@@ -92,6 +94,9 @@ class Node(Base):
     protocol: Mapped[int] = mapped_column(default=0, server_default="0")
     machine: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
     unhealthy: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
+    withheld: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
+    foreign_cpu_milli: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    foreign_memory_mib: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     revision: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     created_at: Mapped[datetime] = mapped_column(default=now)
     gpus: Mapped[list[Gpu]] = relationship(

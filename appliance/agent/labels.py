@@ -27,6 +27,7 @@ LABEL_CPU_MILLI = f"{PREFIX}cpu-milli"
 LABEL_DISK_MIB = f"{PREFIX}disk-mib"
 LABEL_NETWORK = f"{PREFIX}network"
 LABEL_BOOT = f"{PREFIX}boot"
+LABEL_LEASE = f"{PREFIX}lease"
 
 _NAME_PREFIX = "penstock-"
 

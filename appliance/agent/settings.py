@@ -70,7 +70,9 @@ class Settings(
     `gpu_folder` is on a tmpfs and has a folder for each container with GPUs, `gpu_library` is the preload library, and
     `mps_folder` has the pipes of the multi-process service. Containers tell at `sandbox_socket` what their sandboxes
     deny. What they see of their cores lies in `cores_folder`, and until they start `mounts_folder` has what they mount.
-    They find Python packages at `package_index`, by a file in `packages_folder`.
+    They find Python packages at `package_index`, by a file in `packages_folder`. Steps of Slurm hold leases at
+    `lease_socket`: those of root and of `lease_users`, by their numbers. The last `foreign_gpus` of
+    the node belong to other jobs of Slurm.
     """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX)
@@ -113,6 +115,9 @@ class Settings(
     mounts_folder: Path = Path("/run/penstock/mounts")
     packages_folder: Path = Path("/run/penstock/packages")
     sandbox_socket: Path = Path("/run/penstock/sandbox/agent.sock")
+    lease_socket: Path = Path("/run/penstock/leases/agent.sock")
+    lease_users: Annotated[tuple[int, ...], WORDS] = ()
+    foreign_gpus: int = Field(default=0, ge=0)
 
     @field_validator("enforcement")
     @classmethod

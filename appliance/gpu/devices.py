@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from common.gpu.share import MILLI, memory_limit
 from common.protocol import GpuDevice, Mount
@@ -32,6 +32,17 @@ class Gpus:
             self.cuda_version or other.cuda_version,
             other.buses | self.buses,
         )
+
+    def without_last(self, count: int) -> Gpus:
+        """Return the GPUs without so many of the last ones, and without the slices of these."""
+        whole = sorted({device.index for device in self.devices if not device.parent})
+        gone = set(whole[-count:]) if count else set()
+        if not gone:
+            return self
+        lost = {device.uuid for device in self.devices if device.index in gone and not device.parent}
+        kept = [each for each in self.devices if each.uuid not in lost and each.parent not in lost]
+        left = {device.uuid for device in kept}
+        return replace(self, devices=kept, near={uuid: cores for uuid, cores in self.near.items() if uuid in left})
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ from appliance.site.backup.secrets import Places
 from appliance.site.model import NodeRole, Site
 from appliance.site.rollout import KEPT, Problems, Rollout
 from appliance.site.site_file import load
+from appliance.site.slurm import Engine
 from common import files
 from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, Problem, UnavailableError
 from common.progress import Progress
@@ -55,7 +56,8 @@ PASSWORD_FILE = "admin-password"  # noqa: S105 - the name of a file
 INDEX_PASSWORD_FILE = "index-password"  # noqa: S105 - the name of a file
 AUDIT_KEY_FILE = "audit-key"
 WAL_KEY_FILE = "wal-key"
-SECRET_FILES = (PASSWORD_FILE, INDEX_PASSWORD_FILE, AUDIT_KEY_FILE, WAL_KEY_FILE)
+MUNGE_KEY_FILE = "munge-key"
+SECRET_FILES = (PASSWORD_FILE, INDEX_PASSWORD_FILE, AUDIT_KEY_FILE, WAL_KEY_FILE, MUNGE_KEY_FILE)
 READABLE = "abcdefghjkmnpqrstuvwxyz23456789"
 """Letters and digits that cannot be taken for each other."""
 
@@ -302,6 +304,9 @@ def identify(site: Site, state: Path, done: Deployment) -> None:
     if site.backup.wal_to and not (state / WAL_KEY_FILE).is_file():
         files.write(state / WAL_KEY_FILE, secrets.token_hex(32) + "\n", 0o600)
         done.changed.append("key of the archive of the database's log made")
+    if site.engine is Engine.SLURM and not (state / MUNGE_KEY_FILE).is_file():
+        files.write(state / MUNGE_KEY_FILE, secrets.token_hex(64) + "\n", 0o600)
+        done.changed.append("key of Slurm made")
 
 
 def is_controller(state: Path = STATE) -> bool:

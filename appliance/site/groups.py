@@ -20,12 +20,13 @@ GROUPS = {
     "master": ("departure", "database", "database_backup", "log_store", "control_api", "agent_edge", "edge"),
     "worker": ("container_engine", "node_agent"),
     "storage": ("storage_server",),
+    "slurm": (),
 }
 """By the role of a node, what makes it that."""
 STORAGE_CLIENT, STORAGE_MARKER = "storage_client", "storage_marker"
 FABRIC, INFINIBAND = "fabric", "infiniband"
 HEALTH, MONITORING, WAL_ARCHIVE = "health", "monitoring", "wal_archive"
-NVIDIA_DRIVER = "nvidia_driver"
+NVIDIA_DRIVER, CLUSTER_ENGINE = "nvidia_driver", "cluster_engine"
 """These depend on more than the role."""
 INTERFACES, ATTACHMENT, DETACHMENT = "interfaces", "attachment", "detachment"
 """These have a node while it joins or leaves the site."""
@@ -39,6 +40,7 @@ NAMES = {
     FABRIC,
     INFINIBAND,
     NVIDIA_DRIVER,
+    CLUSTER_ENGINE,
     HEALTH,
     MONITORING,
     WAL_ARCHIVE,

@@ -11,9 +11,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from appliance.site import gpu_driver
+from appliance.site import cluster_engine, gpu_driver
 from appliance.site.groups import (
     ATTACHMENT,
+    CLUSTER_ENGINE,
     DETACHMENT,
     EVERY_NODE,
     FABRIC,
@@ -28,6 +29,7 @@ from appliance.site.groups import (
     WAL_ARCHIVE,
 )
 from appliance.site.model import NFS_PORT, ExternalStorage, NfsStorage, Node, NodeRole, Site, worker_path
+from appliance.site.slurm import Engine
 from common import egress
 from common.egress import Destination
 from common.gpu.share import Granularity
@@ -87,10 +89,12 @@ def without_agent(site: Site) -> list[Node]:
 
 def closed_ways(site: Site) -> list[str]:
     """Return what nodes serve, as ADDRESS:PORT, and no session of the site may reach."""
+    of_slurm = cluster_engine.members(site)
     served = [
         *((node, site.ssh.port) for node in site.nodes),
         *((node, node.agent_port) for node in site.nodes if node.agent_port is not None),
         *((node, NFS_PORT) for node in site.with_role(NodeRole.STORAGE)),
+        *((node, port) for node in site.nodes if node.name in of_slurm for port in cluster_engine.PORTS),
         (site.master, POSTGRESQL_PORT),
         (site.reservoir, site.ports.registry),
     ]
@@ -120,6 +124,7 @@ def _members(site: Site) -> dict[str, list[str]]:
     members[WAL_ARCHIVE] = [site.master.name] if site.backup.wal_to else []
     members[NVIDIA_DRIVER] = [node.name for node in site.nodes if node.driver]
     members[INFINIBAND] = [node.name for node in site.nodes if node.infiniband]
+    members[CLUSTER_ENGINE] = cluster_engine.members(site)
     members[FABRIC] = [node.name for node in site.nodes if node.ib_address is not None]
     # commands of their own fill these
     members |= {group: [] for group in (INTERFACES, ATTACHMENT, DETACHMENT)}
@@ -158,6 +163,8 @@ def _site(site: Site, version: str, state: str, root: str) -> Variables:
         "site_monitoring": site.monitoring.model_dump(),
         "site_alerts": site.alerts.model_dump(mode="json"),
         "site_logs": site.logs.model_dump(),
+        "site_engine": str(site.engine),
+        "site_slurm": cluster_engine.variables(site) if site.engine is Engine.SLURM else {},
     }
 
 
@@ -217,6 +224,8 @@ def _control_api(site: Site) -> Variables:
     }
     if site.repair.controller:
         settings["controller"] = True
+    if site.engine is Engine.SLURM:
+        settings["engine"] = str(site.engine)
     if site.logs.gather:
         settings["logs_folder"] = GATHERED_LOGS
     if site.session_pvc_root:
@@ -253,6 +262,8 @@ def _node_agent(site: Site, node: Node) -> Variables:
     if node.simulated_gpus:
         settings |= {"simulated_gpus": node.simulated_gpus.count}
         settings |= _said(node.simulated_gpus, *SimulatedGpuSettings.model_fields)
+    if site.engine is Engine.SLURM and node.slurm:
+        settings |= {"lease_users": [site.slurm.user_id], "foreign_gpus": node.slurm.gpus}
     if node.kubernetes:
         settings |= _said(node.kubernetes, *KubernetesSettings.model_fields)
         # it mounts nothing into sessions, and removes and measures volumes where it has their storage

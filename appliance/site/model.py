@@ -15,6 +15,7 @@ from appliance.site.gpu_driver import GpuDriver
 from appliance.site.health import Alerts, Health
 from appliance.site.infiniband import InfiniBand
 from appliance.site.kubernetes import KubernetesCluster
+from appliance.site.slurm import Engine, SlurmNode, SlurmSettings
 from common.gpu.share import MAX_GPUS
 from common.settings.backup import BackupSettings
 from common.settings.control_api import ControlApiSettings
@@ -40,12 +41,13 @@ INNER_PORTS = {5001: "the registry behind its TLS"}
 
 
 class NodeRole(StrEnum):
-    """What a node is for; a node may have several roles."""
+    """What a node is for; a node may have several roles. One of `slurm` runs jobs of people with `sbatch`."""
 
     RESERVOIR = "reservoir"
     MASTER = "master"
     WORKER = "worker"
     STORAGE = "storage"
+    SLURM = "slurm"
 
 
 Overrides = dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], Any]
@@ -87,7 +89,8 @@ class Node(LocationSettings, TakingOver):
     `site verify` expects of a worker, `driver` what drives them where the site installs or checks that, `infiniband`
     how the `ib_address` comes onto its interface where the site sees to that, and `enforcement` its own order of kinds
     instead of the site's. The agent of a worker with `kubernetes` stands for that cluster instead of its machine.
-    `overrides` win over those of its roles and of the site.
+    `slurm` is the node as Slurm counts it, where that is the site's engine. `overrides` win over those of its roles and
+    of the site.
     """
 
     name: Name
@@ -103,6 +106,7 @@ class Node(LocationSettings, TakingOver):
     enforcement: Order | None = None
     kubernetes: KubernetesCluster | None = None
     overrides: Overrides = Field(default_factory=dict)
+    slurm: SlurmNode | None = None
 
 
 class Ssh(StrictModel):
@@ -177,11 +181,13 @@ class Site(StrictModel):
     `session_host_paths` are folders of the workers that sessions may mount beside their PVCs. `control_api`,
     `node_agent`, `edge` and `package_index` are settings of these services, `images` of the first two, `sessions` of
     the agents, `health` of API and agents, `alerts` and `audit` of the API; what is not said there is left to them.
-    `backup` says when the site is backed up, and what is kept. `overrides` are variables of Ansible's roles, for `all`
-    nodes or for those with a role, of which the later ones of NodeRole win.
+    `backup` says when the site is backed up, and what is kept. `engine` lends the places of sessions. `overrides` are
+    variables of Ansible's roles, for `all` nodes or for those with a role, of which the later ones of NodeRole win.
     """
 
     name: Name
+    engine: Engine = Engine.DIRECT
+    slurm: SlurmSettings = SlurmSettings()
     nodes: list[Node] = Field(min_length=1)
     ssh: Ssh = Ssh()
     ports: Ports = Ports()

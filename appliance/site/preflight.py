@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from appliance.site import needs
+from appliance.site import cluster_engine, needs
 from appliance.site.inventory import POSTGRESQL_PORT
 from appliance.site.model import INNER_PORTS, NFS_PORT, Node, NodeRole, Site, TakeOver
 from common.checks import Check, CheckState
@@ -22,7 +22,7 @@ from reservoir.contents.bundle import Bundle
 
 FINDINGS, PRESENT, MACHINE = "penstock_findings", "penstock_present", "penstock_machine"
 PUBLISHED = (FINDINGS, PRESENT, MACHINE)
-FIXED_PORTS = {POSTGRESQL_PORT, NFS_PORT, *INNER_PORTS}
+FIXED_PORTS = {POSTGRESQL_PORT, NFS_PORT, *cluster_engine.PORTS, *INNER_PORTS}
 KEPT = "/var/lib/penstock/kept"
 
 INDEX_FIELDS = {
@@ -207,6 +207,8 @@ def _ports(site: Site, node: Node) -> dict[int, tuple[str, ...]]:
         ports[node.agent_port] = ("penstock-agent.",)
     if NodeRole.STORAGE in node.roles:
         ports[NFS_PORT] = ("nfs-",)
+    if node.name in cluster_engine.members(site):
+        ports |= {port: (unit,) for port, unit in cluster_engine.PORTS.items()}
     return ports
 
 

@@ -11,10 +11,11 @@ from difflib import get_close_matches
 from ipaddress import IPv4Network
 from zoneinfo import available_timezones
 
-from appliance.site import gpu_driver, groups, infiniband
+from appliance.site import cluster_engine, gpu_driver, groups, infiniband
 from appliance.site.gpu import order_findings
 from appliance.site.kubernetes import cluster_findings
 from appliance.site.model import INNER_PORTS, NFS_PORT, ExternalStorage, NfsStorage, NodeRole, Site, worker_path
+from appliance.site.slurm import Engine
 from common import egress
 from common.errors import InputError
 from common.places import Path
@@ -65,6 +66,7 @@ def load(document: YamlDocument) -> Site:
         _egress,
         _workers,
         _infiniband,
+        cluster_engine.findings,
         _journals,
         _zone,
     )
@@ -132,13 +134,15 @@ def _roles(site: Site) -> Iterator[Fault]:
 
 def _ports(site: Site) -> Iterator[Fault]:
     taken = {site.ssh.port: "ssh", **INNER_PORTS}
+    if site.engine is Engine.SLURM:
+        taken |= dict.fromkeys(cluster_engine.PORTS, "Slurm")
     for name, port in site.ports.model_dump().items():
         if (holder := taken.setdefault(port, f"ports.{name}")) != f"ports.{name}":
             yield ("ports", name), f"port {port} is also used by {holder}", "choose another port"
     for index, node in enumerate(site.nodes):
         alone = node.roles == [NodeRole.WORKER]
         holder = "ssh" if node.agent_port == site.ssh.port else taken.get(node.agent_port or 0, "")
-        if holder == "ssh" or (holder and not alone):
+        if holder in ("ssh", "Slurm") or (holder and not alone):
             reason = f"port {node.agent_port} is also used by {holder}"
             yield ("nodes", index, "agent_port"), reason, "choose another port"
 

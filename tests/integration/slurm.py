@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from appliance.agent import lease_holder
 from tests.integration.agent.conftest import free_port
 
 START_S = 30
@@ -26,8 +27,8 @@ StateSaveLocation={folder}/state
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdSpoolDir={folder}/%n.spool
 SlurmdPidFile={folder}/%n.pid
-ProctrackType=proctrack/pgid
-TaskPlugin=task/none
+ProctrackType=proctrack/{tracks}
+TaskPlugin=task/{tasks}
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 SlurmdParameters=config_overrides
@@ -35,8 +36,14 @@ SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0
 GresTypes=fgpu
 ReturnToService=2
 MpiDefault=none
-KillWait=2
+KillWait={kill_wait_s}
 MessageTimeout=2
+"""
+CGROUP_CONF = """\
+CgroupPlugin=cgroup/v1
+CgroupMountpoint=/sys/fs/cgroup
+ConstrainRAMSpace=yes
+MinRAMSpace=512
 """
 NODE = (
     "NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs={cores} RealMemory=64000 Gres=fgpu:4000"
@@ -53,6 +60,15 @@ class Slurm:
     @property
     def conf(self) -> Path:
         return self.folder / "slurm.conf"
+
+    @property
+    def holder(self) -> str:
+        """The program that holds leases, at the socket of an agent that a test may start."""
+        return str(self.folder / "hold-lease")
+
+    @property
+    def agents_socket(self) -> Path:
+        return self.folder / "agent.sock"
 
     def start(self, name: str, *words: str) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -108,8 +124,10 @@ class Slurm:
 
 
 @contextmanager
-def running_slurm(names: Sequence[str] = ("worker1",), cores: int = 16) -> Iterator[Slurm]:
-    """Run Slurm with nodes of 4 GPUs and so many cores each."""
+def running_slurm(
+    names: Sequence[str] = ("worker1",), cores: int = 16, *, cgroups: bool = False, kill_wait_s: int = 2
+) -> Iterator[Slurm]:
+    """Run Slurm with nodes of 4 GPUs and so many cores each; with `cgroups` it keeps jobs in some of their own."""
     with ExitStack() as stack:
         # not `tmp_path`: the address of a socket has 107 bytes
         slurm = Slurm(Path(stack.enter_context(TemporaryDirectory())))
@@ -122,7 +140,12 @@ def running_slurm(names: Sequence[str] = ("worker1",), cores: int = 16) -> Itera
         key.chmod(0o600)
         nodes = [NODE.format(name=name, port=free_port(), cores=cores) for name in names]
         partition = f"PartitionName=penstock Nodes={','.join(names)} Default=YES MaxTime=INFINITE State=UP"
-        conf = CONF.format(port=free_port(), folder=slurm.folder)
+        kinds = {"tracks": "cgroup", "tasks": "cgroup"} if cgroups else {"tracks": "pgid", "tasks": "none"}
+        conf = CONF.format(port=free_port(), folder=slurm.folder, kill_wait_s=kill_wait_s, **kinds)
+        (slurm.folder / "cgroup.conf").write_text(CGROUP_CONF if cgroups else "")
+        program = f'#!/bin/sh\nexec /usr/bin/python3 {lease_holder.__file__} "$1" {slurm.agents_socket}\n'
+        Path(slurm.holder).write_text(program)
+        Path(slurm.holder).chmod(0o755)
         slurm.conf.write_text("\n".join([conf, *nodes, partition, ""]))
         stack.callback(slurm.stop_all)
         slurm.start(*_munged(slurm.folder))

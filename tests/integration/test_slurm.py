@@ -9,9 +9,10 @@ from uuid import uuid4
 import pytest
 
 from api.control import manager as managing
-from api.engine.launcher import Lease, LeasedNode, NotLentError
+from api.engine.launcher import LeasedNode, NotLentError
 from api.engine.slurm.launcher import SlurmLauncher
 from common.errors import UnavailableError
+from common.lease_protocol import Lease
 from tests.api.cluster import V1, Cluster, ok, running_cluster
 from tests.api.steps import delete, run
 from tests.integration.slurm import Slurm, running_slurm
@@ -34,13 +35,14 @@ def _nothing_is_left(slurm: Slurm) -> None:
 
 @pytest.fixture
 def launcher(slurm: Slurm) -> SlurmLauncher:
-    return SlurmLauncher("penstock", slurm.conf, lend_s=20)
+    return SlurmLauncher("penstock", slurm.conf, lend_s=20, holder=slurm.holder)
 
 
 @pytest.fixture
 async def cluster(slurm: Slurm, database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
     monkeypatch.setattr(managing, "RETRY_S", (0.0,))
-    async with running_cluster(database_url, engine="slurm", slurm_conf=slurm.conf) as running:
+    settings = {"engine": "slurm", "slurm_conf": slurm.conf, "slurm_holder": slurm.holder}
+    async with running_cluster(database_url, **settings) as running:
         await running.add_node("worker1")
         await running.add_node("worker2")
         await running.add_image()
@@ -75,6 +77,9 @@ async def test_containers_of_a_session_take_different_amounts_of_their_nodes(clu
         "worker2 gres:fgpu:2000",
     ]
     assert len(set(held(slurm))) == 1
+    # a step of each, and that of the script
+    steps = "squeue --steps --noheader --format=%N | sort | uniq -c | tr -s ' ' | tr '\\n' ,"
+    slurm.wait(" 1 worker1, 2 worker2,", "sh", "-c", steps)
 
 
 async def test_a_job_that_somebody_cancels_ends_its_session_with_the_reason(cluster: Cluster, slurm: Slurm) -> None:
@@ -164,7 +169,7 @@ async def test_a_node_that_slurm_does_not_know_takes_nothing_and_says_why(cluste
 async def test_a_lease_is_asked_for_once(slurm: Slurm, launcher: SlurmLauncher) -> None:
     lease = Lease(uuid4(), 0)
     await launcher.admit(lease, [PLACE])
-    await SlurmLauncher("penstock", slurm.conf).admit(lease, [PLACE])
+    await SlurmLauncher("penstock", slurm.conf, holder=slurm.holder).admit(lease, [PLACE])
     assert len(held(slurm)) == 1
     await launcher.release([lease])
     with pytest.raises(NotLentError, match="Slurm took its place back: CANCELLED"):

@@ -97,7 +97,7 @@ def test_no_host_name_of_a_package_registry_stands_in_the_project() -> None:
 def test_all_versions_of_a_release_are_the_same() -> None:
     projects = [ROOT / "pyproject.toml", ROOT / "appliance/gpu/shim/pyproject.toml"]
     versions = {name(path): tomllib.loads(path.read_text())["project"]["version"] for path in projects}
-    manifests = [ROOT / f"{part}.yml" for part in ("manifest", "monitoring", "drivers")]
+    manifests = [ROOT / f"{part}.yml" for part in ("manifest", "monitoring", "drivers", "slurm")]
     versions |= {name(path): yaml.safe_load(path.read_text())["version"] for path in manifests}
     assert len(set(versions.values())) == 1, versions
 

@@ -148,7 +148,7 @@ def test_roles_use_the_modules_that_ansible_itself_brings(role: Path) -> None:
 @pytest.mark.parametrize("release", sorted(RELEASES))
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 def test_the_bundle_contains_every_package_that_a_role_installs(role: Path, release: str) -> None:
-    manifests = (MANIFEST, *(read_manifest(ROOT / f"{name}.yml") for name in ("monitoring", "drivers")))
+    manifests = (MANIFEST, *(read_manifest(ROOT / f"{name}.yml") for name in ("monitoring", "drivers", "slurm")))
     groups = [each.debian_groups(target) for each in manifests for target in each.targets if target.release == release]
     bundled = {package for by_name in groups for group in by_name.values() for package in group.packages}
     assert names(role, release) <= bundled

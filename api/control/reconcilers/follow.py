@@ -9,6 +9,7 @@ from typing import Any
 
 from api.resources.sessions import time_limits
 from api.tables.sessions import Kind, Session, State
+from common.lease_protocol import LEASE_ENDED
 from common.nccl import NcclEvidence
 from common.protocol import ENGINE_RESTARTED, MACHINE_RESTARTED, NODE_RESTARTED, ContainerState, ContainerStatus
 
@@ -21,15 +22,16 @@ ENDED_BY_ITSELF = {
     Kind.SERVICE: "its command has ended; a service needs one that stays",
 }
 """Why a session ended whose command ended well, where that is not what it is for."""
+WITHDRAWN = "withdrawn"
+"""Why a session ended whose lease ended before it."""
 INTERRUPTIONS = {
     NODE_RESTARTED: "node-restarted",
     MACHINE_RESTARTED: "node-restarted",
     ENGINE_RESTARTED: "engine-restarted",
+    LEASE_ENDED: WITHDRAWN,
 }
-"""Causes of ends, by what agents say: all that ran on a node ended with it."""
-WITHDRAWN = "withdrawn"
-"""Why a session ended whose lease ended before it."""
-LASTING = frozenset({*INTERRUPTIONS.values(), WITHDRAWN})
+"""Causes of ends, by what agents say: all that ran on a node ended with it, or its place was taken back."""
+LASTING = frozenset(INTERRUPTIONS.values())
 """Causes that stay when the session has ended."""
 MAX_CHARACTERS = 2000
 """So much is kept of what an agent says is wrong: it may quote a whole command line, and every list shows it."""
@@ -152,6 +154,11 @@ def _progress(session: Session, statuses: Mapping[int, ContainerStatus | None], 
 def starts_again(session: Session) -> bool:
     """Return whether a session that loses its node goes back into the queue rather than is kept."""
     return session.kind is Kind.TRAINING or session.state is not State.RUNNING
+
+
+def withdrawn(why: str, *, again: bool) -> str:
+    """Return the reason of a session whose launcher has taken its place back, and which may start `again`."""
+    return f"Slurm took its place back: {why}{'; it starts again' if again else ''}"
 
 
 def gone(session: Session, node: str, *, while_away: bool) -> dict[str, Any]:

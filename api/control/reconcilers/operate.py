@@ -17,7 +17,7 @@ from structlog.contextvars import bind_contextvars
 from api.clock import now
 from api.control.reconcilers import change, reach, resizes
 from api.control.reconcilers.failures import OUTAGES, all_of, failed
-from api.control.reconcilers.follow import LASTING, Noted, after
+from api.control.reconcilers.follow import LASTING, WITHDRAWN, Noted, after, withdrawn
 from api.control.reconcilers.members import MemberChanges
 from api.control.reconcilers.outcomes import LOG_TAIL_BYTES, Outcome, Outcomes
 from api.control.reconcilers.timed import TimedReconciler
@@ -155,6 +155,8 @@ class Operator:
 
     async def _launch_one(self, session: Session, container: Container) -> ContainerState | PenstockError:
         spec, agent = spec_of(session, container), agent_of(container.node)
+        if self._launcher.is_watched:
+            spec = spec.model_copy(update={"lease": str(lease_of(session))})
         if protocol_of(spec) > container.node.protocol:
             # its node went back to an earlier release since the session got its place
             return ConflictError(f"the agent of {agent.name} is of an earlier release, which does not know all of it")
@@ -180,7 +182,7 @@ class Operator:
         try:
             tail = await self._log_tail(session, present, tries)
             await self._remove(session, present)
-            await self._launcher.release([lease_of(session)])
+            reason = await self._release(session)
         except PenstockError as error:
             reason = f"{error.problems[0].reason}; {FREED_LATER}"
             if session.reason != reason and session.final_state is State.TERMINATED and not session.cause:
@@ -190,19 +192,25 @@ class Operator:
         network, left = session.network, self._left(session, present)
         if final_state is State.PENDING:
             async with self._database.transaction() as db:
-                ended = await sessions.requeue(db, session, session.reason)
+                ended = await sessions.requeue(db, session, reason)
                 if ended and tail:
                     await sessions.keep_logs(db, {session.id: tail}, LOG_TAIL_BYTES)
                 if ended and network is not None:
                     await networks.leave(db, network, left)
         else:
             cause = session.cause if session.cause in LASTING else ""
-            values = sessions.ending({"state": final_state, "reason": _last_reason(session), "cause": cause})
+            values = sessions.ending({"state": final_state, "reason": _last_reason(reason), "cause": cause})
             ended = await self._outcomes.write(Outcome(Change.of(session, values), tail, network, left))
         if ended:
             self._unsent -= {session.container_id(container.rank) for container in session.containers}
             log.info("ended", session=session.name, project=session.project.name, state=str(final_state))
         return ended
+
+    async def _release(self, session: Session) -> str:
+        """Give the lease of a session back; returns why it has ended, as who took its place back has come to say."""
+        ended = await self._launcher.release([lease_of(session)])
+        why = ended.get(lease_of(session)) if session.cause == WITHDRAWN else None
+        return withdrawn(why, again=session.final_state is State.PENDING) if why else session.reason
 
     async def _remove(self, session: Session, present: Sequence[Container]) -> None:
         """Remove containers at once; raises what hindered one of them when all have been tried."""
@@ -279,6 +287,6 @@ def _refusal(node: str, error: PenstockError) -> PenstockError:
     return ConflictError(reason) if isinstance(error, ConflictError) else InputError(reason)
 
 
-def _last_reason(session: Session) -> str:
+def _last_reason(reason: str) -> str:
     """Why it came to its end stays, but not what held that up."""
-    return "deleted" if session.reason.endswith(FREED_LATER) else session.reason
+    return "deleted" if reason.endswith(FREED_LATER) else reason

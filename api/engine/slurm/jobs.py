@@ -9,13 +9,16 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from uuid import UUID
 
-from api.engine.launcher import Lease, LeasedNode
+from api.engine.launcher import LeasedNode
+from common.lease_protocol import Lease
 
 GRES = "fgpu"
 """The generic resource that stands for GPUs, in thousandths of one; Slurm counts it and knows no devices of it."""
-COMMENT = "penstock"
+NAME = "penstock"
+SRUN = "/usr/bin/srun"
+COMPLETING = "COMPLETING"
+"""The state of a job whose steps still end: how it came to that is told afterwards."""
 LISTED = "%i|%T|%r|%k"
 """Id, state, reason and comment. The comment is free text, so that only jobs of our own account may be listed so."""
 LENT = frozenset({"RUNNING", "RESIZING", "SIGNALING", "STOPPED"})
@@ -23,13 +26,11 @@ LENT = frozenset({"RUNNING", "RESIZING", "SIGNALING", "STOPPED"})
 SUSPENDED = "SUSPENDED"
 OVER = frozenset(
     {
-        *("BOOT_FAIL", "CANCELLED", "COMPLETED", "COMPLETING", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL"),
+        *("BOOT_FAIL", "CANCELLED", "COMPLETED", COMPLETING, "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL"),
         *("OUT_OF_MEMORY", "PREEMPTED", "RECONFIG_FAIL", "REVOKED", "STAGE_OUT", "TIMEOUT"),
     }
 )
 """States in which a job holds nothing any more, and never will. One of which we do not know the state waits."""
-SCRIPT = "#!/bin/sh\nexec sleep infinity\n"
-"""What holds the places: no secret is in it, and nothing of the session."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,17 @@ class Job:
         return self.is_over or self.state == SUSPENDED
 
 
-def comment(lease: Lease) -> str:
-    """Return what a job is found again by."""
-    return f"{COMMENT}:{lease.session_id}:{lease.attempt}"
+def script(lease: Lease, places: Sequence[LeasedNode], holder: str) -> str:
+    """Return what a job runs: on each of its nodes the program `holder` holds the lease. No secret is in it.
+
+    A job's script runs on the first of its nodes alone, and a step on the nodes of one component unless it names all.
+    """
+    hold = f"{holder} {lease}"
+    if len(places) == 1:
+        return f"#!/bin/sh\nexec {hold}\n"
+    count = len([*_components(places)])
+    components = f" --het-group=0-{count - 1}" if count > 1 else ""
+    return f"#!/bin/sh\nexec {SRUN} --mpi=none{components} {hold}\n"
 
 
 def submission(lease: Lease, places: Sequence[LeasedNode], partition: str) -> list[str]:
@@ -66,8 +75,8 @@ def submission(lease: Lease, places: Sequence[LeasedNode], partition: str) -> li
     for number, component in enumerate(_components(places)):
         words += [":"] if number else []
         words += [
-            f"--comment={comment(lease)}",
-            f"--job-name={COMMENT}",
+            f"--comment={lease}",
+            f"--job-name={NAME}",
             f"--partition={partition}",
             "--no-requeue",
             "--output=/dev/null",
@@ -105,16 +114,10 @@ def _job(line: str) -> Job | None:
     id_, _, rest = line.partition("|")
     state, _, rest = rest.partition("|")
     reason, _, text = rest.partition("|")
-    kind, _, rest = text.strip().partition(":")
-    session_id, _, attempt = rest.partition(":")
+    lease = Lease.read(text.strip())
     # a component of a job is `number+index`
     number = id_.partition("+")[0]
-    if kind != COMMENT or not (number.isdecimal() and attempt.isdecimal()):
-        return None
-    try:
-        return Job(int(number), state, reason, Lease(UUID(session_id), int(attempt)))
-    except ValueError:
-        return None
+    return Job(int(number), state, reason, lease) if lease and number.isdecimal() else None
 
 
 def by_lease(jobs: Iterable[Job]) -> dict[Lease, list[Job]]:

@@ -8,23 +8,26 @@ hold line feeds, and so whole lines of a listing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import structlog
 
-from api.engine.launcher import Lease, LeasedNode, Leases, NotLentError
+from api.engine.launcher import LeasedNode, Leases, NotLentError
 from api.engine.slurm import jobs, nodes
 from api.engine.slurm.jobs import Job
 from api.engine.slurm.listing import Listing
 from common import process
 from common.errors import PenstockError, ProcessError, UnavailableError
+from common.lease_protocol import HOLDER, Lease
 
 log = structlog.get_logger()
 
 LEND_S = 10.0
 """A lease that is not lent after so long is given back, and the session waits."""
 COMMAND_S = 8.0
+COMPLETE_S = 2.0
+"""So long after the end of its containers a job may take to end, whose reason is told afterwards."""
 AT_ONCE = 8
 """So many commands of Slurm run at once: each is a process of its own."""
 CANCELLED_AT_ONCE = 500
@@ -37,9 +40,12 @@ class SlurmLauncher:
 
     is_watched = True
 
-    def __init__(self, partition: str, conf: Path | None = None, lend_s: float = LEND_S) -> None:
-        """Know whom to ask; nothing is asked yet."""
+    def __init__(
+        self, partition: str, conf: Path | None = None, lend_s: float = LEND_S, *, holder: str = HOLDER
+    ) -> None:
+        """Know whom to ask; nothing is asked yet. On each node of a job runs `holder`, which names its lease there."""
         self._partition = partition
+        self._holder = holder
         self._environment = {"PATH": "/usr/bin:/bin"} | ({"SLURM_CONF": str(conf)} if conf else {})
         self._lend_s = lend_s
         self._listing = Listing(self._list)
@@ -63,13 +69,16 @@ class SlurmLauncher:
                 )
             found = await self._jobs(lease)
 
-    async def release(self, leases: Collection[Lease]) -> None:
+    async def release(self, leases: Collection[Lease]) -> Mapping[Lease, str]:
         """Cancel the jobs of leases; those of a controller that does not answer are found later by `watch`."""
         try:
-            found = await self._listing.after_now()
+            found = await self._ended(leases)
             await self._cancel([job for lease in leases for job in found.get(lease, ())])
         except PenstockError as error:
             log.warning("leases are given back later", leases=len(leases), reason=str(error))
+            return {}
+        ended = ((lease, jobs.why_over(jobs.kept(found.get(lease, ())))) for lease in leases)
+        return {lease: why for lease, why in ended if why}
 
     async def watch(self) -> Leases:
         """List all jobs of ours, and the nodes; of several jobs of a lease but one stays."""
@@ -77,16 +86,29 @@ class SlurmLauncher:
         found = {lease: jobs.kept(some) for lease, some in listed_jobs.items()}
         await self._cancel([job for lease, some in listed_jobs.items() for job in some if job not in found[lease]])
         listed = await self._ask(
-            ["sinfo", "--Node", f"--partition={self._partition}", "--noheader", f"--format={nodes.FORMAT}"]
+            ["sinfo", "--Node", f"--partition={self._partition}", "--noheader", f"--Format={nodes.COLUMNS}"]
         )
+        known = nodes.read(listed)
         ended = {lease: why for lease, some in found.items() if (why := jobs.why_over(some))}
         return Leases(
             lent=found.keys() - ended.keys(),
             ended=ended,
             left={lease for lease in ended if not all(job.is_over for job in found[lease])},
-            nodes=nodes.read(listed),
+            nodes={name: node.why for name, node in known.items()},
+            held={name: node.held for name, node in known.items()},
             unknown=f"Slurm does not know it in partition {self._partition}",
         )
+
+    async def _ended(self, leases: Collection[Lease]) -> dict[Lease, list[Job]]:
+        """Return all jobs when none of these leases is about to end, or after a while."""
+        clock = asyncio.get_running_loop()
+        deadline = clock.time() + COMPLETE_S
+        while True:
+            found = await self._listing.after_now()
+            if clock.time() > deadline or not any(
+                job.state == jobs.COMPLETING for lease in leases for job in found.get(lease, ())
+            ):
+                return found
 
     async def _jobs(self, lease: Lease) -> list[Job]:
         return (await self._listing.after_now()).get(lease, [])
@@ -94,7 +116,7 @@ class SlurmLauncher:
     async def _submit(self, lease: Lease, places: Sequence[LeasedNode]) -> None:
         words = jobs.submission(lease, places, self._partition)
         try:
-            await self._run(words, stdin=jobs.SCRIPT)
+            await self._run(words, stdin=jobs.script(lease, places, self._holder))
         except ProcessError as error:
             await self._ping()
             reason = " ".join(error.problems[0].reason.split())

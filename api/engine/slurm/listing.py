@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from api.engine.launcher import Lease
 from api.engine.slurm.jobs import Job
+from common.lease_protocol import Lease
 
 PAUSE_S = 0.25
 """So long after one listing the next begins, at the earliest."""

@@ -1,26 +1,50 @@
-"""Nodes of Slurm: which of them take no jobs, and why. Pure."""
+"""Nodes of Slurm: which of them take no jobs, and why, and what is taken of each. Pure."""
 
 from __future__ import annotations
 
-FORMAT = "%N|%T|%E"
-"""Name, state and the reason that somebody gave for it (man page of sinfo)."""
+from dataclasses import dataclass
+
+from api.engine.launcher import Held
+
+_WIDTHS = {"NodeList": 65, "CPUsState": 40, "AllocMem": 20, "StateLong": 40, "Reason": 400}
+COLUMNS = ",".join(f"{name}:{width}" for name, width in _WIDTHS.items())
+"""Name, cores that are allocated, idle and otherwise, MiB that are allocated, state and the reason that somebody gave
+for it (man page of sinfo).
+"""
 TAKES_JOBS = frozenset({"idle", "mixed", "allocated", "completing", "planned"})
 _WITH_JOBS = "+-"
 """Marks behind a state that keep no job away: some jobs complete there, or backfill has plans for it."""
 
 
-def read(listing: str) -> dict[str, str]:
-    """Return why nodes take no jobs, or nothing for those that do, by their names, from a listing with a line for each.
+@dataclass(frozen=True)
+class SlurmNode:
+    """A node: `why` it takes no jobs, empty where it does, and what all jobs hold of it."""
+
+    why: str
+    held: Held
+
+
+def read(listing: str) -> dict[str, SlurmNode]:
+    """Return the nodes by their names, from a listing with a line for each.
 
     One that does not answer has a mark behind its state, and takes none. The first line of a name counts: reasons may
-    have lines of their own.
+    have lines of their own, which are none of a node.
     """
-    found: dict[str, str] = {}
+    found: dict[str, SlurmNode] = {}
     for line in listing.splitlines():
-        name, _, rest = line.partition("|")
-        state, _, reason = rest.partition("|")
-        if state:
-            found.setdefault(name, _why(state, reason))
+        name, cores, memory, state, reason = _columns(line)
+        allocated = cores.partition("/")[0]
+        if state and allocated.isdecimal() and memory.isdecimal():
+            held = Held(int(allocated) * 1000, int(memory))
+            found.setdefault(name, SlurmNode(_why(state, reason), held))
+    return found
+
+
+def _columns(line: str) -> list[str]:
+    found, begin = [], 0
+    for width in _WIDTHS.values():
+        found.append(line[begin : begin + width].strip())
+        begin += width
     return found
 
 

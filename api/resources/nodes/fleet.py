@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
@@ -47,6 +46,9 @@ _COLUMNS = (
     Node.missing_storages,
     Node.protocol,
     Node.unhealthy,
+    Node.withheld,
+    Node.foreign_cpu_milli,
+    Node.foreign_memory_mib,
 )
 
 
@@ -60,24 +62,13 @@ class Fleet:
         self.gpu_models: tuple[str, ...] = ()
         self.version: tuple[object, ...] | None = None
         self._known: dict[UUID, tuple[int, NodeSnapshot]] = {}
-        self._withheld: dict[str, str] = {}
         self._cluster: ClusterState | None = None
-
-    def withhold(self, reasons: Mapping[str, str]) -> None:
-        """Count nodes as closed that their launcher lends nothing more of, for these reasons, until told otherwise."""
-        self._withheld = dict(reasons)
-
-    def anew(self) -> Fleet:
-        """Return another one that has read nothing yet, without the nodes that lend nothing more here."""
-        other = Fleet()
-        other.withhold(self._withheld)
-        return other
 
     async def refresh(self, db: AsyncSession) -> object:
         """Read what has changed of the nodes; returns what is another value whenever something has."""
         query = select(fingerprint(Node.id, Node.revision), *groups.version())
         nodes, *of_groups = (await db.execute(query)).one()
-        version = (nodes, tuple(of_groups), int(time.monotonic()) // READ_ANYWAY_S, self._withheld)
+        version = (nodes, tuple(of_groups), int(time.monotonic()) // READ_ANYWAY_S)
         if version != self.version:
             await self._read(db, anew=self.version is None or version[1:] != self.version[1:])
             self.version = version
@@ -99,9 +90,7 @@ class Fleet:
         revisions = {row.id: row.revision for row in await db.execute(select(Node.id, Node.revision))}
         known = {} if anew else {id_: node for id_, node in self._known.items() if revisions.get(id_) == node[0]}
         before = {node.name: node for node in self.nodes}
-        for row, described in await _described(db, None if anew else revisions.keys() - known.keys()):
-            why = self._withheld.get(described.name)
-            node = replace(described, open=False, unhealthy=why) if why else described
+        for row, node in await _described(db, None if anew else revisions.keys() - known.keys()):
             same = before.get(node.name)
             known[row.id] = row.revision, same if same == node else node
         self._known = known
@@ -139,14 +128,16 @@ def _node(row: Row[*tuple[Any, ...]], gpus: tuple[GpuState, ...], of_groups: tup
         switch=row.switch,
         open=row.state is NodeState.READY
         and row.mode is NodeMode.ACTIVE
-        and not (row.unknown_containers or row.clock_offset_s or row.unhealthy)
+        and not (row.unknown_containers or row.clock_offset_s or row.unhealthy or row.withheld)
         and not row.message.startswith(CANNOT_BE_CALLED),
         fractions=row.fractions,
         apart=row.apart,
         lacks=traits.lacking(nvlink=row.nvlink, rdma=row.rdma, no_rdma=row.no_rdma),
         missing_storages=tuple(sorted(row.missing_storages)),
         protocol=row.protocol,
-        unhealthy=row.unhealthy,
+        unhealthy=row.withheld or row.unhealthy,
+        foreign_cpu_milli=row.foreign_cpu_milli,
+        foreign_memory_mib=row.foreign_memory_mib,
         orphaned=tuple(
             GpuShare(gpu.uuid, gpu.index, milli) for gpu in gpus if (milli := row.orphaned_milli.get(gpu.uuid))
         ),

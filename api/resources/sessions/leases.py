@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import Numeric, cast, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.engine.launcher import Lease, LeasedNode
+from api.engine.launcher import Held, LeasedNode
 from api.settings import Launching, Settings
-from api.tables.sessions import HOLDS, Session, State
+from api.tables.nodes import Node
+from api.tables.sessions import HOLDS, Container, Session, State
+from common.lease_protocol import Lease
 
 CORE = 1000
 
@@ -43,6 +45,19 @@ def whole_cores(cpu_milli: int) -> int:
 def counted_cpu_milli(cpu_milli: int, settings: Settings) -> int:
     """Return what counts of the cores of a container: whole ones where a launcher lends no others."""
     return whole_cores(cpu_milli) if settings.engine is Launching.SLURM else cpu_milli
+
+
+async def taken(db: AsyncSession) -> dict[str, Held]:
+    """Return what sessions hold of nodes by their leases."""
+    cores = func.greatest(1, func.ceil(Session.cpu_milli / cast(CORE, Numeric))) * CORE
+    holding = select(Session.id, cores.label("cpu_milli"), Session.memory_mib).where(HOLDS).subquery()
+    query = (
+        select(Node.name, func.sum(holding.c.cpu_milli), func.sum(holding.c.memory_mib))
+        .join(Container, Container.node_id == Node.id)
+        .join(holding, holding.c.id == Container.session_id)
+        .group_by(Node.name)
+    )
+    return {name: Held(int(cpu), int(memory)) for name, cpu, memory in await db.execute(query)}
 
 
 async def held(db: AsyncSession, states: Collection[State] | None) -> dict[UUID, int]:

@@ -19,6 +19,7 @@ from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.engine_health import EngineHealth
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.images import Images
+from appliance.agent.docker.leases import Leases
 from appliance.agent.docker.mount_checks import MountChecks
 from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
@@ -53,7 +54,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
     mount_points = MountPoints(settings.mounts_folder, settings.mount_roots, storages)
     nodes = SiteNodes(settings.nodes_file)
     kinds, node_cores = node_info.kinds(settings), cores.of_node()
-    gpus = accelerators.discover(kinds)
+    gpus = accelerators.discover(kinds).without_last(settings.foreign_gpus)
     fabric = rdma.Rdma(settings.ib_address, settings.hcas, gpus.buses, limits.memlock)
     engine = DockerEngine(
         settings.docker_socket,
@@ -76,6 +77,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
     images = Images(engine, settings.registries, DiskLimit([Path(told["DockerRootDir"])], settings.disk_stop_percent))
     egress_policy = EgressPolicy(engine.default_bridge, [*map(egress.parse, settings.egress)], nodes.addresses)
     health = EngineHealth(engine.negotiate)
+    leases = Leases(settings.lease_socket, settings.lease_users, below_steps=told["CgroupDriver"] == "cgroupfs")
     forwarder = PortForwarder(
         server_context(settings),
         settings.edges,
@@ -94,6 +96,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         near=gpus.near,
         node_cores=node_cores,
         mount_checks=MountChecks(settings.mount_roots, storages),
+        leases=leases,
     )
     kept = handed_over(settings.listen_pid, settings.listen_fds, settings.listen_fdnames)
     listener = SeccompListener(settings.sandbox_socket, FdStore(settings.notify_socket, kept))
@@ -128,6 +131,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
             "denied calls": DeniedCallReporter(settings, listener).run,
             "callers of apps": AppCallerReporter(settings, forwarder).run,
             "egress": partial(egress_policy.run, supervisor.changed.set),
+            "leases": partial(leases.run, supervisor.leases, supervisor.withdraw),
             "storages": partial(storages.run, supervisor.changed.set),
             "fabric": partial(every, rdma.INTERVAL_S, partial(fabric.look, supervisor.changed.set)),
             "engine": partial(every, engine_health.INTERVAL_S, partial(health.look, supervisor.changed.set)),

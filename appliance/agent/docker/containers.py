@@ -26,6 +26,7 @@ from appliance.agent.labels import (
     LABEL_ENFORCEMENT,
     LABEL_GPUS,
     LABEL_ID,
+    LABEL_LEASE,
     LABEL_NETWORK,
     LABEL_PORTS,
     LABEL_PROJECT,
@@ -82,6 +83,7 @@ def creation(
     hosts: Mapping[str, IPv4Address] | None = None,
     servers: Sequence[str] = (),
     boot: str = "",
+    cgroup: str = "",
 ) -> dict[str, Any]:
     """Return the arguments with which docker's `create_container` makes the container of `spec`.
 
@@ -89,7 +91,7 @@ def creation(
     its GPU shares need, which `kind` holds, `rdma` what its HCAs do, whose environment the user's stands above;
     `confinement` is what its sandbox's filter has to know, `shown` are files that it sees in place of its own, and
     `hosts` names that it knows. `servers` are its DNS servers: without any Docker would take some of the internet's. It
-    is started in this `boot` of the machine, or never.
+    is started in this `boot` of the machine, or never, below the cgroup `cgroup` where there is one.
     """
     members = spec.network.hosts if spec.network else {}
     host = HostConfig(
@@ -99,6 +101,7 @@ def creation(
         security_opt=["no-new-privileges"],
         # a session must not answer for its neighbours on the node's bridge
         cap_drop=["NET_RAW"],
+        cgroup_parent=cgroup or None,
         shm_size=spec.shm_mib << 20,
         cpuset_cpus=cores.write(granted.cores) or None,
         # whole cores need no quota: their set is the limit
@@ -154,6 +157,7 @@ def _labels(spec: ContainerSpec, granted: CoreGrant, kind: Enforcement | None, b
         LABEL_PORTS: json.dumps(spec.ports),
         LABEL_DIGEST: digest_of(spec),
         LABEL_BOOT: boot,
+        LABEL_LEASE: spec.lease,
     }
 
 

@@ -199,12 +199,12 @@ class DockerEngine:
         return sum(int(found.get("SizeRw", 0)) for found in listed) >> 20
 
     @_translate
-    def create(self, spec: ContainerSpec, granted: CoreGrant, part: PreparedShares) -> None:
+    def create(self, spec: ContainerSpec, granted: CoreGrant, part: PreparedShares, cgroup: str = "") -> None:
         """Create a container without starting it; one that was made from the same spec before is fine.
 
-        A folder to mount that is not there yet is made; `part` is what its GPU shares need. Raises ImageMissingError
-        where the image must be pulled first, InputError for a sandbox that this node cannot hold and for an image that
-        has labels of ours.
+        A folder to mount that is not there yet is made; `part` is what its GPU shares need, and it runs below `cgroup`.
+        Raises ImageMissingError where the image must be pulled first, InputError for a sandbox that this node cannot
+        hold and for an image that has labels of ours.
         """
         image = self.image(spec.image)
         if image is None:
@@ -232,6 +232,7 @@ class DockerEngine:
                 hosts=self._hosts(),
                 servers=resolvers.of_node(),
                 boot=self.boot,
+                cgroup=cgroup,
             )
             self._api.create_container(**arguments)
         except ImageNotFound as error:

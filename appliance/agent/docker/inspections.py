@@ -22,6 +22,7 @@ from appliance.agent.labels import (
     LABEL_ENFORCEMENT,
     LABEL_GPUS,
     LABEL_ID,
+    LABEL_LEASE,
     LABEL_NETWORK,
     LABEL_PORTS,
     LABEL_SESSION,
@@ -61,6 +62,7 @@ _READERS: Mapping[str, tuple[str, str, Callable[[str], Any]]] = {
     "disk_mib": (LABEL_DISK_MIB, "0", int),
     "ports": (LABEL_PORTS, "[]", TypeAdapter(list[int]).validate_json),
     "boot": (LABEL_BOOT, "", str),
+    "lease": (LABEL_LEASE, "", str),
     "network": (LABEL_NETWORK, "null", TypeAdapter(GangNetwork | None).validate_json),
 }
 
@@ -81,6 +83,7 @@ class LabelValues:
     ports: Sequence[int] = ()
     network: GangNetwork | None = None
     boot: str = ""
+    lease: str = ""
     trouble: str = ""
 
     @property

@@ -29,7 +29,7 @@ class KnownContainer:
     from those of its ports that the edge may reach to ours, and is None while none were opened; `closed` says why.
     `disk_mib` is what it may write beside its mounts, 0 without limit; `end_reason` why we end it. `warning` is what
     Docker tells that is wrong with it. `nccl` is what its log told of the ways between GPUs, where it is `collective`:
-    its GPUs reach each other, or those of other containers.
+    its GPUs reach each other, or those of other containers. It may run while its `lease` is held here; empty: always.
     """
 
     digest: str
@@ -42,6 +42,7 @@ class KnownContainer:
     end_reason: str = ""
     warning: str = ""
     nccl: NcclEvidence | None = None
+    lease: str = ""
     collective: bool = False
     launching: bool = False
     nowhere: bool = False
@@ -60,6 +61,7 @@ class KnownContainer:
             ports=values.ports,
             warning=state.warning,
             collective=is_collective(values.gpus, values.network),
+            lease=values.lease,
         )
 
     def seen(self, state: ContainerState) -> ContainerState:

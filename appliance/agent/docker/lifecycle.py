@@ -13,6 +13,7 @@ from appliance.agent.docker.cores import CoreGrant
 from appliance.agent.docker.egress_policy import EgressPolicy
 from appliance.agent.docker.engine import DockerEngine, EngineAwayError
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
+from appliance.agent.docker.leases import Leases
 from appliance.agent.shares.share_manager import ShareManager
 from common.errors import NotFoundError, PenstockError
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GangNetwork
@@ -24,20 +25,26 @@ class Lifecycle:
     """What is done with single containers of this node."""
 
     def __init__(
-        self, engine: DockerEngine, shares: ShareManager, gang_networks: GangNetworkManager, egress_policy: EgressPolicy
+        self,
+        engine: DockerEngine,
+        shares: ShareManager,
+        gang_networks: GangNetworkManager,
+        egress_policy: EgressPolicy,
+        leases: Leases,
     ) -> None:
         """Prepare threads."""
         self._engine = engine
         self._shares = shares
         self._gang_networks = gang_networks
         self._egress_policy = egress_policy
+        self._leases = leases
         self._starts = Threads()
         self._ends = Threads()
 
     async def create(self, spec: ContainerSpec, granted: CoreGrant) -> None:
         """Make a container with what its shares need; raises ImageMissingError, and other PenstockErrors."""
         prepared = await self._starts.call(self._shares.prepare, spec.id, spec.gpus)
-        await self._starts.call(self._engine.create, spec, granted, prepared)
+        await self._starts.call(self._engine.create, spec, granted, prepared, self._leases.cgroup(spec.lease))
 
     async def start(self, identity: str, network: GangNetwork | None) -> ContainerState:
         """Start a container on its network, held to its shares; return its state, `failed` where that is refused."""

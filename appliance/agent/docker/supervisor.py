@@ -27,6 +27,7 @@ from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.images import Images, not_here
 from appliance.agent.docker.inspections import Inspection
 from appliance.agent.docker.known_container import KnownContainer, is_collective
+from appliance.agent.docker.leases import GRACE_S, Leases, MissingLeaseError
 from appliance.agent.docker.lifecycle import Lifecycle
 from appliance.agent.docker.log_heads import LogHeads
 from appliance.agent.docker.mount_checks import MountChecks
@@ -38,6 +39,7 @@ from appliance.agent.storages import MissingStorageError
 from appliance.agent.supervision import Background
 from common.errors import ConflictError, NotFoundError, PenstockError, UnavailableError
 from common.gpu.share import GpuShare
+from common.lease_protocol import LEASE_ENDED
 from common.nccl import NcclEvidence
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GangNetwork, Pull
 
@@ -66,6 +68,7 @@ class Supervisor:
         near: Mapping[str, frozenset[int]],
         node_cores: Sequence[int],
         mount_checks: MountChecks,
+        leases: Leases,
     ) -> None:
         """Start with nothing known; `watch` fills it in. `node_cores` are the cores that containers may use, `near`
         those of each GPU's NUMA node.
@@ -80,9 +83,10 @@ class Supervisor:
         self._near = near
         self._cores = node_cores
         self._mount_checks = mount_checks
+        self._leases = leases
         self._known: dict[str, KnownContainer] = {}
         self._was_away = False
-        self._lifecycle = Lifecycle(engine, shares, gang_networks, egress_policy)
+        self._lifecycle = Lifecycle(engine, shares, gang_networks, egress_policy, leases)
         self._log_heads = LogHeads(lambda identity: engine.logs(identity, follow=True, tail=None), self._note_nccl)
         self._background = Background()
         self._rebuilding = asyncio.Lock()
@@ -101,6 +105,7 @@ class Supervisor:
         """
         digest = digest_of(spec)
         if spec.id not in self._known:
+            await self._leases.wait(spec.lease)
             await self._mount_checks.admit(spec)
         # no other launch may come between the check and the entry
         if known := self._known.get(spec.id):
@@ -117,7 +122,7 @@ class Supervisor:
         granted = self._choose_cores(spec)
         state = ContainerState(id=spec.id, session_id=spec.session_id, status=ContainerStatus.CREATING, gpus=spec.gpus)
         known = self._known[spec.id] = KnownContainer(
-            digest, state, granted=granted, disk_mib=spec.disk_mib, ports=spec.ports, launching=True
+            digest, state, granted=granted, disk_mib=spec.disk_mib, ports=spec.ports, lease=spec.lease, launching=True
         )
         known.collective = is_collective(spec.gpus, spec.network)
         log.info("container is launched", id=spec.id, image=spec.image)
@@ -161,19 +166,28 @@ class Supervisor:
                 raise
         return known.state
 
-    async def end(self, identity: str, reason: str) -> None:
+    async def end(self, identity: str, reason: str, grace_s: int = END_GRACE_S) -> None:
         """Stop a container that goes beyond what it was given; its state tells the reason. Raises PenstockError."""
         log.warning("container is stopped", id=identity, reason=reason)
         # before the stop: its end may be told at any time from then on
         if known := self._known.get(identity):
             known.end_reason = reason
         try:
-            await self._lifecycle.stop(identity, END_GRACE_S)
+            await self._lifecycle.stop(identity, grace_s)
         except PenstockError:
             # it goes on, and may come to an end that has nothing to do with this
             if known:
                 known.end_reason = ""
             raise
+
+    async def withdraw(self, lease: str) -> None:
+        """End the containers of a lease that has ended; raises PenstockError."""
+        ended = [known for known in self._known.values() if known.lease == lease and not known.state.status.is_final]
+        await asyncio.gather(*map(self._withdraw, ended))
+
+    def leases(self) -> set[str]:
+        """Return the leases of containers that have not ended."""
+        return {known.lease for known in self._known.values() if known.lease and not known.state.status.is_final}
 
     def tell(self) -> None:
         """Take up what has changed about the shares of containers, such as a warning."""
@@ -291,7 +305,7 @@ class Supervisor:
 
     async def _adopt(self, known: KnownContainer, state: ContainerState, network: GangNetwork | None) -> None:
         self._set(known, known.seen(state))
-        if state.status is known.state.status is ContainerStatus.CREATING:
+        if state.status is known.state.status is ContainerStatus.CREATING and self._leases.is_held(known.lease):
             async with known.lock:
                 self._set(known, await self._lifecycle.start(state.id, network))
         await self._hold(known.state, new=state.status is ContainerStatus.CREATING)
@@ -327,6 +341,14 @@ class Supervisor:
     async def _hold(self, state: ContainerState, *, new: bool) -> None:
         if reason := await self._lifecycle.hold(state, new=new):
             await self.end(state.id, reason)
+
+    async def _withdraw(self, known: KnownContainer) -> None:
+        # a launch that is under way comes to its end before
+        async with known.lock:
+            if known.state.status is ContainerStatus.RUNNING:
+                await self.end(known.state.id, LEASE_ENDED, GRACE_S)
+            elif not known.state.status.is_final:
+                self._fail(known, MissingLeaseError(f"{LEASE_ENDED} before it ran"))
 
     async def _pull_and_start(self, spec: ContainerSpec, known: KnownContainer) -> None:
         try:
@@ -432,7 +454,9 @@ class Supervisor:
             self._log_heads.follow(state.id)
         state = self._shares.dress(known.dress(state))
         if state.status.is_final and known.end_reason:
-            state = state.model_copy(update={"status": ContainerStatus.FAILED, "error": known.end_reason})
+            lost = known.end_reason == LEASE_ENDED
+            told = {"status": ContainerStatus.FAILED, "error": known.end_reason, "lost": lost}
+            state = state.model_copy(update=told)
         # a container never runs again, so news that overtook each other are told apart by what is final
         if not known.state.status.is_final and state != known.state:
             known.state = state
@@ -446,6 +470,6 @@ class Supervisor:
     def _fail(self, known: KnownContainer, error: PenstockError) -> None:
         known.launching, known.nowhere = False, True
         log.warning("container failed", id=known.state.id, reason=str(error))
-        lost = isinstance(error, (MissingStorageError, MissingRdmaError))
+        lost = isinstance(error, (MissingStorageError, MissingRdmaError, MissingLeaseError))
         failed = {"status": ContainerStatus.FAILED, "error": str(error), "lost": lost}
         self._set(known, known.state.model_copy(update=failed))

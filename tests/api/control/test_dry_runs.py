@@ -17,6 +17,7 @@ from api.control import dry_runs
 from api.control.loop import Loop
 from api.database import SERVICES_LOCK
 from api.endpoints.change_rate import DryRunRate
+from api.resources.nodes import lending
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import Workload
 from api.tables.sessions import Session
@@ -157,7 +158,8 @@ async def test_who_asks_without_end_is_slowed_down(ready: Cluster) -> None:
 
 
 async def test_nodes_that_lend_nothing_have_no_place(ready: Cluster) -> None:
-    ready.manager.loop.withhold({"worker1": "Slurm: drained"})
+    async with ready.database.transaction() as db:
+        await lending.note(db, {"worker1": "Slurm: drained"}, {})
     found = await check(ready)
     assert (found["starting"], "Slurm: drained" in found["reason"]) == (0, True), found
     cycle = await ready.manager.loop.last_cycle()

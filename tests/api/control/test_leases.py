@@ -8,10 +8,14 @@ from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import select
 
 from api.control.leases import AT_ONCE, LeaseKeeper
-from api.engine.launcher import Lease, LeasedNode, Leases
+from api.engine.launcher import DirectLauncher, Held, LeasedNode, Leases
+from api.tables.nodes import Node
+from api.tables.sessions import Session
 from common.errors import UnavailableError
+from common.lease_protocol import Lease
 from tests.api.cluster import Cluster
 from tests.api.steps import run
 
@@ -38,8 +42,9 @@ class Lender:
         if not self.answers:
             raise UnavailableError("nobody answers")
 
-    async def release(self, leases: Collection[Lease]) -> None:
+    async def release(self, leases: Collection[Lease]) -> dict[Lease, str]:
         self.released |= set(leases)
+        return {}
 
     async def watch(self) -> Leases:
         return self.seen
@@ -47,17 +52,23 @@ class Lender:
 
 @dataclass
 class Kept:
-    """A keeper of leases, its launcher, and what it withholds."""
+    """A keeper of leases, and its launcher."""
 
     keeper: LeaseKeeper
     lender: Lender
-    withheld: dict[str, str]
 
 
 @pytest.fixture
 def kept(ready: Cluster) -> Kept:
-    lender, withheld = Lender(), dict[str, str]()
-    return Kept(LeaseKeeper(ready.database, lender, ready.clock, withhold=withheld.update), lender, withheld)
+    lender = Lender()
+    return Kept(LeaseKeeper(ready.database, lender, ready.clock), lender)
+
+
+async def lending(cluster: Cluster) -> dict[str, tuple[str, int, int]]:
+    """Return what is known to any process of the API."""
+    async with cluster.database.reading() as db:
+        found = await db.execute(select(Node.name, Node.withheld, Node.foreign_cpu_milli, Node.foreign_memory_mib))
+        return {name: (why, cpu_milli, memory_mib) for name, why, cpu_milli, memory_mib in found}
 
 
 async def run_some(cluster: Cluster, number: int) -> None:
@@ -109,4 +120,39 @@ async def test_nodes_that_the_launcher_does_not_know_are_withheld(ready: Cluster
     unknown = "Slurm does not know it in partition gpus"
     kept.lender.seen = Leases(nodes={"worker2": "", "other": "Slurm: down"}, unknown=unknown)
     await kept.keeper.work()
-    assert kept.withheld == {"worker1": unknown, "other": "Slurm: down"}
+    assert await lending(ready) == {"worker1": (unknown, 0, 0), "worker2": ("", 0, 0)}
+
+
+async def test_what_others_hold_of_a_node_is_not_offered(ready: Cluster, kept: Kept) -> None:
+    await run(ready, cpu_milli=1500, memory_mib=64)
+    async with ready.database.reading() as db:
+        node = (await db.scalars(select(Node))).one()
+    others = node.cpu_milli - 3000
+    kept.lender.seen = Leases(
+        lent=await leases_of(ready), nodes={"worker1": ""}, held={"worker1": Held(2000 + others, 1064)}
+    )
+    await kept.keeper.work()
+    assert await lending(ready) == {"worker1": ("", others, 1000)}
+    await ready.submit("large", gpu_milli=100, cpu_milli=2000, memory_mib=64)
+    await ready.settle()
+    assert (await ready.session("large"))["state"] == "PENDING"
+    kept.lender.seen = Leases(lent=await leases_of(ready), nodes={"worker1": ""}, held={"worker1": Held(2000, 64)})
+    await kept.keeper.work()
+    await ready.settle()
+    assert (await ready.session("large"))["state"] == "RUNNING"
+
+
+async def leases_of(cluster: Cluster) -> set[Lease]:
+    async with cluster.database.reading() as db:
+        return {Lease(id_, attempt) for id_, attempt in await db.execute(select(Session.id, Session.attempt))}
+
+
+async def test_a_site_that_has_left_slurm_offers_all_nodes_again(ready: Cluster, kept: Kept) -> None:
+    kept.lender.seen = Leases(nodes={"worker1": "Slurm: down"}, held={"worker1": Held(1000, 1)})
+    await kept.keeper.work()
+    assert await lending(ready) == {"worker1": ("Slurm: down", 1000, 1)}
+    keeper = LeaseKeeper(ready.database, DirectLauncher(), ready.clock)
+    assert keeper.is_due
+    await keeper.work()
+    assert not keeper.is_due
+    assert await lending(ready) == {"worker1": ("", 0, 0)}

@@ -6,8 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from api.engine.launcher import Lease, LeasedNode
+from api.engine.launcher import LeasedNode
 from api.engine.slurm import jobs
+from common.lease_protocol import HOLDER, Lease
 
 SESSION = UUID("9b2f9c9e-5a45-4d0c-9a53-0d0a1cf7d1a4")
 LEASE = Lease(SESSION, 2)
@@ -134,3 +135,21 @@ def test_one_job_of_a_lease_is_kept(states: dict[int, str], kept: int) -> None:
 def test_a_job_of_which_one_component_waits_is_not_lent_before_another() -> None:
     of_lease = jobs.read(f"3+0|RUNNING|None|{COMMENT}\n3+1|PENDING|None|{COMMENT}\n7|RUNNING|None|{COMMENT}")
     assert [job.number for job in jobs.kept(of_lease)] == [7]
+
+
+HOLD = f"/usr/lib/penstock/hold-lease {COMMENT}"
+
+
+@pytest.mark.parametrize(
+    ("places", "told"),
+    [
+        ([LeasedNode("a", 500, 1, 64)], f"exec {HOLD}"),
+        ([LeasedNode("a", 500, 1, 64), LeasedNode("b", 500, 1, 64)], f"exec /usr/bin/srun --mpi=none {HOLD}"),
+        (
+            [LeasedNode("a", 500, 1, 64), LeasedNode("b", 900, 1, 64)],
+            f"exec /usr/bin/srun --mpi=none --het-group=0-1 {HOLD}",
+        ),
+    ],
+)
+def test_on_each_node_of_a_job_its_lease_is_held(places: list[LeasedNode], told: str) -> None:
+    assert jobs.script(LEASE, places, HOLDER) == f"#!/bin/sh\n{told}\n"

@@ -4,26 +4,41 @@ from __future__ import annotations
 
 import pytest
 
-from api.engine.slurm.nodes import read
+from api.engine.launcher import Held
+from api.engine.slurm import nodes
+
+
+def line(name: str, state: str, reason: str = "none", cores: str = "2/14/0/16", memory: str = "512") -> str:
+    return f"{name:65}{cores:40}{memory:20}{state:40}{reason}\n"
+
+
+def read(listing: str) -> dict[str, str]:
+    return {name: node.why for name, node in nodes.read(listing).items()}
 
 
 @pytest.mark.parametrize("state", ["idle", "mixed", "allocated", "allocated+", "mixed-", "planned", "completing"])
 def test_a_node_that_works_takes_jobs(state: str) -> None:
-    assert read(f"worker1|{state}|none") == {"worker1": ""}
+    assert read(line("worker1", state)) == {"worker1": ""}
 
 
 @pytest.mark.parametrize(
     "state", ["idle*", "down", "down*", "drained", "draining", "maint", "reserved", "idle~", "idle$"]
 )
 def test_another_takes_none_and_says_so(state: str) -> None:
-    assert read(f"worker1|{state}|none") == {"worker1": f"Slurm: {state}"}
+    assert read(line("worker1", state)) == {"worker1": f"Slurm: {state}"}
 
 
 def test_the_reason_is_told_as_it_was_given() -> None:
-    listing = "worker1|drained|fans | loud\nworker2|idle|none\n"
+    listing = line("worker1", "drained", "fans | loud") + line("worker2", "idle")
     assert read(listing) == {"worker1": "Slurm: drained (fans | loud)", "worker2": ""}
 
 
 def test_the_first_line_of_a_node_is_what_counts() -> None:
     """Reasons may have lines of their own."""
-    assert read("worker1|drained|fans\nworker1|idle|none\n") == {"worker1": "Slurm: drained (fans)"}
+    assert read(line("worker1", "drained", "fans") + "and loud\n" + line("worker1", "idle")) == {
+        "worker1": "Slurm: drained (fans)"
+    }
+
+
+def test_what_all_jobs_hold_is_told() -> None:
+    assert nodes.read(line("worker1", "mixed"))["worker1"].held == Held(2000, 512)

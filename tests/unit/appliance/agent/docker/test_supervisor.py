@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
@@ -18,6 +19,7 @@ from appliance.agent.docker.egress_policy import EgressPolicy
 from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.images import Images
 from appliance.agent.docker.inspections import NEVER
+from appliance.agent.docker.leases import GRACE_S, Leases
 from appliance.agent.docker.lifecycle import Lifecycle
 from appliance.agent.docker.mount_checks import MountChecks
 from appliance.agent.docker.mount_points import MountPoints
@@ -30,6 +32,7 @@ from appliance.agent.shares.share_manager import ShareManager
 from appliance.agent.storages import Storages
 from appliance.gpu.devices import Gpus
 from common.errors import ConflictError, PenstockError
+from common.lease_protocol import LEASE_ENDED
 from common.nccl import NcclEvidence
 from common.protocol import ENGINE_RESTARTED, ContainerSpec, ContainerState, ContainerStatus, GangNetwork, Mount
 from tests.fakes import packet_rules
@@ -93,6 +96,8 @@ class FakeEngine:
         self.ends = False
         self.refusal: PenstockError | None = None
         self.log = Stream()
+        self.cgroup = ""
+        self.graces: list[int] = []
 
     def goes_on(self) -> bool:
         return not self.ends
@@ -110,7 +115,8 @@ class FakeEngine:
         self.listed.wait(5)
         return told
 
-    def create(self, spec: ContainerSpec, granted: object, part: object) -> None:
+    def create(self, spec: ContainerSpec, granted: object, part: object, cgroup: str) -> None:
+        self.cgroup = cgroup
         if self.breaks:
             raise KeyError("what nobody expected")
         if self.refusal:
@@ -118,6 +124,9 @@ class FakeEngine:
 
     def remove(self, identity: str, grace_s: int) -> None:
         self.stopped.wait(5)
+
+    def stop(self, identity: str, grace_s: int) -> None:
+        self.graces.append(grace_s)
 
     def start(self, identity: str) -> ContainerState:
         self.started.wait(5)
@@ -158,7 +167,10 @@ def event(action: str, identity: str = "c1") -> dict[str, Any]:
 
 
 def supervise(
-    engine: FakeEngine, node: NodeNetworks | None = None, egress_policy: EgressPolicy | None = None
+    engine: FakeEngine,
+    node: NodeNetworks | None = None,
+    egress_policy: EgressPolicy | None = None,
+    leases: Leases | None = None,
 ) -> Supervisor:
     real = cast("DockerEngine", engine)
     forwarder = PortForwarder(
@@ -175,6 +187,7 @@ def supervise(
         near={},
         node_cores=(0, 1),
         mount_checks=MountChecks([Path("/srv")], Storages({}, {})),
+        leases=leases or Leases(Path("/nowhere")),
     )
 
 
@@ -185,7 +198,11 @@ async def test_a_node_that_cannot_keep_sessions_apart_starts_nothing() -> None:
         await supervisor.launch(SPEC)
     assert not supervisor.states(), "the same launch may come again"
     state = await Lifecycle(
-        cast("DockerEngine", engine), ShareManager(Gpus(), [], {}, [], Path("/nowhere")), gang_networks(), egress_policy
+        cast("DockerEngine", engine),
+        ShareManager(Gpus(), [], {}, [], Path("/nowhere")),
+        gang_networks(),
+        egress_policy,
+        Leases(Path("/nowhere")),
     ).start("c1", None)
     assert state.status is ContainerStatus.FAILED
     assert "not in place yet" in state.error
@@ -415,3 +432,67 @@ async def test_storage_that_does_not_answer_holds_up_only_those_who_want_it(monk
     assert not any(task.done() for task in hung)
     answers.set()
     assert {state.status for state in await asyncio.gather(*hung)} == {ContainerStatus.RUNNING}
+
+
+LEASE = f"penstock:{UUID(int=7)}:0"
+
+
+class HeldLeases(Leases):
+    """Leases that a test holds."""
+
+    def hold(self, lease: str) -> None:
+        self._held[lease].append("/slurm/job_7/step_batch")
+        self._tell()
+
+    def let_go(self, lease: str) -> None:
+        del self._held[lease]
+
+
+async def test_a_container_with_a_lease_is_made_below_its_step_and_ends_with_it() -> None:
+    engine, leases = FakeEngine(), HeldLeases(Path("/nowhere"))
+    supervisor = supervise(engine, leases=leases)
+    launching = asyncio.create_task(supervisor.launch(SPEC.model_copy(update={"lease": LEASE})))
+    await asyncio.sleep(0.05)
+    assert not supervisor.states(), "its step has not begun"
+    leases.hold(LEASE)
+    engine.started.set()
+    assert (await launching).status is ContainerStatus.RUNNING
+    assert engine.cgroup == "/slurm/job_7/step_batch"
+    assert supervisor.leases() == {LEASE}
+    leases.let_go(LEASE)
+    engine.found = [ended("c1", 143)]
+    await supervisor.withdraw(LEASE)
+    assert engine.graces == [GRACE_S]
+    await supervisor._refresh("c1")
+    [state] = supervisor.states()
+    assert (state.status, state.error, state.lost) == (ContainerStatus.FAILED, LEASE_ENDED, True)
+    assert not supervisor.leases()
+
+
+async def test_a_container_whose_lease_ends_while_it_is_made_is_lost() -> None:
+    engine, leases = FakeEngine(), HeldLeases(Path("/nowhere"))
+    leases.hold(LEASE)
+    supervisor = supervise(engine, leases=leases)
+    launching = asyncio.create_task(supervisor.launch(SPEC.model_copy(update={"lease": LEASE})))
+    await until(lambda: bool(engine.cgroup))
+    leases.let_go(LEASE)
+    withdrawing = asyncio.create_task(supervisor.withdraw(LEASE))
+    await asyncio.sleep(0.05)
+    assert not engine.graces, "nobody knows whether it runs"
+    engine.started.set()
+    await launching
+    await withdrawing
+    assert engine.graces == [GRACE_S]
+
+
+async def test_a_container_that_was_made_is_started_when_its_lease_is_held_again() -> None:
+    engine, leases = FakeEngine(), HeldLeases(Path("/nowhere"))
+    supervisor = supervise(engine, leases=leases)
+    made = found("c1", lease=LEASE)
+    engine.found = [made | {"State": {**made["State"], "Status": "created", "StartedAt": NEVER}}]
+    engine.started.set()
+    await supervisor.rebuild()
+    assert [state.status for state in supervisor.states()] == [ContainerStatus.CREATING]
+    leases.hold(LEASE)
+    await supervisor.rebuild()
+    assert [state.status for state in supervisor.states()] == [ContainerStatus.RUNNING]

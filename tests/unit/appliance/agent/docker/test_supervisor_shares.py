@@ -13,6 +13,7 @@ import pytest
 from appliance.agent.docker import containers, inspections
 from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.images import Images
+from appliance.agent.docker.leases import Leases
 from appliance.agent.docker.mount_checks import MountChecks
 from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
@@ -55,7 +56,7 @@ class Docker:
     def goes_on(self) -> bool:
         return True
 
-    def create(self, spec: ContainerSpec, granted: object, part: PreparedShares) -> None:
+    def create(self, spec: ContainerSpec, granted: object, part: PreparedShares, cgroup: str) -> None:
         labels = containers.creation(spec, needs=part.needs, kind=part.kind)["labels"]
         state = {"Status": "created", "Error": "", "ExitCode": 0, "Pid": 0}
         times = {"StartedAt": "2026-01-02T03:04:05Z", "FinishedAt": "0001-01-01T00:00:00Z"}
@@ -114,6 +115,7 @@ class Supervised:
             near={},
             node_cores=(0,),
             mount_checks=MountChecks([], Storages({}, {})),
+            leases=Leases(Path("/nowhere")),
         )
 
     async def launch(self, identity: str, *gpu_shares: GpuShare) -> ContainerState:

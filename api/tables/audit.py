@@ -18,7 +18,7 @@ from api.tables.base import Base
 AUDITED: dict[str, tuple[str, ...]] = {
     "api_keys": ("name", "prefix", "scope", "expires_at", "user_id"),
     "backup_orders": ("action", "backup", "user_name"),
-    "domains": ("name", "description", "quota_milli", "policy"),
+    "domains": ("name", "description", "quota_milli", "policy", "shares", "over_quota_weight", "limit_milli"),
     "health_checks": (
         "node_name",
         "name",

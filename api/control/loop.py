@@ -103,7 +103,7 @@ class Loop:
                 return 0
             known = {project.id: project for project in await projects.every(db)}
             news = await self._residents.look(db, look.horizon, {id_: limits(each) for id_, each in known.items()})
-            apart = [told_apart(project, moment, aged=self._is_aged) for project in known.values()]
+            apart: list[object] = [told_apart(project, moment, aged=self._is_aged) for project in known.values()]
             token = (
                 look.waiting,
                 look.growing,

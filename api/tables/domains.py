@@ -17,7 +17,8 @@ class Domain(Base):
 
     The quotas of its projects together stay within `quota_milli` milli-GPU; None is no limit. Where it `shares`, that
     is guaranteed to them together, they have what is spare by its `over_quota_weight` (0: its quota), and they hold no
-    more than `limit_milli` in all (None: no limit). `policy` limits those of its people who have none of their own. The `id` tells it from one of the same name that was deleted before.
+    more than `limit_milli` in all (None: no limit). `policy` limits those of its people who have none of their own. The
+    `id` tells it from one of the same name that was deleted before.
     """
 
     __tablename__ = "domains"

@@ -6,8 +6,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from api.clock import now
+from api.clock import Clock, now
 from api.control.loop import Loop
+from api.control.reconcilers.failures import Failures
+from api.control.reconcilers.timed import TimedReconciler
 from api.resources.projects import service, usage
 from tests.api.cluster import V1, Cluster, ok
 
@@ -41,7 +43,6 @@ async def test_what_is_held_beyond_the_quota_is_averaged_and_forgotten_by_halves
 
 async def test_the_scheduler_is_told_where_it_counts(ready: Cluster) -> None:
     await ready.submit("large", gpu_milli=3000)
-    await ready.submit("waits", gpu_milli=8000)
     await ready.settle()
     start = now()
     await had(ready, "team-a", start)
@@ -49,20 +50,19 @@ async def test_the_scheduler_is_told_where_it_counts(ready: Cluster) -> None:
     assert await had(ready, "team-a", start + timedelta(seconds=HALF)) == 1000
     for half_life_s, told in ((0, 0), (HALF, 1000)):
         loop = Loop(ready.database, ready.settings.model_copy(update={"usage_half_life_s": half_life_s}))
-        await loop.run()
-        assert loop.last is not None
-        assert [each.had_milli for each in loop.last.snapshot.projects if each.name == "team-a"] == [told]
+        _, snapshot = await loop.apart()
+        assert [each.had_milli for each in snapshot.projects if each.name == "team-a"] == [told]
 
 
 async def test_it_is_counted_once_a_minute_where_there_is_a_half_life(ready: Cluster) -> None:
+    await TimedReconciler(ready.database, ready.settings, Clock(), Failures()).apply()
     assert (await counted_at(ready)) is None
-    await ready.manager.reconcile()
-    assert (await counted_at(ready)) is None
-    ready.settings.usage_half_life_s = HALF
-    await ready.manager.reconcile()
+    settings = ready.settings.model_copy(update={"usage_half_life_s": HALF})
+    reconciler = TimedReconciler(ready.database, settings, Clock(), Failures())
+    await reconciler.apply()
     first = await counted_at(ready)
     assert first is not None
-    await ready.manager.reconcile()
+    await reconciler.apply()
     assert await counted_at(ready) == first, "not again at once"
 
 

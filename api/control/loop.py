@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
 from api.control.cycles import DecidedCycle, Read, next_change, only
-from api.control.project_states import ends_at_latest, limits, micros, project_state, told_apart, with_members
+from api.control.project_states import ends_at_latest, limits, micros, project_state, sharing, told_apart, with_members
 from api.control.reconcilers.failures import OUTAGES, Failures
 from api.control.residents import Residents
 from api.control.waits import decided, outside, told, without_network
@@ -74,6 +74,7 @@ class Loop:
             moves_per_hour=settings.moves_per_hour,
             moves_per_session=settings.moves_per_session,
         )
+        self._is_aged = settings.usage_half_life_s > 0
         self._fleet = Fleet()
         self._planner: Planner | None = None
         self._residents = Residents()
@@ -102,8 +103,14 @@ class Loop:
                 return 0
             known = {project.id: project for project in await projects.every(db)}
             news = await self._residents.look(db, look.horizon, {id_: limits(each) for id_, each in known.items()})
-            token = (look.waiting, look.growing, *(told_apart(project, moment) for project in known.values()))
-            token = (*token, await self._fleet.refresh(db))
+            apart: list[object] = [told_apart(project, moment, aged=self._is_aged) for project in known.values()]
+            token = (
+                look.waiting,
+                look.growing,
+                *apart,
+                *await sharing(db, known.values()),
+                await self._fleet.refresh(db),
+            )
             if not news and token == self._token and micros(moment) < self._due:
                 return 0
             self._again, self._token = False, None
@@ -172,12 +179,13 @@ class Loop:
         snapshot = Snapshot(
             now=micros(moment),
             nodes=self._fleet.nodes,
-            projects=tuple(project_state(project, moment) for project in known.values()),
+            projects=tuple(project_state(project, moment, aged=self._is_aged) for project in known.values()),
             running=self._residents.running,
             queue=tuple(queue.values()),
             settings=self._scheduler_settings,
             reservations={str(id_): tuple(places) for id_, places in (self.reservations or {}).items()},
             nominated=self._nominated,
+            domains=await sharing(db, known.values()),
         )
         names = {id_: project.name for id_, project in known.items()}
         return Read(snapshot, [row for row in active if row.id in queue], of_inactive, names)

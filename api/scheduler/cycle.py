@@ -12,17 +12,15 @@ from api.scheduler import allocate
 from api.scheduler.claims import Claim, Standing
 from api.scheduler.consolidate import consolidate
 from api.scheduler.draft import Draft, Places, PlannerState, Statement, Vain
-from api.scheduler.fairness import ProjectDemand, fair_shares, in_whole_workloads
+from api.scheduler.fairness import ProjectDemand
 from api.scheduler.grow import grow
-from api.scheduler.ledger import NO_SHARE
 from api.scheduler.pending_reasons import PendingWorkload
 from api.scheduler.reclaim import has_a_turn, pools, reclaim
 from api.scheduler.reserve import Reserve, quota_alone
+from api.scheduler.shares import Shares
 from api.scheduler.snapshot import Decision, SchedulerSettings, Workload
 
-SCALE = 1 << 32
-
-Key = tuple[int, int, int, str]
+Key = tuple[int, int, int, int, int, str]
 
 
 @dataclass(frozen=True)
@@ -56,8 +54,7 @@ class Cycle:
             is_refused = never or self.ledger.beside.can_never(workload)
             (self.infeasible if is_refused else self.queues[workload.project]).append(workload)
         demands = self._demands()
-        self.ledger.exact = fair_shares(state.capacity, demands)
-        self.ledger.fair = in_whole_workloads(self.ledger.exact, demands)
+        self.ledger.shares = Shares.of(state.capacity, demands, state.domains)
         self.guarantees_fit = sum(demand.guaranteed for demand in demands) <= state.capacity
         self._for_guarantees = Reserve(self.draft, Standing.DEFERRED)
         self._for_fair_shares = Reserve(self.draft, Standing.SOFT)
@@ -215,20 +212,20 @@ class Cycle:
                 heappush(heap, (self._key(following), name))
 
     def _key(self, workload: Workload) -> Key:
-        """Rank a workload: guaranteed before fair before the rest, then by how little of its share the project has.
+        """Rank a workload: guaranteed before fair before the rest, then by how little of their shares they have.
 
-        Guarantees are served in the order of submission as long as there is enough for all of them.
+        That is the domain, if it is in one that shares, then the project; of equal ones who had the least lately goes
+        first. Guarantees are served in the order of submission as long as there is enough for all of them.
         """
         in_quota = self.ledger.is_guaranteed(workload)
         if not (in_quota or workload.total_milli):
-            return 2, 0, workload.submitted_at, workload.id
+            return 2, 0, 0, 0, workload.submitted_at, workload.id
         if in_quota and (self.guarantees_fit or self.draft.waited_long(workload)):
-            return 0 if self.draft.waited_long(workload) else 1, 0, workload.submitted_at, workload.id
-        fair = self.ledger.exact.get(workload.project, 0)
-        retained = self.ledger.retained(workload.project, workload)
-        ratio = retained * SCALE // fair if fair else NO_SHARE
-        tier = 1 if in_quota else 2 if retained + workload.total_milli <= fair else 3
-        return tier, ratio, workload.submitted_at, workload.id
+            return 0 if self.draft.waited_long(workload) else 1, 0, 0, 0, workload.submitted_at, workload.id
+        after = self.ledger.retained(workload.project, workload) + workload.total_milli
+        tier = 1 if in_quota else 2 if after <= self.ledger.shares.exact.get(workload.project, 0) else 3
+        had = self.ledger.had(workload.project)
+        return tier, *self.ledger.ratios(workload), had, workload.submitted_at, workload.id
 
     def _serve(self, workload: Workload) -> None:
         """Start a workload, make room for it, reserve places for it, or let it wait."""

@@ -26,6 +26,7 @@ from api.scheduler.residents import Residents
 from api.scheduler.signature import Frontier
 from api.scheduler.snapshot import (
     Decision,
+    DomainState,
     Placement,
     ProjectState,
     Reclaim,
@@ -66,6 +67,7 @@ class PlannerState:
     capacity: int
     feasibility: Feasibility
     growing: Mapping[str, Running] = field(default_factory=dict)
+    domains: Mapping[str, DomainState] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class Draft:
         self.cluster, self.later, self.residents = state.now, state.later, state.residents
         self.capacity = state.capacity
         self.now, self.settings = now, settings
-        self.ledger = Ledger.of(state.projects, state.holdings, now, state.beside)
+        self.ledger = Ledger.of(state.projects, state.holdings, now, state.beside, state.domains)
         self.claims = self.ledger.claims
         self.terminating = dict(state.terminating)
         self.until = self._started_before(settings.least_runtime_s(None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -40,22 +40,46 @@ class ProjectDemand:
         return self.project.weight * MILLI or self.project.quota_milli
 
 
-def fair_shares(capacity_milli: int, demands: Iterable[ProjectDemand]) -> Mapping[str, int]:
+def fair_shares(
+    capacity_milli: int, demands: Iterable[ProjectDemand], weights: Mapping[str, int] | None = None
+) -> Mapping[str, int]:
     """Return the fair share of each project: never less than its guarantee, and never more than its demand.
 
     What is spare goes to those who want it in the ratio of their weights. Projects without weight and quota get what is
-    still left then, in equal parts.
+    still left then, in equal parts. `weights` take the place of their own.
     """
+    known = weights or {}
     ordered = sorted(demands, key=lambda demand: (-demand.held_milli, demand.project.name))
     shares = {demand.project.name: demand.guaranteed for demand in ordered}
     spare = max(0, capacity_milli - sum(shares.values()))
-    weighted = {demand.project.name: (demand.beyond, demand.weight) for demand in ordered if demand.weight}
-    rest = {demand.project.name: (demand.beyond, 1) for demand in ordered if not demand.weight}
+    weighted = {demand.project.name: _asked(demand, known) for demand in ordered if demand.weight}
+    rest = {demand.project.name: _asked(demand, known) for demand in ordered if not demand.weight}
     for wants in (weighted, rest):
         for name, milli in divide(spare, wants).items():
             shares[name] += milli
             spare -= milli
     return shares
+
+
+def by_usage(demands: Sequence[ProjectDemand]) -> Mapping[str, int]:
+    """Return weights by what projects had lately; empty where none had anything.
+
+    Of those that want more, each has its part of the weights and had a part of what all had. By what the second is
+    below the first the weight becomes more, by what it is above less: twice its part had, and hardly any is left.
+    """
+    found: dict[str, int] = {}
+    wanting = [demand for demand in demands if demand.beyond]
+    for group in ([each for each in wanting if each.weight], [each for each in wanting if not each.weight]):
+        weight, had = sum(each.weight or 1 for each in group), sum(each.project.had_milli for each in group)
+        for each in group if had else ():
+            changed = 2 * (each.weight or 1) * had - each.project.had_milli * weight
+            found[each.project.name] = max(1, changed)
+    return found
+
+
+def _asked(demand: ProjectDemand, weights: Mapping[str, int]) -> tuple[int, int]:
+    """Return what a project wants beyond its guarantee, and its weight there."""
+    return demand.beyond, weights.get(demand.project.name) or demand.weight or 1
 
 
 def in_whole_workloads(exact: Mapping[str, int], demands: Iterable[ProjectDemand]) -> Mapping[str, int]:

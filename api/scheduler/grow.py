@@ -11,15 +11,13 @@ import numpy as np
 from api.scheduler.capacity import Flags
 from api.scheduler.draft import Draft
 from api.scheduler.elastic import missing_ranks, one_more, part_id, ranks_of, reachable
-from api.scheduler.ledger import NO_SHARE
 from api.scheduler.signature import Frontier
 from api.scheduler.snapshot import Running
 
 LOOKS_IN_VAIN = 64
 """After so many looks for a place that found none a decision looks for no more."""
-SCALE = 1 << 32
 
-Key = tuple[int, int, int, int, str]
+Key = tuple[bool, int, int, int, int, int, str]
 
 
 @dataclass
@@ -90,9 +88,7 @@ def _grow(draft: Draft, gang: _Gang, full: Frontier) -> bool:
 
 
 def _key(draft: Draft, running: Running) -> Key:
-    """Rank a gang: within the quota first, then by how little of its share the project has."""
+    """Rank a gang: within the quota first, then by how little of their shares domain and project have, and had."""
     workload, ledger = one_more(running, 0), draft.ledger
-    fair = ledger.exact.get(workload.project, 0)
-    ratio = ledger.retained(workload.project) * SCALE // fair if fair else NO_SHARE
-    beyond = not ledger.in_quota(workload)
-    return beyond, ratio, -workload.priority, workload.submitted_at, running.workload.id
+    beyond, had = not ledger.in_quota(workload), ledger.had(workload.project)
+    return beyond, *ledger.ratios(workload), had, -workload.priority, workload.submitted_at, running.workload.id

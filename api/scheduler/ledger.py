@@ -11,28 +11,31 @@ from dataclasses import dataclass, field, replace
 
 from api.scheduler.beside import Beside
 from api.scheduler.claims import Claims
+from api.scheduler.domain_limits import DomainLimits
 from api.scheduler.holdings import Amounts, Holdings
-from api.scheduler.snapshot import NO_CAP, ProjectState, Resource, Running, Workload
+from api.scheduler.shares import Shares
+from api.scheduler.snapshot import NO_CAP, DomainState, ProjectState, Resource, Running, Workload
+from common.gpu.share import MILLI
 
 NO_SHARE = 1 << 62
+SCALE = 1 << 32
 
 
 @dataclass
 class Ledger:
     """The projects during one decision, with the fair share of each, and the claims of those that wait.
 
-    `fair` is what its workloads can take of the `exact` one; that says who is furthest below. `beside` is the same for
-    CPU and memory.
+    The shares say who is furthest below. `beside` is the same for CPU and memory, `domains` are those that share.
     """
 
     projects: Mapping[str, ProjectState]
     holdings: dict[str, Holdings]
     claims: Claims
     beside: Beside
-    exact: Mapping[str, int] = field(default_factory=dict)
-    fair: Mapping[str, int] = field(default_factory=dict)
+    domains: DomainLimits
+    shares: Shares = field(default_factory=Shares)
     _over_quota: dict[str, int] | None = field(default=None, init=False)
-    _over_fair_share: tuple[Mapping[str, int], dict[str, int]] | None = field(default=None, init=False)
+    _over_fair_share: tuple[Shares, dict[str, int]] | None = field(default=None, init=False)
 
     @classmethod
     def of(
@@ -41,11 +44,13 @@ class Ledger:
         holdings: Mapping[str, Holdings],
         now: int = 0,
         beside: Mapping[Resource, Mapping[str, Amounts]] | None = None,
+        domains: Mapping[str, DomainState] | None = None,
     ) -> Ledger:
         """Return a ledger of its own, which changes none of these; `beside` is what projects hold of CPU and memory."""
         own = {name: replace(each, sizes=each.sizes.copy()) for name, each in holdings.items()}
         claims = Claims(now)
-        return cls(projects, own, claims, Beside.of(projects, beside or {}, claims))
+        of_domains = DomainLimits.of(domains or {}, projects, own, claims)
+        return cls(projects, own, claims, Beside.of(projects, beside or {}, claims), of_domains)
 
     def project(self, name: str) -> ProjectState:
         """Return the project; one that is no more has no quota and may not go beyond."""
@@ -62,6 +67,11 @@ class Ledger:
         """Return what a project is about to have."""
         return self.claims.nominated(name, but)
 
+    @property
+    def fair(self) -> Mapping[str, int]:
+        """The fair shares in whole workloads."""
+        return self.shares.fair
+
     def retained(self, name: str, but: Workload | None = None) -> int:
         """Return what a project will have once those that are terminating are gone and those nominated run."""
         return self.holdings_of(name).retained + self.nominated(name, but)
@@ -77,7 +87,8 @@ class Ledger:
     def may_hold(self, workload: Workload) -> bool:
         """Return whether the project may have the workload now beside all that it holds."""
         own = self.holdings_of(workload.project)
-        return self._may(workload, own.held, own.fixed_held) and not self.beside.refuses(workload, now=True)
+        may = self._may(workload, own.held, own.fixed_held) and not self.domains.beyond(workload, now=True)
+        return may and not self.beside.refuses(workload, now=True)
 
     def may_retain(self, workload: Workload) -> bool:
         """Return whether the project may have the workload once those that are terminating are gone."""
@@ -85,6 +96,10 @@ class Ledger:
 
     def may_have_gpus(self, workload: Workload) -> bool:
         """Return whether the project may have the GPUs of the workload once those that are terminating are gone."""
+        return self.may_have_beside_its_domain(workload) and not self.domains.beyond(workload)
+
+    def may_have_beside_its_domain(self, workload: Workload) -> bool:
+        """Return whether the project itself may have the GPUs of the workload then, whatever its domain may."""
         own = self.holdings_of(workload.project)
         return self._may(workload, own.retained, own.fixed_retained)
 
@@ -116,6 +131,25 @@ class Ledger:
         after = self.retained(workload.project, workload) + workload.total_milli
         return not workload.total_milli or after <= self.fair.get(workload.project, 0)
 
+    def may_reclaim_fairly(self, workload: Workload) -> bool:
+        """Return whether it is within the fair share also where what projects had does not count."""
+        after = self.retained(workload.project, workload) + workload.total_milli
+        return self.within_fair_share(workload) and after <= self.shares.of_now.get(workload.project, 0)
+
+    def ratios(self, workload: Workload) -> tuple[int, int]:
+        """Return how much of their shares the domain and the project have; without a domain that is one."""
+        name, own = workload.project, self.shares.exact.get(workload.project, 0)
+        of_project = _ratio(self.retained(name, workload), own)
+        domain = self.domains.of_project.get(name)
+        if domain is None:
+            return of_project, of_project
+        return _ratio(self.domains.retained(domain, workload), self.shares.domains.get(domain, 0)), of_project
+
+    def had(self, name: str) -> int:
+        """Return how much a project had lately of what is spare, for its weight."""
+        project = self.project(name)
+        return _ratio(project.had_milli, project.weight * MILLI or project.quota_milli or 1)
+
     def after(self, workload: Workload, *, fixed: bool = False) -> int:
         """Return what the project takes of its quota with the workload, or with `fixed` what of it stays so."""
         own = self.holdings_of(workload.project)
@@ -126,15 +160,20 @@ class Ledger:
         return self._beyond_cap(workload, self.holdings_of(workload.project).retained)
 
     def over_quota(self, but: str) -> dict[str, int]:
-        """Return what the projects have beyond their quota, without the one named."""
+        """Return what the projects have beyond their quota and their part of their domain's, without the one named."""
         if self._over_quota is None:
-            self._over_quota = self._beyond({name: self.project(name).quota_milli for name in self.holdings})
+            lines = {name: self.project(name).quota_milli for name in self.holdings}
+            for name, milli in self.shares.guaranteed.items():
+                lines[name] = max(milli, lines.get(name, 0))
+            self._over_quota = self._beyond(lines)
         return _without(self._over_quota, but)
 
     def over_fair_share(self, but: str) -> dict[str, int]:
         """Return what the projects have beyond their fair share, without the one named."""
-        if self._over_fair_share is None or self._over_fair_share[0] is not self.fair:
-            self._over_fair_share = self.fair, self._beyond(self.fair)
+        if self._over_fair_share is None or self._over_fair_share[0] is not self.shares:
+            fair, of_now = self.shares.fair, self.shares.of_now
+            lines = fair if fair is of_now else {name: max(milli, of_now.get(name, 0)) for name, milli in fair.items()}
+            self._over_fair_share = self.shares, self._beyond(lines)
         return _without(self._over_fair_share[1], but)
 
     def place(self, workload: Workload) -> None:
@@ -186,6 +225,10 @@ class Ledger:
         if workload.preemptible or not workload.total_milli:
             return True
         return self._with(workload, fixed, fixed=True) <= self.project(workload.project).quota_milli
+
+
+def _ratio(has: int, share: int) -> int:
+    return has * SCALE // share if share else NO_SHARE
 
 
 def _without(beyond: Mapping[str, int], name: str) -> dict[str, int]:

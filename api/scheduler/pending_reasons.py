@@ -141,6 +141,8 @@ def refusal(ledger: Ledger, workload: Workload) -> tuple[Cause, str] | None:
     """Return why the project may not have the workload, and what would help; None where it may."""
     if ledger.may_retain(workload):
         return None
+    if ledger.domains.beyond(workload) and ledger.may_have_beside_its_domain(workload):
+        return Cause.QUOTA, _refusal_of_domain(ledger, workload)
     if ledger.may_have_gpus(workload):
         return Cause.QUOTA, beside_reasons.refusal(ledger, workload)
     return _refusal_of_gpus(ledger, workload)
@@ -170,6 +172,17 @@ def _refusal_of_gpus(ledger: Ledger, workload: Workload) -> tuple[Cause, str]:
     if fixed:
         return Cause.QUOTA, f"{held}, and {asked} more are asked for; stop one of those, or submit it as preemptible"
     return Cause.QUOTA, f"{held} and may not go beyond; stop one of its sessions, or ask for a larger {line}"
+
+
+def _refusal_of_domain(ledger: Ledger, workload: Workload) -> str:
+    domains, asked = ledger.domains, gpus(workload.total_milli)
+    name = domains.of_project[workload.project]
+    limit = domains.domains[name].limit_milli or 0
+    if workload.total_milli > limit:
+        hint = f"ask for fewer, or for a larger limit of {name}"
+        return f"the projects of {name} may have {gpus(limit)} together, and {asked} are asked for; {hint}"
+    have = f"the projects of {name} have, or are about to, {gpus(domains.retained(name, workload))}"
+    return f"{have} of the {gpus(limit)} that the domain may have; wait, or ask for a larger limit of {name}"
 
 
 def beyond(ledger: Ledger, workload: Workload) -> str:

@@ -19,6 +19,7 @@ from api.scheduler.holdings import Amounts, Holdings
 from api.scheduler.residents import Residents
 from api.scheduler.snapshot import (
     Decision,
+    DomainState,
     NodeSnapshot,
     Placement,
     ProjectState,
@@ -67,7 +68,7 @@ class Planner:
     def follow(self, snapshot: Snapshot, changes: Mapping[str, Running | None]) -> None:
         """Take over a snapshot of which only these running workloads differ from the last one; None is gone."""
         self.set_nodes(snapshot.nodes)
-        self.set_projects(snapshot.projects)
+        self.set_projects(snapshot.projects, snapshot.domains)
         # what has changed leaves its places before others get them
         for workload_id in changes:
             if workload_id in self._running:
@@ -87,9 +88,10 @@ class Planner:
                 self._allocate(part)
         self._nodes = nodes
 
-    def set_projects(self, projects: Sequence[ProjectState]) -> None:
-        """Replace the projects."""
+    def set_projects(self, projects: Sequence[ProjectState], domains: Sequence[DomainState] = ()) -> None:
+        """Replace the projects, and the domains that share."""
         self._projects = {project.name: project for project in projects}
+        self._domains = {domain.name: domain for domain in domains}
 
     def add(self, running: Running) -> None:
         """A workload got its places; one that is known already is replaced (it is terminating now, for example)."""
@@ -143,6 +145,7 @@ class Planner:
             self.capacity(),
             self._feasibility,
             self._growing,
+            self._domains,
         )
         return Cycle(
             state, queue, now, settings or SchedulerSettings(), Before(reservations or {}, frozenset(nominated))

@@ -59,11 +59,15 @@ def pools(draft: Draft, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, 
     without_gpus = draft.residents.without_gpus() if guaranteed else {}
     guests = project if any(name != project for name in without_gpus) else None
     pool = partial(VictimPool, until=draft.until, until_of=draft.until_of, taken=draft.terminating)
+    domain, due_together = ledger.domains.of_project.get(project, ""), ledger.domains.beyond(workload)
+    if due_together:
+        pool = partial(pool, due_together=due_together, together=ledger.domains.members[domain])
     if not workload.total_milli and not due_beside and ledger.beside.is_guaranteed(workload):
         yield from _beyond_beside(draft, workload, vain, pool)
-    if workload.total_milli and not (due or due_beside) and (in_quota or ledger.within_fair_share(workload)):
+    if workload.total_milli and not (due or due_beside) and (in_quota or ledger.may_reclaim_fairly(workload)):
         # all others have the same guests as a project that has none itself
         line = "fair" if not in_quota else f"quota of {project}" if project in without_gpus else "quota"
+        line += f" within {domain}" if due_together else ""
         for last_may_pass in (False, True):
             kind: Pool = (line, last_may_pass)
             beyond = ledger.over_quota if in_quota else ledger.over_fair_share

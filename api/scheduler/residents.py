@@ -22,7 +22,7 @@ NO_LIMIT = 1 << 62
 class Candidates:
     """Those of a pool: `held` is, by row of the cluster, the milli-GPU of those there (of a gang all, on each node).
 
-    `there` says where there are any, `on` who they are; where an amount is due, `own` are the project's own anywhere.
+    `there` says where there are any, `on` who they are; where an amount is due, `own` are those who owe it, anywhere.
     `beside` is as `held` for another resource.
     """
 
@@ -129,7 +129,8 @@ class Residents:
         nodes = len(self._nodes) + 1
         held = np.bincount(node[has], weights=milli[has], minlength=nodes).astype(np.int64)
         there = np.bincount(node[has], minlength=nodes) > 0
-        own = np.flatnonzero(has & (project == self._projects.get(pool.own, len(self._projects)))) if pool.owes else ()
+        owing = [number for name in pool.owing if (number := self._projects.get(name)) is not None]
+        own = np.flatnonzero(has & np.isin(project, owing)) if owing else ()
         everywhere = {each.workload.id: each for at in own if (each := self._running[at])}
 
         def on(row: int) -> list[Running]:

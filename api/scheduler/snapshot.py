@@ -89,6 +89,8 @@ class ProjectState:
 
     Its work is not reclaimed before it ran `min_runtime_s`; None: as the site says. With `over_quota` it holds no more
     than `limit_milli`; None: what is spare. Without `cpu` or `memory` nothing of these is guaranteed, and none refused.
+    `had_milli` is what it had lately beyond its quota, on average; 0 where that does not count. Where its `domain` is
+    among those that share, it has its part inside of that one's.
     """
 
     name: str
@@ -99,6 +101,8 @@ class ProjectState:
     limit_milli: int | None = None
     cpu: Bounds | None = None
     memory: Bounds | None = None
+    had_milli: int = 0
+    domain: str = ""
 
     def bounds(self, resource: Resource) -> Bounds | None:
         """What it has of a resource beside GPUs."""
@@ -116,6 +120,21 @@ class ProjectState:
         if not self.over_quota:
             return self.quota_milli
         return NO_CAP if self.limit_milli is None else self.limit_milli
+
+
+@dataclass(frozen=True, slots=True)
+class DomainState:
+    """A domain whose projects share inside of it, in milli-GPU.
+
+    They have `quota_milli` together before anything is spare, or what is guaranteed to them where that is more. Its
+    part of what is spare then is its `weight`, 0: its quota. In all they hold no more than `limit_milli`; None: what is
+    spare.
+    """
+
+    name: str
+    quota_milli: int = 0
+    weight: int = 0
+    limit_milli: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +270,8 @@ class SchedulerSettings:
 class Snapshot:
     """The cluster at one moment.
 
-    `reservations` and who was `nominated` are those of the decision before: what was kept stays kept.
+    `reservations` and who was `nominated` are those of the decision before: what was kept stays kept. `domains` are
+    those whose projects share inside of them.
     """
 
     now: int
@@ -262,6 +282,7 @@ class Snapshot:
     settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     reservations: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
     nominated: tuple[str, ...] = ()
+    domains: tuple[DomainState, ...] = ()
 
 
 class Cause(StrEnum):

@@ -56,6 +56,7 @@ class VictimPool:
     `everyone`, whoever runs counts, to tell which places become free soonest; with `soon_only` only who can be
     reclaimed or whose end is known, with `movable` only who can be reclaimed, ran long enough, and was moved less often
     than that, and with `of` only who is of these projects. With `extras_alone` it is the further containers of gangs.
+    The projects `together` have to give up `due_together` milli-GPU, whichever of them does.
     """
 
     surplus: Mapping[str, int] = field(default_factory=dict)
@@ -75,11 +76,18 @@ class VictimPool:
     movable: int | None = None
     of: frozenset[str] | None = None
     extras_alone: bool = False
+    due_together: int = 0
+    together: frozenset[str] = frozenset()
 
     @property
     def owes(self) -> bool:
-        """Whether an amount of its own is due."""
-        return self.due > 0 or bool(self.due_beside)
+        """Whether an amount of its own is due, or of those together."""
+        return self.due > 0 or self.due_together > 0 or bool(self.due_beside)
+
+    @property
+    def owing(self) -> Collection[str]:
+        """The projects of which something is due."""
+        return {self.own, *(self.together if self.due_together else ())} if self.owes else ()
 
     @property
     def projects(self) -> Sequence[str] | None:
@@ -96,6 +104,7 @@ class Taken:
         self._of: Counter[str] = Counter()
         self._sizes: defaultdict[str, list[int]] = defaultdict(list)
         self._own: Counter[Resource] = Counter()
+        self._given_together = 0
         self._beside: defaultdict[str, list[int]] = defaultdict(list)
 
     def allows(self, workload: Workload) -> bool:
@@ -127,8 +136,9 @@ class Taken:
             self._beside[workload.project].remove(workload.amount(line.resource))
 
     def owed(self) -> int:
-        """Return how many milli-GPU of its own the project still has to give up."""
-        return max(0, self._pool.due - self._of[self._pool.own]) if self._pool.due else 0
+        """Return how many milli-GPU the project still has to give up of its own, or those together."""
+        own = max(0, self._pool.due - self._of[self._pool.own]) if self._pool.due else 0
+        return max(own, self._pool.due_together - self._given_together) if self._pool.due_together else own
 
     def is_owed(self) -> bool:
         """Return whether the project still has to give up something of its own."""
@@ -150,6 +160,8 @@ class Taken:
     def _count(self, workload: Workload, sign: int) -> None:
         self.milli += sign * workload.total_milli
         self._of[workload.project] += sign * workload.total_milli
+        if workload.project in self._pool.together:
+            self._given_together += sign * workload.total_milli
         if self._pool.due_beside and workload.project == self._pool.own:
             for resource in self._pool.due_beside:
                 self._own[resource] += sign * workload.amount(resource)

@@ -18,7 +18,7 @@ from api.tables.base import Base
 AUDITED: dict[str, tuple[str, ...]] = {
     "api_keys": ("name", "prefix", "scope", "expires_at", "user_id"),
     "backup_orders": ("action", "backup", "user_name"),
-    "domains": ("name", "description", "quota_milli", "policy"),
+    "domains": ("name", "description", "quota_milli", "policy", "shares", "over_quota_weight", "limit_milli"),
     "health_checks": (
         "node_name",
         "name",
@@ -86,7 +86,7 @@ LEFT_OUT: dict[str, frozenset[str]] = {
             *("held_milli", "before_milli", "network", "denied", "reason", "cause", "position", "final_state"),
             *("attempt", "scheduled_at", "started_at", "extended_s", "warned_at", "finished_at", "exit_code"),
             *("folder", "used_mib", "measured_at", "created_by", "created_by_cli", "sandbox_rules"),
-            *("interrupted", "interrupted_at", "record", "machine", "replicas_at", "reach"),
+            *("interrupted", "interrupted_at", "record", "machine", "replicas_at", "reach", "had_milli", "had_at"),
             *("check_id", "source", "evidence", "hint", "repair", "occurred_at"),
         }
     ),

@@ -63,9 +63,10 @@ class Project(Base):
     without end where that is None. `training_group` and `interactive_group` name the resource groups that its sessions
     keep to, by kind. An interactive session is stopped after `interactive_limit_s` (0: never), which its owner may put
     off by `interactive_extension_s` in total. None of its sessions is reclaimed before it ran `min_runtime_s` (None: as
-    the site says). Sessions have its `session_access` unless they say another. `memberships` has to be asked for when
-    the row is read. With `named_folders` there may be folders for its volumes that nothing has looked for yet: it was
-    there before volumes had rows, and their folders were called `PROJECT/NAME`.
+    the site says). `had_milli` is what it had lately beyond its quota, as it was counted at `had_at`. Sessions have its
+    `session_access` unless they say another. `memberships` has to be asked for when the row is read. With
+    `named_folders` there may be folders for its volumes that nothing has looked for yet: it was there before volumes
+    had rows, and their folders were called `PROJECT/NAME`.
     """
 
     __tablename__ = "projects"
@@ -94,6 +95,8 @@ class Project(Base):
     interactive_limit_s: Mapped[int] = mapped_column(default=0, server_default="0")
     interactive_extension_s: Mapped[int] = mapped_column(default=0, server_default="0")
     min_runtime_s: Mapped[int | None]
+    had_milli: Mapped[float] = mapped_column(default=0.0, server_default="0")
+    had_at: Mapped[datetime | None]
     session_access: Mapped[Access] = mapped_column(ACCESS, default=Access.PROJECT, server_default=Access.PROJECT.value)
     named_folders: Mapped[bool] = mapped_column(default=False, server_default="0")
     created_at: Mapped[datetime] = mapped_column(default=now)

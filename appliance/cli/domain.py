@@ -21,6 +21,17 @@ PolicyOption = Annotated[
     str | None,
     typer.Option("--policy", metavar="NAME|none", help="The policy of its people who have none of their own."),
 ]
+SharesOption = Annotated[
+    bool | None,
+    typer.Option("--shares/--no-shares", help="Whether its projects share inside of it, by what follows."),
+]
+WeightOption = Annotated[
+    int | None, typer.Option("--weight", metavar="N", help="Its part of what is spare, with --shares; 0: its quota.")
+]
+LimitOption = Annotated[
+    str | None,
+    typer.Option("--limit", metavar="N|none", help="What its projects hold together at most, with --shares."),
+]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the domain.")]
 
 
@@ -52,13 +63,18 @@ def update(
         str | None,
         typer.Option("-g", "--gpus", metavar="N|none", help="What the quotas of its projects may come to; none: any."),
     ] = None,
+    shares: SharesOption = None,
+    weight: WeightOption = None,
+    limit: LimitOption = None,
     policy: PolicyOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Change a domain; quotas that are beyond a new limit stay, but grow no more."""
-    changes = cast("DomainChange", given(description=description))
+    changes = cast("DomainChange", given(description=description, shares=shares, over_quota_weight=weight))
     if gpus is not None:
         changes["quota_milli"] = None if gpus == NONE else parse_gpus(gpus, "--gpus")
+    if limit is not None:
+        changes["limit_milli"] = None if limit == NONE else parse_gpus(limit, "--limit")
     if policy is not None:
         changes["policy"] = None if policy == NONE else policy
     changed = config.load().client.domains.change(name, **changes)
@@ -77,10 +93,18 @@ def _table(domains: list[Domain]) -> None:
         (
             domain["name"],
             "-" if domain["quota_milli"] is None else format_gpus(domain["quota_milli"]),
+            _shares(domain),
             domain["policy"] or "-",
             domain["description"],
             output.age(domain["created_at"]),
         )
         for domain in domains
     ]
-    output.print_table(("NAME", "GPUS", "POLICY", "DESCRIPTION", "CREATED"), rows)
+    output.print_table(("NAME", "GPUS", "SHARES", "POLICY", "DESCRIPTION", "CREATED"), rows)
+
+
+def _shares(domain: Domain) -> str:
+    if not domain["shares"]:
+        return "-"
+    weight = f"weight {domain['over_quota_weight']}" if domain["over_quota_weight"] else "yes"
+    return weight if domain["limit_milli"] is None else f"{weight}, up to {format_gpus(domain['limit_milli'])}"

@@ -358,6 +358,7 @@ def _fields(project: Project) -> None:
             ("GPUs", format_gpus(project["quota_milli"])),
             ("In use", format_gpus(project["used_milli"])),
             ("Over-quota", _over_quota(project)),
+            ("Had of it", format_gpus(project["had_milli"]) if project["had_milli"] else ""),
             ("CPUs", _bounds(project["cpu_quota_milli"], project["cpu_limit_milli"], _cpus)),
             ("Memory", _bounds(project["memory_quota_mib"], project["memory_limit_mib"], output.gib)),
             ("From", output.moment(project["period"]["starts_at"])),

@@ -86,23 +86,30 @@ class BatchRequest(TypedDict):
 
 
 class DomainChange(TypedDict):
-    """What to change of a domain; what is left out stays. null takes the limit of quotas, or the policy, away."""
+    """What to change of a domain; what is left out stays. null takes a limit, that of quotas, or the policy away."""
 
     description: NotRequired[str]
     quota_milli: NotRequired[int | None]
+    shares: NotRequired[bool]
+    over_quota_weight: NotRequired[int]
+    limit_milli: NotRequired[int | None]
     policy: NotRequired[str | None]
 
 
 class DomainRequest(TypedDict):
     """A domain to create. `quota_milli` limits the quotas of its projects together, in milli-GPU; null: no limit.
 
-    `policy` is the user policy of its people, but for those whom an administrator of the site has given another
-    one.
+    Where it `shares`, its projects have these together in any case, and share inside of it what is spare: by its
+    `over_quota_weight` (0: its quota), up to `limit_milli` in all (null: no limit). `policy` is the user policy
+    of its people, but for those whom an administrator of the site has given another one.
     """
 
     name: str
     description: NotRequired[str]
     quota_milli: NotRequired[int | None]
+    shares: NotRequired[bool]
+    over_quota_weight: NotRequired[int]
+    limit_milli: NotRequired[int | None]
     policy: NotRequired[str | None]
 
 

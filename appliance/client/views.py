@@ -284,6 +284,9 @@ class Domain(TypedDict):
     name: str
     description: str
     quota_milli: int | None
+    shares: bool
+    over_quota_weight: int
+    limit_milli: int | None
     policy: str | None
     created_at: str
 
@@ -601,7 +604,9 @@ class Preset(TypedDict):
 
 
 class Project(TypedDict):
-    """A project; `used_milli` is what its sessions hold now.
+    """A project; `used_milli` is what its sessions hold now, `had_milli` what they had lately beyond its quota.
+
+    That is an average, as far as the site has counted it (`usage_half_life_s`).
 
     `active` says whether it is in its period: outside it nothing can be submitted and its quota counts as 0.
     `warnings` says where the quotas of the site's projects come to more than its GPUs.
@@ -631,6 +636,7 @@ class Project(TypedDict):
     interactive_extension_s: int
     min_runtime_s: int | None
     session_access: Access
+    had_milli: int
     warnings: list[str]
     created_at: str
 

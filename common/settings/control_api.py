@@ -76,6 +76,13 @@ class ControlApiSettings(StrictModel):
         description="work that cannot be reclaimed does not pass an older session of its project that waits longer and "
         "would fit in the quota; where more than that may be used, places are kept for that one",
     )
+    usage_half_life_s: int = Field(
+        default=0,
+        ge=0,
+        le=YEAR,
+        description="of what is spare those go first who had less of it lately; after so long half of it counts; 0: it "
+        "does not count",
+    )
     consolidation: bool = Field(
         default=False,
         description="move preemptible sessions where that lets one start that is entitled to room and waits otherwise",

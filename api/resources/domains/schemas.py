@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from api.resources.projects.schemas import Quota
+from api.resources.projects.schemas import Quota, Weight
 from api.resources.schemas import Name, Request, Text, View
 
 Description = Annotated[Text, Field(max_length=2000)]
@@ -16,20 +16,28 @@ Description = Annotated[Text, Field(max_length=2000)]
 class DomainRequest(Request):
     """A domain to create. `quota_milli` limits the quotas of its projects together, in milli-GPU; null: no limit.
 
-    `policy` is the user policy of its people, but for those whom an administrator of the site has given another one.
+    Where it `shares`, its projects have these together in any case, and share inside of it what is spare: by its
+    `over_quota_weight` (0: its quota), up to `limit_milli` in all (null: no limit). `policy` is the user policy of its
+    people, but for those whom an administrator of the site has given another one.
     """
 
     name: Name
     description: Description = ""
     quota_milli: Quota | None = None
+    shares: bool = False
+    over_quota_weight: Weight = 0
+    limit_milli: Quota | None = None
     policy: Name | None = None
 
 
 class DomainChange(Request):
-    """What to change of a domain; what is left out stays. null takes the limit of quotas, or the policy, away."""
+    """What to change of a domain; what is left out stays. null takes a limit, that of quotas, or the policy away."""
 
     description: Description = ""
     quota_milli: Quota | None = None
+    shares: bool = False
+    over_quota_weight: Weight = 0
+    limit_milli: Quota | None = None
     policy: Name | None = None
 
 
@@ -39,5 +47,8 @@ class DomainView(View):
     name: str
     description: str
     quota_milli: int | None
+    shares: bool
+    over_quota_weight: int
+    limit_milli: int | None
     policy: str | None
     created_at: datetime

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Identity
 from api.auth.policy import Action
+from api.clock import now
 from api.database import CAPACITY_LOCK, exclusively
 from api.resources.domains import repository
 from api.resources.domains.schemas import DomainChange, DomainRequest
+from api.resources.projects import capacity
+from api.resources.projects import repository as projects
 from api.tables.domains import Domain
 from common.errors import ConflictError, InputError, NotFoundError
+from common.gpu.units import format_gpus
 
 
 async def visible(db: AsyncSession, caller: Identity) -> Sequence[Domain]:
@@ -21,12 +25,18 @@ async def visible(db: AsyncSession, caller: Identity) -> Sequence[Domain]:
     return await repository.every(db, None if reach.everything else reach.domain)
 
 
+async def that_share(db: AsyncSession) -> Sequence[Domain]:
+    """Return the domains whose projects share inside of them."""
+    return [domain for domain in await repository.every(db, None) if domain.shares]
+
+
 async def create(db: AsyncSession, request: DomainRequest) -> Domain:
     """Create a domain; raises ConflictError where the name is taken."""
     if await repository.by_name(db, request.name):
         raise ConflictError(f"there is a domain {request.name} already", where="name", hint="choose another name")
     await _check_policy(db, request.policy)
     domain = Domain(**request.model_dump())
+    _check_shares(domain, request.model_fields_set)
     repository.add(db, domain)
     await db.flush()
     return domain
@@ -39,6 +49,8 @@ async def change(db: AsyncSession, name: str, request: DomainChange) -> Domain:
     await _check_policy(db, request.policy)
     for field in request.model_fields_set:
         setattr(domain, field, getattr(request, field))
+    _check_shares(domain, request.model_fields_set)
+    await _check_limit(db, domain, request.model_fields_set)
     await db.flush()
     return domain
 
@@ -51,6 +63,47 @@ async def delete(db: AsyncSession, name: str) -> None:
         text = ", ".join(f"{count} {kind}" for kind, count in left.items())
         raise ConflictError(f"{name} still has {text}", where="name", hint="move or delete them first")
     await repository.delete(db, domain)
+
+
+def _check_shares(domain: Domain, given: Collection[str]) -> None:
+    """Refuse what says nothing where a domain does not share, and a limit below what is guaranteed."""
+    if not domain.shares and (domain.over_quota_weight or domain.limit_milli is not None):
+        where = next((name for name in ("over_quota_weight", "limit_milli") if name in given), "shares")
+        raise InputError(
+            "a weight and a limit are of domains whose projects share inside of them",
+            where=where,
+            hint="set shares, or take the weight (0) and the limit (null) away",
+        )
+    if domain.limit_milli is None:
+        return
+    if domain.quota_milli is None:
+        raise InputError(
+            "without a quota of the domain its projects may have more guaranteed than the limit",
+            where="limit_milli" if "limit_milli" in given else "quota_milli",
+            hint="give a quota that is no more than the limit, or take the limit away",
+        )
+    if domain.limit_milli < domain.quota_milli:
+        limit, quota = format_gpus(domain.limit_milli), format_gpus(domain.quota_milli)
+        raise InputError(
+            f"the limit would be {limit} GPUs, and the quota is {quota}",
+            where="limit_milli" if "limit_milli" in given else "quota_milli",
+            hint="choose a limit that is no less than the quota, or take it away",
+        )
+
+
+async def _check_limit(db: AsyncSession, domain: Domain, given: Collection[str]) -> None:
+    """Refuse a limit below what the quotas of the projects come to at some time: a guarantee would not be one."""
+    if domain.limit_milli is None:
+        return
+    course = capacity.steps(await projects.quota_periods(db, hard_only=False, domain=domain.name), now())
+    most = max((step.milli for step in course), default=0)
+    if most > domain.limit_milli:
+        raise ConflictError(
+            f"the quotas of its projects come to {format_gpus(most)} GPUs, and the limit would be "
+            f"{format_gpus(domain.limit_milli)}",
+            where="limit_milli" if "limit_milli" in given else "shares",
+            hint="choose a larger limit, or make the quotas of its projects smaller first",
+        )
 
 
 async def _check_policy(db: AsyncSession, name: str | None) -> None:

@@ -140,7 +140,9 @@ class PeriodView(View):
 
 
 class ProjectView(View):
-    """A project; `used_milli` is what its sessions hold now.
+    """A project; `used_milli` is what its sessions hold now, `had_milli` what they had lately beyond its quota.
+
+    That is an average, as far as the site has counted it (`usage_half_life_s`).
 
     `active` says whether it is in its period: outside it nothing can be submitted and its quota counts as 0.
     `warnings` says where the quotas of the site's projects come to more than its GPUs.
@@ -170,17 +172,19 @@ class ProjectView(View):
     interactive_extension_s: int
     min_runtime_s: int | None
     session_access: Access
+    had_milli: int
     warnings: list[str]
     created_at: datetime
 
     @classmethod
     def of(cls, project: Project, *, used_milli: int, active: bool, warnings: Iterable[str]) -> ProjectView:
         """Return the view of a row, what the project's sessions hold, and what is to be said of it."""
-        made = {"used_milli", "period", "active", "managers", "members", "warnings"}
+        made = {"used_milli", "had_milli", "period", "active", "managers", "members", "warnings"}
         fields = {name: getattr(project, name) for name in cls.model_fields.keys() - made}
         return cls(
             **fields,
             used_milli=used_milli,
+            had_milli=round(project.had_milli),
             period=PeriodView.model_validate(project),
             active=active,
             managers=project.names(ProjectRole.MANAGER),

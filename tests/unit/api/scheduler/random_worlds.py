@@ -225,7 +225,7 @@ class RandomWorld(World):
         less than what would be stopped: so shares are met within one session.
         """
         held, quotas = self.held(), {each.name: each.quota_milli for each in self.projects}
-        fair = self._fair_shares()
+        rights, lines, given = *self._fair_shares(), self._given_to(quotas)
         kept = decision.reservations
         for project in self.projects:
             mine = [item for item in self.queue.values() if item.project == project.name and item.total_milli]
@@ -239,8 +239,10 @@ class RandomWorld(World):
                 owner, milli = each.workload.project, each.workload.total_milli
                 if owner == project.name or not each.workload.preemptible or milli == 0:
                     continue
-                owed = after <= quotas[project.name] and held[owner] > quotas[owner]
-                is_fair = first.preemptible and after <= fair[project.name] and held[owner] - milli >= fair[owner]
+                if not self._may(first, each.workload):
+                    continue
+                owed = after <= quotas[project.name] and held[owner] > given[owner]
+                is_fair = first.preemptible and after <= rights[project.name] and held[owner] - milli >= lines[owner]
                 others = [(self.queue[id_], places) for id_, places in kept.items() if id_ != first.id]
                 if owed or is_fair:
                     assert not self.fits_without(each.workload.id, first, () if owed else others), (
@@ -274,9 +276,24 @@ class RandomWorld(World):
                 if is_guest and not has_right(other, more=False):
                     assert not self.fits_without(other.id, first, others), f"{first.id} waits behind {other.id}"
 
-    def _fair_shares(self) -> Mapping[str, int]:
-        """What of the cluster is whose, in whole sessions."""
-        can_never, held, demands = Feasibility(ClusterState(self.nodes)), self.held(), []
+    def _may(self, first: Workload, gone: Workload) -> bool:
+        """Whether nothing but places and shares keeps one from starting in another's stead."""
+        return first.project != gone.project
+
+    def _given_to(self, quotas: Mapping[str, int]) -> Mapping[str, int]:
+        """What is guaranteed to each, so that no other guarantee takes of it."""
+        return quotas
+
+    def _fair_shares(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        """What of the cluster is whose, in whole sessions: what each has a right to, and what nobody takes of it."""
+        demands = self._demands()
+        shares = in_whole_workloads(fair_shares(self.total * 1000, demands), demands)
+        return shares, shares
+
+    def _demands(self) -> list[ProjectDemand]:
+        """What each project has and asks for."""
+        can_never, held = Feasibility(ClusterState(self.nodes)), self.held()
+        demands: list[ProjectDemand] = []
         for project in self.projects:
             able = [item for item in self.queue.values() if item.project == project.name and item.total_milli]
             able = [item for item in able if not can_never.never_fits(item)]
@@ -287,7 +304,11 @@ class RandomWorld(World):
             asked += sum(item.total_milli for item in able if item.preemptible)
             unit = gcd(*(item.total_milli for item in (*able, *runs))) or 1
             demands.append(ProjectDemand(project, held[project.name] + asked, held[project.name], unit))
-        return in_whole_workloads(fair_shares(self.total * 1000, demands), demands)
+        return demands
+
+    def _most(self, project: ProjectState, *, bound: bool) -> int:
+        """The most that a project may hold, or that of it which cannot be reclaimed."""
+        return project.quota_milli if bound else project.limit_milli or self.total * 1000
 
     def fits_without(
         self, gone: str, workload: Workload, others: Iterable[tuple[Workload, tuple[Placement, ...]]] = ()
@@ -311,7 +332,7 @@ class RandomWorld(World):
         for workload in self.queue.values():
             project = caps[workload.project]
             bound = not project.over_quota or not workload.preemptible
-            most = project.quota_milli if bound else project.limit_milli or self.total * 1000
+            most = self._most(project, bound=bound)
             most_beside = [
                 (each, bounds.quota if bound else project.cap_of(bounds)) for each, bounds in _given(project)
             ]

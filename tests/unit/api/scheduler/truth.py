@@ -62,7 +62,8 @@ class _Truth:
     def _check_log(self) -> None:
         """What a project holds is told when one is reclaimed: what was decided before counts."""
         now = self.held.copy()
-        reclaims, placements, grown = list(self.decision.reclaims), iter(self.placed), iter(self.grown)
+        reclaims, placements = list(self.decision.reclaims), iter(self.placed)
+        grown = {each.workload.id: each for each in self.grown}
         taken: list[tuple[str, int]] = []
         for line in self.decision.log:
             if line.startswith(("reclaimed: ", "moved: ")):
@@ -76,7 +77,8 @@ class _Truth:
                     now[project] -= milli
                 taken.clear()
             if line.startswith(("placed: ", "grown: ")):
-                each = next(placements if line.startswith("placed: ") else grown)
+                by_rank = re.match(r"grown: ([\w-]+) of \w+ by container (\d+)", line)
+                each = grown.pop(part_id(by_rank[1], int(by_rank[2]))) if by_rank else next(placements)
                 now[each.workload.project] += sum(s.milli for place in each.placements for s in place.shares)
                 self._check_numbers(line, each.workload, now, line)
 
@@ -152,6 +154,14 @@ class _Truth:
             assert self.queued[holder].project == workload.project, where
             assert round(1000 * float(amount)) <= self.asks(holder), f"no more is kept than is asked for: {where}"
             assert taken <= quota < taken + workload.total_milli, f"it is kept of what is left, and in the way: {where}"
+        for names, together, limit in re.findall(
+            rf"the projects of (\w+) have, or are about to, {AMOUNT} of the {AMOUNT}", text
+        ):
+            domain = next(each for each in self.snapshot.domains if each.name == names)
+            members = [each.name for each in self.snapshot.projects if each.domain == names]
+            have = sum(self.held[name] + self.gets(name, fixed_only=False) for name in members)
+            assert (together, limit) == (_number(have), _number(domain.limit_milli or 0)), f"{have}: {where}"
+            assert have + workload.total_milli > (domain.limit_milli or 0), where
         if cause is Cause.RECLAIMING:
             nodes = {place.node for place in kept[workload.id]}
             stopped = text.partition(" still being stopped")[0]

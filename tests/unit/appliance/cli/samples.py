@@ -131,6 +131,7 @@ def project(**changes: Any) -> Project:
         "over_quota": True,
         "over_quota_weight": 0,
         "limit_milli": None,
+        "had_milli": 0,
         "cpu_quota_milli": None,
         "cpu_limit_milli": None,
         "memory_quota_mib": None,
@@ -258,7 +259,16 @@ def policy(**changes: Any) -> Policy:
 
 
 def domain(**changes: Any) -> Domain:
-    base: Domain = {"name": "physics", "description": "", "quota_milli": None, "policy": None, "created_at": AGO}
+    base: Domain = {
+        "name": "physics",
+        "description": "",
+        "quota_milli": None,
+        "shares": False,
+        "over_quota_weight": 0,
+        "limit_milli": None,
+        "policy": None,
+        "created_at": AGO,
+    }
     return cast("Domain", {**base, **changes})
 
 

@@ -94,17 +94,30 @@ def test_policies(logged_in: FakeApi, run: Run) -> None:
 
 
 def test_domains(logged_in: FakeApi, run: Run) -> None:
-    logged_in.on("GET", "/domains", [domain(description="the third floor"), domain(quota_milli=2500, policy="one")])
+    logged_in.on(
+        "GET",
+        "/domains",
+        [
+            domain(description="the third floor"),
+            domain(quota_milli=2500, policy="one", shares=True),
+            domain(quota_milli=2500, shares=True, over_quota_weight=3, limit_milli=4000),
+        ],
+    )
     assert run("domain", "list")[1] == (
-        "NAME     GPUS  POLICY  DESCRIPTION      CREATED\n"
-        "physics  -     -       the third floor  3h\n"
-        "physics  2.5   one                      3h\n"
+        "NAME     GPUS  SHARES             POLICY  DESCRIPTION      CREATED\n"
+        "physics  -     -                  -       the third floor  3h\n"
+        "physics  2.5   yes                one                      3h\n"
+        "physics  2.5   weight 3, up to 4  -                        3h\n"
     )
     logged_in.on("PATCH", "/domains/physics", domain(quota_milli=2500))
     assert run("domain", "update", "physics", "--gpus", "2.5")[1] == "Changed domain physics.\n"
     assert logged_in.last.body == {"quota_milli": 2500}
     run("domain", "update", "physics", "--gpus", "none", "--description", "the fourth floor")
     assert logged_in.last.body == {"quota_milli": None, "description": "the fourth floor"}
+    run("domain", "update", "physics", "--shares", "--weight", "3", "--limit", "4")
+    assert logged_in.last.body == {"shares": True, "over_quota_weight": 3, "limit_milli": 4000}
+    run("domain", "update", "physics", "--no-shares", "--limit", "none")
+    assert logged_in.last.body == {"shares": False, "limit_milli": None}
     for name, sent in (("one", "one"), ("none", None)):
         run("domain", "update", "physics", "--policy", name)
         assert logged_in.last.body == {"policy": sent}

@@ -1,0 +1,29 @@
+"""What holds in every world also where projects share inside of domains, and where it counts what they had lately."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+
+from tests.unit.api.scheduler.sharing_worlds import SharingWorld
+
+PARTS = 8
+MANY, FEW = 1000, 50
+
+
+def live(number: int) -> None:
+    world = SharingWorld(number)
+    try:
+        world.live()
+        world.check_rest(world.rest())
+        world.drain()
+    except Exception as error:
+        error.add_note(f"in the world of number {number}, cycle {world.cycle}")
+        raise
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_worlds(part: int) -> None:
+    worlds = MANY if settings().max_examples > FEW else FEW
+    for number in range(part, worlds, PARTS):
+        live(number)

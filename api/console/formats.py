@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 from api.auth.policy import KeyScope, UserRole
 from api.clock import now
-from api.console.texts import gettext
+from api.console.texts import gettext, said, spoken
 from api.resources.accounting.schemas import By
 from api.tables.nodes import NodeMode, NodeState
 from api.tables.sessions import Kind, State
@@ -31,13 +31,13 @@ def memory(mib: int | None) -> str:
 
 
 def moment(at: datetime | None) -> str:
-    """Return a moment to the minute, in UTC; nothing for none."""
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at else ""
+    """Return a moment to the minute, in UTC, as the reader's language writes it; nothing for none."""
+    return spoken().moment(at) if at else ""
 
 
 def instant(at: datetime) -> str:
     """Return a moment to the second, in UTC."""
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+    return spoken().instant(at)
 
 
 def ago(at: datetime | None, until: datetime | None = None) -> str:
@@ -51,6 +51,11 @@ def ago(at: datetime | None, until: datetime | None = None) -> str:
     if hours:
         return gettext("%(hours)d h %(minutes)d min") % {"hours": hours, "minutes": minutes % 60}
     return gettext("%(minutes)d min") % {"minutes": minutes}
+
+
+def number(value: float) -> str:
+    """Return a number as the reader's language writes it."""
+    return spoken().number(value)
 
 
 def percent(part: int, whole: int) -> int:
@@ -133,7 +138,9 @@ FILTERS = {
         moment,
         instant,
         ago,
+        number,
         percent,
+        said,
         state_name,
         kind_name,
         key_scope_name,

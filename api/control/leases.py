@@ -23,6 +23,7 @@ from api.resources.sessions import service as sessions
 from api.tables.nodes import Node, NodeState
 from api.tables.sessions import Session, State
 from common.errors import UnavailableError
+from common.sentence import Sentence
 
 log = structlog.get_logger()
 
@@ -114,7 +115,7 @@ class LeaseKeeper:
         try:
             await self._launcher.admit(lease, leases.leased_nodes(session))
         except NotLentError as error:
-            return f"Slurm has forgotten its job. {error.problems[0].reason}"
+            return Sentence("Slurm has forgotten its job. {why}", why=error.problems[0].reason)
         except UnavailableError as error:
             self._say(str(error))
             return None
@@ -128,6 +129,8 @@ class LeaseKeeper:
 
 def _withdrawn(session: Session, why: str) -> dict[str, object]:
     again = starts_again(session)
-    reason = f"Slurm took its place back: {why}{'; it starts again' if again else ''}"
+    reason = Sentence("Slurm took its place back: {why}", why=why)
+    if again:
+        reason = Sentence("{why}; it starts again", why=reason)
     final_state = State.PENDING if again else State.FAILED
     return {"state": State.TERMINATING, "final_state": final_state, "reason": reason, "cause": WITHDRAWN}

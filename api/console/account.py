@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import Form, Response
 
@@ -20,8 +20,8 @@ router = Router()
 @router.post("/language", status_code=204)
 @action(Action.ACCOUNT_CHANGE)
 async def choose_language(
-    language: Annotated[Language | Literal[""], Form()], caller: Caller, db: Transaction, response: Response
+    caller: Caller, db: Transaction, response: Response, language: Annotated[Language | None, Form()] = None
 ) -> None:
-    """Speak another language to the caller from now on; an empty one is that of the browser."""
-    await logins.change_me(AccountChange(language=language or None), caller, db)
+    """Speak another language to the caller from now on; none is that of the browser."""
+    await logins.change_me(AccountChange(language=language), caller, db)
     response.headers["HX-Refresh"] = "true"

@@ -11,6 +11,7 @@ from api.resources.accounting.schemas import By
 from api.tables.nodes import NodeMode, NodeState
 from api.tables.sessions import Kind, State
 from common.gpu.share import format_gpus
+from common.protocol import ContainerStatus
 
 
 def gpus(milli: int) -> str:
@@ -119,6 +120,31 @@ def node_state_name(state: NodeState) -> str:
     return names[state]
 
 
+def container_status_name(status: ContainerStatus) -> str:
+    """Return the name of a status of containers."""
+    names = {
+        ContainerStatus.CREATING: gettext("starting"),
+        ContainerStatus.PULLING: gettext("pulling"),
+        ContainerStatus.RUNNING: gettext("running"),
+        ContainerStatus.EXITED: gettext("exited"),
+        ContainerStatus.FAILED: gettext("failed"),
+    }
+    return names[status]
+
+
+def refusal_name(status: int) -> str:
+    """Return the name of a kind of refusal, by its status."""
+    names = {
+        403: gettext("Forbidden"),
+        404: gettext("Not found"),
+        409: gettext("Not possible now"),
+        422: gettext("Not understood"),
+        429: gettext("Too often"),
+        503: gettext("Not available"),
+    }
+    return names.get(status, gettext("Something went wrong"))
+
+
 def mode_name(mode: NodeMode) -> str:
     """Return the name of a mode of nodes."""
     names = {
@@ -148,6 +174,8 @@ FILTERS = {
         role_name,
         node_state_name,
         mode_name,
+        container_status_name,
+        refusal_name,
     )
 }
 """What templates call them."""

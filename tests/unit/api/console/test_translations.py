@@ -49,7 +49,7 @@ def test_every_text_is_translated_with_the_names_that_it_has(language: str) -> N
             continue
         assert not message.fuzzy
         named = set(NAMES.findall(message.id if isinstance(message.id, str) else message.id[1]))
-        strings = [message.string] if isinstance(message.string, str) else message.string
+        strings = [message.string] if isinstance(message.string, str) else list(message.string or [""])
         assert all(set(NAMES.findall(each)) == named for each in strings), message.id
         assert all(strings), message.id
         for each in strings:
@@ -111,9 +111,9 @@ def untold(source: str) -> list[str]:
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Dict):
-            named = [(key.value, value) for key, value in zip(node.keys, node.values, strict=True) if _is_text(key)]
+            named = [(_text(key), value) for key, value in zip(node.keys, node.values, strict=True)]
         elif isinstance(node, ast.keyword):
-            named = [(node.arg, node.value)]
+            named = [(node.arg or "", node.value)]
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             named = [(node.targets[0].id, node.value)]
         else:
@@ -122,8 +122,8 @@ def untold(source: str) -> list[str]:
     return found
 
 
-def _is_text(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+def _text(node: ast.expr | None) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _is_made_here(node: ast.expr) -> bool:
@@ -131,7 +131,7 @@ def _is_made_here(node: ast.expr) -> bool:
         return _is_made_here(node.body) or _is_made_here(node.orelse)
     if isinstance(node, ast.BinOp):
         return _is_made_here(node.left) or _is_made_here(node.right)
-    return isinstance(node, ast.JoinedStr) or (_is_text(node) and bool(ast.literal_eval(node)))
+    return isinstance(node, ast.JoinedStr) or bool(_text(node))
 
 
 REASONS = sorted(

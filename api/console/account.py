@@ -1,4 +1,4 @@
-"""What people decide for themselves: the language in which the console speaks to them."""
+"""Account of the caller: the language in which the console speaks."""
 
 from __future__ import annotations
 

@@ -32,6 +32,7 @@ declare -A purpose=(
   [slapd]="a directory (LDAP) in the tests"
   [ldap-utils]="changes of the directory in the tests"
   [systemd-journal-remote]="journals of many nodes in the tests"
+  [softhsm2]="a PKCS#11 token in the tests"
   [npm]="front-end files"
   [procps]="pgrep in the tests"
   [gcc-aarch64-linux-gnu]="the library that holds GPU shares, for arm64"

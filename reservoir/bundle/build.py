@@ -11,7 +11,6 @@ from hashlib import sha256
 from pathlib import Path
 
 import httpx
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import IntegrityError, PenstockError
 from common.progress import Progress, counter, silent
@@ -135,7 +134,7 @@ def _check_blobs(bundle: Bundle, cache: Cache, progress: Progress) -> None:
     in_threads(check, sizes, DOWNLOADS)
 
 
-def _same(final: Path, bundle: Bundle, key: Ed25519PrivateKey) -> Bundle | None:
+def _same(final: Path, bundle: Bundle, key: ed25519.SigningKey) -> Bundle | None:
     """Return the bundle under the final name if it holds the very same things, signed by the same key."""
     try:
         present = bundles.read_signed(final, key.public_key()).bundle

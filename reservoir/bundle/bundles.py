@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import ValidationError
 
 from common.errors import InputError, IntegrityError, NotFoundError
@@ -127,7 +127,7 @@ def read_signed(
 def assemble(
     bundle: Bundle,
     blobs: Iterable[Path],
-    key: Ed25519PrivateKey,
+    key: ed25519.SigningKey,
     below: Path,
     attachments: Mapping[str, bytes],
     *,

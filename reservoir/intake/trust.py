@@ -85,13 +85,27 @@ class Known:
 def known(store: Store, installed: Path | None = None) -> Known | None:
     """Return the key that this site's bundles are signed with: the site's own pin, else what the installer keeps.
 
+    Where an administrator gave up the site's key at the installer, the installer's counts before the next import.
     `installed` is the folder that the installer made, else the one that this program runs from.
     """
-    for path in (store.pinned_key, installed / PINNED if installed else settings.installer_key()):
-        if path.exists():
-            key = ed25519.read_public(path.read_bytes(), str(path))
-            return Known(key, _noted(path.with_name(RECORD), fingerprint(key)))
-    return None
+    own, kept = (
+        _kept(path) for path in (store.pinned_key, installed / PINNED if installed else settings.installer_key())
+    )
+    if own and kept and _gave_up(kept, own) and not _gave_up(own, kept):
+        return kept
+    return own or kept
+
+
+def _kept(path: Path) -> Known | None:
+    if not path.exists():
+        return None
+    key = ed25519.read_public(path.read_bytes(), str(path))
+    return Known(key, _noted(path.with_name(RECORD), fingerprint(key)))
+
+
+def _gave_up(one: Known, other: Known) -> bool:
+    """Say whether somebody trusted one key in place of the other."""
+    return one.trust.instead_of == other.trust.fingerprint
 
 
 def expected_key(store: Store) -> Ed25519PublicKey | None:

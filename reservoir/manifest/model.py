@@ -269,7 +269,8 @@ class ExternalImage(StrictModel):
 
     `source` is an address as skopeo writes them: `docker://`, `docker-archive:`, `oci-archive:`, `oci:` or
     `docker-daemon:`; paths count from the manifest's folder. `architectures` chooses from an image of several;
-    empty takes all of them.
+    empty takes all of them. `signed_by` are files with the makers' public keys, counted from that folder: one of them
+    must have signed the image with cosign in its registry.
     """
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+([._/-][a-z0-9]+)*$")]
@@ -279,6 +280,7 @@ class ExternalImage(StrictModel):
     ]
     architectures: list[Literal["amd64", "arm64"]] = Field(default_factory=list)
     session: bool = False
+    signed_by: list[Annotated[str, AfterValidator(_inside)]] = Field(default_factory=list)
 
     @property
     def reference(self) -> str:
@@ -354,6 +356,8 @@ class Manifest(StrictModel):
         public["python"] = self.python.model_copy(update={"sdists": built})
         # locks that were made before there were any go on counting
         left_out: dict[str, Any] = {"valid_days": True} | ({} if built else {"python": {"sdists"}})
+        if not any(image.signed_by for image in self.external_images):
+            left_out["external_images"] = {"__all__": {"signed_by"}}
         meant = self.model_copy(update=public).model_dump_json(by_alias=True, exclude=left_out)
         return hashlib.sha256(meant.encode()).hexdigest()
 

@@ -87,6 +87,15 @@ def _unfit(manifest: Manifest) -> Iterator[Finding]:
                 reason = f"{name!r} is not among the packages of the version set"
                 yield ("version_sets", index, "equal"), reason, "add it there"
     yield from _unfit_groups(manifest, known)
+    yield from _unfit_images(manifest, known)
+
+
+def _unfit_images(manifest: Manifest, known: Mapping[str, Target]) -> Iterator[Finding]:
+    """Yield images whose target cannot make them, and signatures that cannot be looked for."""
+    for index, external in enumerate(manifest.external_images):
+        if external.signed_by and not external.source.startswith("docker://"):
+            reason = "signatures of cosign lie in registries"
+            yield ("external_images", index, "signed_by"), reason, "take the image by docker://, or remove it"
     for index, image in enumerate(manifest.images):
         if image.target in known and not known[image.target].bootstrap:
             reason = f"target {image.target!r} does not bring what a root file system is made of"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
 from common.errors import ConflictError
 from reservoir.bundle import bundles
 from reservoir.bundle.bundles import BLOBS
@@ -23,7 +21,7 @@ def beside(found: Verified) -> list[str]:
     return [*names, *found.bundle.installer, *found.bundle.attachments]
 
 
-def require_maker(found: Verified, key: Ed25519PrivateKey) -> None:
+def require_maker(found: Verified, key: ed25519.SigningKey) -> None:
     """Raise ConflictError unless the bundle was signed with this key."""
     if keychain.raw(key.public_key()) != keychain.raw(found.key):
         raise ConflictError(
@@ -33,7 +31,7 @@ def require_maker(found: Verified, key: Ed25519PrivateKey) -> None:
         )
 
 
-def write(found: Verified, medium: Medium, key: Ed25519PrivateKey, folder: Path) -> None:
+def write(found: Verified, medium: Medium, key: ed25519.SigningKey, folder: Path) -> None:
     """Write the medium of a bundle whose files are whole, and wait until it is on the disk."""
     (folder / BLOBS).mkdir(parents=True)
     for name in beside(found):

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
 from common.progress import Progress, silent
 from reservoir.bundle import bundles, verification
 from reservoir.bundle.build import Built
@@ -55,7 +53,7 @@ def build_since(
     return Delta(built, folder, found)
 
 
-def make(full: Path, receipt: Receipt, digest: str, key: Ed25519PrivateKey) -> Path:
+def make(full: Path, receipt: Receipt, digest: str, key: ed25519.SigningKey) -> Path:
     """Write the delta of the finished bundle at `full` beside it, and return its folder.
 
     `receipt` says what the site holds, `digest` is the sha256 of its file. The list and its signature stay the very

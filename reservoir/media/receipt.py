@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import ConfigDict, Field, ValidationError
 
 from common.errors import InputError, IntegrityError, NotFoundError
@@ -50,7 +50,7 @@ class _Signed(StrictModel):
     signature: str
 
 
-def encode(receipt: Receipt, key: Ed25519PrivateKey) -> bytes:
+def encode(receipt: Receipt, key: ed25519.SigningKey) -> bytes:
     """Return the content of a receipt's file, signed with the site's key."""
     signature = ed25519.sign(key, _message(receipt)).decode().strip()
     content = {"receipt": receipt.model_dump(mode="json", by_alias=True), "signature": signature}

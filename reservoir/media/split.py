@@ -8,8 +8,6 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
 from common.errors import InputError
 from common.progress import Progress, silent
 from reservoir.bundle import bundles
@@ -18,6 +16,7 @@ from reservoir.bundle.medium import Medium, Piece
 from reservoir.bundle.verification import Verified, verify
 from reservoir.download.cache import CHUNK, space_on
 from reservoir.media import carry, needed
+from reservoir.signing.ed25519 import SigningKey
 
 DISCS = {"cd": 700_000_000, "dvd": 4_700_000_000, "bd": 25_000_000_000}
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -75,7 +74,7 @@ def cost(size: int) -> int:
     return -(-size // SECTOR) * SECTOR + SECTOR
 
 
-def split(folder: Path, size: int, key: Ed25519PrivateKey, below: Path, progress: Progress = silent) -> list[Path]:
+def split(folder: Path, size: int, key: SigningKey, below: Path, progress: Progress = silent) -> list[Path]:
     """Write the media of the bundle, or of the delta, in `folder` into a folder of their own below `below`.
 
     `size` counts the bytes of one disc. Media appear all at once. Raises InputError where they would be too small,

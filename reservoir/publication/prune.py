@@ -9,6 +9,7 @@ from pathlib import Path
 
 from common import files
 from common.errors import InputError, NotFoundError
+from common.progress import Progress, silent
 from reservoir.bundle import bundles
 from reservoir.intake.store import Store
 from reservoir.publication.publish import record_of
@@ -37,7 +38,7 @@ class Unneeded:
         return not (self.publications or self.bundles or self.blobs or self.leftovers)
 
 
-def prune(root: Path, *, keep: int = KEEP, rehearse: bool = False) -> Unneeded:
+def prune(root: Path, *, keep: int = KEEP, rehearse: bool = False, progress: Progress = silent) -> Unneeded:
     """Remove what neither the `keep` newest publications nor the served one need; with `rehearse` only say what it is.
 
     The newest bundle of each name stays, and every blob of a bundle that stays or is being imported. An interruption
@@ -50,18 +51,19 @@ def prune(root: Path, *, keep: int = KEEP, rehearse: bool = False) -> Unneeded:
     if not store.bundles.is_dir():
         raise NotFoundError("nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`")
     with store.changing():
-        unneeded = _unneeded(store, keep)
+        unneeded = _unneeded(store, keep, progress)
         if not rehearse:
-            _remove(store, unneeded)
+            _remove(store, unneeded, progress)
         return unneeded
 
 
-def unneeded(root: Path, keep: int = KEEP) -> Unneeded:
+def unneeded(root: Path, keep: int = KEEP, progress: Progress = silent) -> Unneeded:
     """Return what `prune` would remove."""
-    return _unneeded(Store(root), keep)
+    return _unneeded(Store(root), keep, progress)
 
 
-def _unneeded(store: Store, keep: int) -> Unneeded:
+def _unneeded(store: Store, keep: int, progress: Progress) -> Unneeded:
+    progress("look for what nothing needs")
     kept = {*store.numbers()[-keep:], *([serving] if (serving := store.serving()) else [])}
     publications = [number for number in store.numbers() if number not in kept]
     needed = {name for number in kept for name in record_of(store.publications / str(number))["bundles"]}
@@ -73,6 +75,7 @@ def _unneeded(store: Store, keep: int) -> Unneeded:
     present = {path.name for path in store.blobs.glob("[0-9a-f]*") if not path.suffix}
     blobs = sorted(present - used)
     leftovers = sorted(_leftovers(store))
+    progress("measure what nothing needs")
     folders = [*(store.publications / str(number) for number in publications), *(store.bundles / name for name in old)]
     size = files.space([*folders, *(store.blobs / blob for blob in blobs), *leftovers]).own
     return Unneeded(publications, old, blobs, leftovers, size, arrived(store))
@@ -96,12 +99,15 @@ def _leftovers(store: Store) -> Iterator[Path]:
     yield from (folder for folder in store.incoming.glob("*") if not (folder / "record" / bundles.LIST).is_file())
 
 
-def _remove(store: Store, unneeded: Unneeded) -> None:
+def _remove(store: Store, unneeded: Unneeded, progress: Progress) -> None:
     """Remove what is not needed, in an order that never leaves a record of something that is not there."""
     for number in unneeded.publications:
+        progress(f"remove publication {number}")
         _discard(store.publications / str(number))
     for identity in unneeded.bundles:
+        progress(f"remove {identity}")
         _discard(store.bundles / identity)
+    progress(f"remove {len(unneeded.blobs)} blobs")
     for path in (*(store.blobs / blob for blob in unneeded.blobs), *unneeded.leftovers):
         _delete(path)
 

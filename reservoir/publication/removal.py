@@ -9,6 +9,7 @@ from pathlib import Path
 
 from common import files
 from common.errors import ConflictError, NotFoundError
+from common.progress import Progress, silent
 from reservoir.bundle import bundles
 from reservoir.contents.bundle import Bundle
 from reservoir.download.cache import flush
@@ -34,7 +35,9 @@ class Removed:
     size: int
 
 
-def remove(root: Path, name: str, *, withdraw: bool = False, rehearse: bool = False) -> Removed:
+def remove(
+    root: Path, name: str, *, withdraw: bool = False, rehearse: bool = False, progress: Progress = silent
+) -> Removed:
     """Remove the bundles of that name, or the one of that identity, and arrivals too; with `rehearse` only say what.
 
     What a publication was made of stays: with `withdraw` the next publication leaves it out, and prune removes it with
@@ -46,6 +49,7 @@ def remove(root: Path, name: str, *, withdraw: bool = False, rehearse: bool = Fa
     if not store.bundles.is_dir():
         raise NotFoundError("nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`")
     with store.changing():
+        progress("look for what only this bundle needs")
         imported, arrivals = store.imported(), store.arrivals()
         chosen, coming = _named(imported, name), _named(arrivals, name)
         begun = sorted(store.bundles.glob(f".*{ASIDE}"))
@@ -76,6 +80,7 @@ def remove(root: Path, name: str, *, withdraw: bool = False, rehearse: bool = Fa
             size=files.space([*folders, *(store.blobs / blob for blob in blobs)]).own,
         )
         if not rehearse:
+            progress(f"remove {len(blobs)} blobs")
             store.withdraw(needed)
             _remove(store, going, coming, blobs)
         return removed

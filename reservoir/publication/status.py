@@ -11,6 +11,7 @@ from pathlib import Path
 
 from common import files
 from common.errors import NotFoundError
+from common.progress import Progress, silent
 from reservoir.bundle import expiry
 from reservoir.contents.bundle import Bundle
 from reservoir.intake import trust
@@ -76,30 +77,35 @@ class Status:
     prunable: int
 
 
-def status(root: Path, now: datetime | None = None) -> Status:
+def status(root: Path, now: datetime | None = None, progress: Progress = silent) -> Status:
     """Return the state of the store at `root`; changes nothing. Raises NotFoundError where there is no store."""
     store = Store(root)
     if not store.bundles.is_dir():
         raise NotFoundError("nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`")
     now = now or datetime.now(UTC)
+    progress("read what is held")
     imported = store.imported()
     held = [_bundle(identity, bundle, now) for identity, bundle in imported.items()]
     taken = arrived(store)
     held += [_bundle(identity, bundle, now, taken[identity]) for identity, bundle in store.arrivals().items()]
+    progress("measure the store")
     space = files.space([root])
     return Status(
         serving=store.serving(),
         trust=before.trust if (before := trust.known(store)) else None,
         rolled_back=store.rolled_back(),
-        publications=[_publication(store, number, imported, now) for number in store.numbers()],
+        publications=[_publication(store, number, imported, now, progress) for number in store.numbers()],
         bundles=sorted(held, key=lambda one: (one.name, one.built)),
         used=space.own + space.shared,
         free=shutil.disk_usage(root).free,
-        prunable=unneeded(root).size,
+        prunable=unneeded(root, progress=progress).size,
     )
 
 
-def _publication(store: Store, number: int, imported: Mapping[str, Bundle], now: datetime) -> PublicationStatus:
+def _publication(
+    store: Store, number: int, imported: Mapping[str, Bundle], now: datetime, progress: Progress
+) -> PublicationStatus:
+    progress(f"measure publication {number}")
     folder = store.publications / str(number)
     names = record_of(folder)["bundles"]
     published = datetime.fromtimestamp((folder / RECORD).stat().st_mtime, UTC)

@@ -9,6 +9,7 @@ import hashlib
 import os
 import stat
 from pathlib import Path
+from typing import Protocol
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -25,6 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 from common import files
 from common.errors import ConflictError, InputError, IntegrityError, NotFoundError
 from reservoir import settings
+from reservoir.signing import token
 
 HINT = "do not use this bundle; get it again from its maker, or check which key is theirs"
 
@@ -34,6 +36,16 @@ ENCRYPTED = b"ENCRYPTED PRIVATE KEY"
 LONGEST = 1 << 30
 
 
+class SigningKey(Protocol):
+    """An Ed25519 key that signs, whether it lies in a file or in a token."""
+
+    def public_key(self) -> Ed25519PublicKey:
+        """Return the public half."""
+
+    def sign(self, data: bytes) -> bytes:
+        """Return the signature of `data`."""
+
+
 def new_key(path: Path, password: bytes | None = None) -> Ed25519PrivateKey:
     """Make a key and write it where only its owner may read it; raises ConflictError where one lies already.
 
@@ -41,38 +53,60 @@ def new_key(path: Path, password: bytes | None = None) -> Ed25519PrivateKey:
     """
     key = Ed25519PrivateKey.generate()
     kept = BestAvailableEncryption(password) if password else NoEncryption()
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, kept)
+    _keep(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, kept), key)
+    return key
+
+
+def new_token_key(path: Path, uri: str) -> SigningKey:
+    """Make a key in the token that a PKCS#11 URI names, or take the one of that name, and write the URI to `path`.
+
+    Raises ConflictError where a key lies at `path` already; then the token is as it was.
+    """
+    token.read(uri, "--pkcs11")
+    if path.exists():
+        raise _taken(path)
+    key = token.make_key(uri, required_password(path), path)
+    _keep(path, f"{uri.strip()}\n".encode(), key)
+    return key
+
+
+def _keep(path: Path, content: bytes, key: SigningKey) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     beside = path.with_name(f".{path.name}{files.BESIDE}{fingerprint(key.public_key())[:16]}")
-    files.write(beside, pem, 0o600)
+    files.write(beside, content, 0o600)
     try:
         # a link, unlike a rename, never takes the place of a key that is there
         os.link(beside, path)
     except FileExistsError as error:
-        raise ConflictError(
-            "there is a key already", where=str(path), hint="keep it, or move it away before you make another"
-        ) from error
+        raise _taken(path) from error
     finally:
         beside.unlink()
-    return key
 
 
-def read_key(path: Path) -> Ed25519PrivateKey:
-    """Return the private key at `path`; the password of one that is encrypted is asked for."""
+def _taken(path: Path) -> ConflictError:
+    return ConflictError(
+        "there is a key already", where=str(path), hint="keep it, or move it away before you make another"
+    )
+
+
+def read_key(path: Path) -> SigningKey:
+    """Return the private key at `path`; the password of one that is encrypted, or its token's PIN, is asked for."""
     return open_key(path)[0]
 
 
-def open_key(path: Path) -> tuple[Ed25519PrivateKey, bytes | None]:
+def open_key(path: Path) -> tuple[SigningKey, bytes | None]:
     """Return the private key at `path`, and its password where it is encrypted."""
     try:
-        pem = path.read_bytes()
+        content = path.read_bytes()
     except FileNotFoundError as error:
         raise NotFoundError(
             "there is no signing key", where=str(path), hint="make one with `penstock reservoir key new`"
         ) from error
-    password = required_password(path) if ENCRYPTED in pem else None
+    if in_token(content):
+        return token.open_key(content.decode(errors="replace"), required_password(path), path), None
+    password = required_password(path) if ENCRYPTED in content else None
     try:
-        key = load_pem_private_key(pem, password)
+        key = load_pem_private_key(content, password)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         reason = "the password does not open the key" if password else "not a private key"
         raise InputError(reason, where=str(path), hint="give an Ed25519 key, and its own password") from error
@@ -81,8 +115,13 @@ def open_key(path: Path) -> tuple[Ed25519PrivateKey, bytes | None]:
     return key, password
 
 
+def in_token(content: bytes) -> bool:
+    """Say whether the content of a key's file names a key in a token."""
+    return content.startswith(token.SCHEME.encode())
+
+
 def required_password(path: Path) -> bytes:
-    """Return the password of the key at `path`; raises InputError where nobody gives one."""
+    """Return the password of the key at `path`, or its token's PIN; raises InputError where nobody gives one."""
     try:
         password = settings.signing_password(path)
     except OSError as error:
@@ -91,14 +130,14 @@ def required_password(path: Path) -> bytes:
         ) from error
     if password is None:
         raise InputError(
-            "the signing key is encrypted, and there is no password",
+            "the signing key is encrypted or in a token, and there is no password or PIN",
             where=str(path),
             hint="run this on a terminal, or name a file with the password in PENSTOCK_SIGNING_PASSWORD_FILE",
         )
     return password
 
 
-def public_pem(key: Ed25519PrivateKey) -> bytes:
+def public_pem(key: SigningKey) -> bytes:
     """Return the public half of a key as PEM."""
     return encode_public(key.public_key())
 
@@ -150,7 +189,7 @@ def fingerprint(key: Ed25519PublicKey) -> str:
     return hashlib.sha256(key.public_bytes(Encoding.Raw, PublicFormat.Raw)).hexdigest()
 
 
-def sign(key: Ed25519PrivateKey, content: bytes) -> bytes:
+def sign(key: SigningKey, content: bytes) -> bytes:
     """Return the signature of `content` as one line of base64."""
     return base64.b64encode(key.sign(content)) + b"\n"
 

@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import Field, StringConstraints, ValidationError
 
 from common import files
@@ -105,7 +105,7 @@ def beside(signing_key: Path) -> Path:
     return signing_key.with_name(f"{signing_key.stem}.keys.json")
 
 
-def of_key(signing_key: Path, key: Ed25519PrivateKey) -> Keychain:
+def of_key(signing_key: Path, key: ed25519.SigningKey) -> Keychain:
     """Return the chain that travels with bundles of a key; raises ConflictError in the middle of a rotation."""
     chain = read(beside(signing_key))
     if chain.rotations and chain.rotations[-1].new != raw(key.public_key()):
@@ -117,16 +117,20 @@ def of_key(signing_key: Path, key: Ed25519PrivateKey) -> Keychain:
     return chain
 
 
-def rotate(signing_key: Path, timestamp: int) -> Rotation:
+def rotate(signing_key: Path, timestamp: int, uri: str | None = None) -> Rotation:
     """Make a new key, have the old one sign it, keep the old one beside; return the statement.
 
-    An interrupted rotation goes on with the key that it made. `timestamp` counts seconds since 1970.
+    With `uri` the new one lies in the token that it names. An interrupted rotation goes on with the key that it made.
+    `timestamp` counts seconds since 1970. Raises ConflictError where a key would leave tokens unasked.
     """
     with _alone(signing_key):
         old, password = ed25519.open_key(signing_key)
         chain = read(beside(signing_key))
         waiting = signing_key.with_name(f".{signing_key.name}.next")
-        new = ed25519.read_key(waiting) if waiting.exists() else ed25519.new_key(waiting, password)
+        new = ed25519.read_key(waiting) if waiting.exists() else _successor(signing_key, waiting, password, uri)
+        if raw(new.public_key()) == raw(old.public_key()):
+            waiting.unlink()
+            raise ConflictError("this is the key that is to be replaced", where=str(uri), hint="name another object")
         if not chain.rotations or chain.rotations[-1].new != raw(new.public_key()):
             rotation = statement(old, new.public_key(), len(chain.rotations) + 1, timestamp)
             # with its fingerprint: after a start from scratch the numbers begin anew
@@ -139,6 +143,19 @@ def rotate(signing_key: Path, timestamp: int) -> Rotation:
         return chain.rotations[-1]
 
 
+def _successor(signing_key: Path, waiting: Path, password: bytes | None, uri: str | None) -> ed25519.SigningKey:
+    """Make the key that is to replace the one at `signing_key`, at `waiting`."""
+    if uri:
+        return ed25519.new_token_key(waiting, uri)
+    if ed25519.in_token(signing_key.read_bytes()):
+        raise ConflictError(
+            "the key lies in a token, and the new one would lie in a file",
+            where=str(signing_key),
+            hint="say with --pkcs11 URI where the new one is to lie",
+        )
+    return ed25519.new_key(waiting, password)
+
+
 def raw(key: Ed25519PublicKey) -> str:
     """Return the 32 bytes of a public key in hex."""
     return key.public_bytes_raw().hex()
@@ -149,7 +166,7 @@ def fingerprint(key: str) -> str:
     return sha256(bytes.fromhex(key)).hexdigest()
 
 
-def statement(old: Ed25519PrivateKey, new: Ed25519PublicKey, number: int, timestamp: int) -> Rotation:
+def statement(old: ed25519.SigningKey, new: Ed25519PublicKey, number: int, timestamp: int) -> Rotation:
     """Return the statement, signed by the old key, that a new one replaces it; `number` counts them from 1."""
     date = f"{datetime.fromtimestamp(timestamp, UTC):%Y-%m-%d}"
     unsigned = Rotation(number=number, date=date, old=raw(old.public_key()), new=raw(new), signature="")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from appliance.cli.reservoir import uploads
-from appliance.cli.reservoir.common import AsJson, Root, show
+from appliance.cli.reservoir.common import AsJson, Root, progress_bars, show
 from reservoir.settings import DEFAULT_ROOT
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def prune_command(
     """Remove old publications, bundles that none of the others needs, and blobs that nothing uses."""
     from reservoir.publication import prune
 
-    gone = prune.prune(root, keep=keep, rehearse=rehearse)
+    with progress_bars() as progress:
+        gone = prune.prune(root, keep=keep, rehearse=rehearse, progress=progress)
     counts = {
         "publication": len(gone.publications),
         "bundle": len(gone.bundles),
@@ -95,7 +96,8 @@ def remove_command(
     """Remove a bundle by name, and the blobs that only it needs; never what a publication was made of."""
     from reservoir.publication import removal
 
-    gone = removal.remove(root, name, withdraw=withdraw, rehearse=rehearse)
+    with progress_bars() as progress:
+        gone = removal.remove(root, name, withdraw=withdraw, rehearse=rehearse, progress=progress)
     lines = [f"{'would free' if rehearse else 'freed'} {human(gone.size)}: {', '.join(gone.bundles) or 'leftovers'}"]
     if gone.withdrawn:
         does = "would be" if rehearse else "is"
@@ -111,7 +113,8 @@ def status_command(root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:
     """Show what the site serves and holds, how old it is and how much space it takes."""
     from reservoir.publication import status
 
-    found = status.status(root)
+    with progress_bars() as progress:
+        found = status.status(root, progress=progress)
     hidden = uploads.hidden(root)
     if as_json:
         trusted = found.trust.told() if found.trust else None

@@ -11,7 +11,7 @@ from pathlib import Path
 from common import process
 from common.errors import ConflictError, InputError, IntegrityError, ProcessError, UnavailableError
 from common.progress import Progress
-from reservoir.artifacts.image import oci
+from reservoir.artifacts.image import cosign, oci
 from reservoir.contents.artifact import ImageArtifact, ImageMetadata, ImagePart
 from reservoir.download.cache import Cache
 from reservoir.manifest.model import ExternalImage
@@ -38,11 +38,13 @@ class Puller:
         """Return the image and its parts; manifests are read, layers of a registry are not fetched yet.
 
         Raises InputError where an architecture that was asked for is not there, UnavailableError where the image
-        cannot be read.
+        cannot be read, IntegrityError where it has no signature of those who are to have signed it.
         """
         self.progress(f"read image {self.image.reference}")
         remote = self.image.source.startswith(REGISTRY)
         content = self._inspect(self.image.source) if remote else self._copied()
+        if self.image.signed_by:
+            self._require_signature(oci.digest(content))
         documents = {self.cache.keep(content)[0]: content}
         document = oci.read(content, self.image.source)
         made = None
@@ -87,6 +89,38 @@ class Puller:
                 where=self.where,
                 hint="make a new lock",
             )
+
+    def _require_signature(self, digest: str) -> None:
+        """Raise IntegrityError unless one of the keys of `signed_by` signed the image as the registry has it."""
+        keys = [cosign.read_key(self._key(path), path) for path in self.image.signed_by]
+        source = f"{repository(self.image.source)}:{cosign.tag(digest)}"
+        try:
+            found = list(cosign.signatures(self._inspect(source)))
+            self._copy(source, [PLAIN], []) if found else None
+        except UnavailableError as error:
+            raise IntegrityError(
+                f"the image {digest} has no signatures that can be read: {error.problems[0].reason}",
+                where=self.where,
+                hint="ask its maker to sign it with cosign, or take out signed_by",
+            ) from error
+        for one in found:
+            path = self.cache.path(one.payload)
+            payload = path.read_bytes() if path.is_file() else b""
+            if cosign.holds(one.value, payload, keys) and cosign.signs(payload, digest):
+                return
+        raise IntegrityError(
+            f"none of the {len(found)} signatures of {digest} is by {', '.join(self.image.signed_by)}",
+            where=self.where,
+            hint="do not use this image; or ask its maker for the key",
+        )
+
+    def _key(self, path: str) -> bytes:
+        try:
+            return (self.folder / path).read_bytes()
+        except OSError as error:
+            raise InputError(
+                f"the key {path} cannot be read: {error.strerror}", where=self.where, hint="give the maker's cosign.pub"
+            ) from error
 
     def _missing(self, locked: ImageArtifact) -> list[str]:
         """Return the parts that the cache lacks, as far as its manifests tell."""

@@ -173,6 +173,97 @@ def test_images_of_a_registry_keep_their_digests(workshop: Workshop, upstream: R
     assert base64.b64encode(b"puller:secret") not in everything
 
 
+def key_pair(folder: Path, name: str, *words: str) -> Path:
+    """Make a key with OpenSSL, and its public half beside it as cosign.pub of a maker; return the private one."""
+    private = folder / f"{name}.key"
+    words = words or ("EC", "-pkeyopt", "ec_paramgen_curve:P-256")
+    subprocess.run(["openssl", "genpkey", "-algorithm", *words, "-out", private], check=True, capture_output=True)
+    subprocess.run(["openssl", "pkey", "-in", private, "-pubout", "-out", folder / f"{name}.pub"], check=True)
+    return private
+
+
+def sign(
+    workshop: Workshop, upstream: Registry, name: str, digest: str, key: Path, *, payload: str | None = None
+) -> None:
+    """Sign an image as cosign does: OpenSSL's signature of its payload, in the registry, under the tag of the image.
+
+    https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md
+    """
+    critical = {
+        "identity": {"docker-reference": f"{upstream.address}/{name}"},
+        "image": {"docker-manifest-digest": digest},
+        "type": "cosign container image signature",
+    }
+    text = (payload or json.dumps({"critical": critical, "optional": None})).encode()
+    folder = workshop.folder / f"signature-{uuid.uuid4()}"
+    blobs = folder / "blobs/sha256"
+    blobs.mkdir(parents=True)
+    (folder / "payload").write_bytes(text)
+    files: list[str | Path] = ["-inkey", key, "-in", folder / "payload", "-out", folder / "made"]
+    if (
+        b"ED25519"
+        not in subprocess.run(["openssl", "pkey", "-in", key, "-text"], check=True, capture_output=True).stdout
+    ):
+        files += ["-digest", "sha256"]
+    subprocess.run(["openssl", "pkeyutl", "-sign", "-rawin", *files], check=True)
+    value = base64.b64encode((folder / "made").read_bytes()).decode()
+
+    def keep(content: bytes, kind: str, **more: object) -> dict[str, object]:
+        (blobs / oci.digest(content).removeprefix("sha256:")).write_bytes(content)
+        return {"mediaType": kind, "digest": oci.digest(content), "size": len(content)} | more
+
+    config = oci.encode({"architecture": "", "os": "", "rootfs": {"type": "layers", "diff_ids": [oci.digest(text)]}})
+    layer = keep(
+        text,
+        "application/vnd.dev.cosign.simplesigning.v1+json",
+        annotations={"dev.cosignproject.cosign/signature": value},
+    )
+    document = {"schemaVersion": 2, "mediaType": oci.MANIFEST, "config": keep(config, oci.CONFIG), "layers": [layer]}
+    annotations = {"org.opencontainers.image.ref.name": "signature"}
+    entry = keep(oci.encode(document), oci.MANIFEST, annotations=annotations)
+    (folder / "index.json").write_bytes(oci.encode({"schemaVersion": 2, "manifests": [entry]}))
+    (folder / "oci-layout").write_bytes(oci.encode({"imageLayoutVersion": "1.0.0"}))
+    there = f"docker://{upstream.address}/{name}:{digest.replace(':', '-')}.sig"
+    copy = ["skopeo", "--insecure-policy", "copy", "--quiet", "--preserve-digests", f"oci:{folder}:signature", there]
+    subprocess.run(copy, check=True, env=os.environ | workshop.environment)
+
+
+@pytest.mark.parametrize("kind", [(), ("RSA",), ("ED25519",)])
+def test_an_image_that_its_maker_signed_is_taken(workshop: Workshop, upstream: Registry, kind: tuple[str, ...]) -> None:
+    name = f"team/signed{len(kind)}{''.join(kind).lower()}"
+    digest = upload(workshop, upstream, name, "signed")
+    sign(workshop, upstream, name, digest, key_pair(workshop.folder, "maker", *kind))
+    key_pair(workshop.folder, "other")
+    source = f"docker://{upstream.address}/{name}:1"
+    workshop.want(tool={"source": source, "architectures": ["arm64"], "signed_by": ["other.pub", "maker.pub"]})
+    workshop.lock()
+    workshop.build()
+    assert workshop.images()["tool"]["metadata"]["architectures"] == ["arm64"]
+
+
+def test_an_image_that_nobody_answers_for_is_refused(workshop: Workshop, upstream: Registry) -> None:
+    digest = upload(workshop, upstream, "team/doubt", "doubt", ("amd64",))
+    maker, other = (key_pair(workshop.folder, name) for name in ("maker", "other"))
+    source = f"docker://{upstream.address}/team/doubt:1"
+    workshop.want(tool={"source": source, "signed_by": ["maker.pub"]})
+    assert f"the image {digest} has no signatures" in workshop.lock(code=3)
+    sign(workshop, upstream, "team/doubt", digest, other)
+    assert f"none of the 1 signatures of {digest} is by maker.pub" in workshop.lock(code=3)
+    # a signature of another image, or one that says something else than that, moved here
+    elsewhere = json.dumps({"critical": {"image": {"docker-manifest-digest": "sha256:" + "0" * 64}, "type": "any"}})
+    sign(workshop, upstream, "team/doubt", digest, maker, payload=elsewhere)
+    assert "none of the 1 signatures" in workshop.lock(code=3)
+    kept = json.dumps({"critical": {"image": {"docker-manifest-digest": digest}, "type": "atomic container signature"}})
+    sign(workshop, upstream, "team/doubt", digest, maker, payload=kept)
+    assert "none of the 1 signatures" in workshop.lock(code=3)
+    sign(workshop, upstream, "team/doubt", digest, maker)
+    workshop.lock()
+    workshop.want(tool={"source": source, "signed_by": ["absent.pub"]})
+    assert "the key absent.pub cannot be read" in workshop.lock(code=2)
+    (workshop.folder / "absent.pub").write_text("no key")
+    assert "not a public key of cosign" in workshop.lock(code=2)
+
+
 def test_several_of_more_architectures_are_an_index_of_their_own(workshop: Workshop, upstream: Registry) -> None:
     digest = upload(workshop, upstream, "team/many", "many", (*BOTH, "s390x"))
     workshop.want(some={"source": f"docker://{upstream.address}/team/many:1", "architectures": list(BOTH)})

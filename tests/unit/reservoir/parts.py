@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import TypeAdapter
 
 from reservoir.artifacts.image import oci
@@ -20,6 +19,7 @@ from reservoir.contents.bundle import Bundle
 from reservoir.contents.target import TargetRecord
 from reservoir.intake import take as intake
 from reservoir.publication.publish import publish
+from reservoir.signing.ed25519 import SigningKey
 from reservoir.signing.keychain import Keychain
 
 ARTIFACT: TypeAdapter[Artifact] = TypeAdapter(Artifact)
@@ -141,7 +141,7 @@ def image_parts(folder: Path, sha256: str, name: str = "demo/python", tag: str =
 
 def make_bundle(
     folder: Path,
-    key: Ed25519PrivateKey,
+    key: SigningKey,
     *,
     name: str = "small",
     version: str = "1.0",
@@ -182,7 +182,7 @@ def flip_bit(path: Path) -> None:
     path.write_bytes(content)
 
 
-def publish_versions(root: Path, key: Ed25519PrivateKey, count: int) -> Path:
+def publish_versions(root: Path, key: SigningKey, count: int) -> Path:
     """Publish so many versions of one bundle, each with contents of its own, at a site that is made in `root`."""
     for number in range(1, count + 1):
         take(make_bundle(root.parent / "made", key, version=f"{number}.0", body=f"body {number}"), root)

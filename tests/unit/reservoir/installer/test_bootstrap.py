@@ -87,7 +87,7 @@ def install(tmp_path: Path, programs: Programs, monkeypatch: pytest.MonkeyPatch)
     return run
 
 
-def product(folder: Path, key: Ed25519PrivateKey, version: str = "1.0", chain: Keychain | None = None) -> Path:
+def product(folder: Path, key: ed25519.SigningKey, version: str = "1.0", chain: Keychain | None = None) -> Path:
     """A bundle of Penstock, pip and one dependency that stays the same."""
     made = []
     for name in ("penstock", "pip", "steady"):

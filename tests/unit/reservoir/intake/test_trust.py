@@ -61,6 +61,25 @@ def test_another_key_is_trusted_only_where_the_old_one_is_given_up(
         take(make_bundle(tmp_path / "made", key, version="3.0"), root)
 
 
+def test_a_key_that_was_given_up_at_the_installer_is_given_up_at_the_site(
+    tmp_path: Path, bundle: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, other, installed = tmp_path / "site", Ed25519PrivateKey.generate(), tmp_path / "installed"
+    installed.mkdir()
+    monkeypatch.setattr("sys.prefix", str(installed))
+    take(bundle, root, key=key.public_key())
+    (installed / trust.PINNED).write_bytes(ed25519.public_pem(other))
+    assert trust.expected_key(Store(root)) == key.public_key(), "a key that is merely there gives up nothing"
+    names = [ed25519.fingerprint(one.public_key()) for one in (other, key)]
+    noted = trust.Trust(fingerprint=names[0], how="key", since="2026-01-02", instead_of=names[1])
+    (installed / trust.RECORD).write_text(noted.model_dump_json(by_alias=True))
+    done = take(make_bundle(tmp_path / "foreign", other, version="2.0"), root)
+    assert done.trust == noted
+    # and back, by the site's own word
+    take(make_bundle(tmp_path / "made", key, version="3.0"), root, key=key.public_key(), replace_key=True)
+    assert trust.expected_key(Store(root)) == key.public_key()
+
+
 def test_a_key_that_the_chain_leads_to_says_which_one_it_replaced(
     tmp_path: Path, bundle: Path, key: Ed25519PrivateKey
 ) -> None:

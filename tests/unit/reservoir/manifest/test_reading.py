@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import pytest
 
@@ -117,3 +118,17 @@ def test_sources_that_are_built_count_and_a_password_does_not() -> None:
     manifest = load(MANIFEST, "a")
     before = manifest.model_dump_json(by_alias=True, exclude={"valid_days": True, "python": {"sdists"}})
     assert manifest.digest() == hashlib.sha256(before.encode()).hexdigest()
+
+
+def test_signatures_that_are_asked_for_count_and_lie_in_registries() -> None:
+    def text(source: str, more: str = "") -> str:
+        image = f"{{name: vendor/tool, tag: '1', source: '{source}'{more}}}"
+        return MANIFEST + f"external_images:\n  - {image}\n"
+
+    plain, signed = (load(text("docker://there/tool:1", more), "a") for more in ("", ", signed_by: [keys/a.pub]"))
+    assert plain.digest() != signed.digest()
+    # locks of a release that knew none go on counting
+    unknown: dict[str, Any] = {"valid_days": True, "python": {"sdists"}, "external_images": {"__all__": {"signed_by"}}}
+    before = plain.model_dump_json(by_alias=True, exclude=unknown)
+    assert plain.digest() == hashlib.sha256(before.encode()).hexdigest()
+    assert "signatures of cosign lie in registries" in refusal(text("oci:images:1", ", signed_by: [keys/a.pub]"))

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import NotFoundError
 from reservoir.intake.store import Store
-from reservoir.publication import prune
+from reservoir.publication import prune, removal
 from reservoir.publication.publish import publish, rollback
 from reservoir.publication.status import status
 from tests.unit.reservoir.parts import make_bundle, take
@@ -94,3 +94,18 @@ def test_what_arrived_of_a_bundle_without_its_list_can_be_pruned(site: Path) -> 
 def test_without_a_store(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="penstock reservoir import"):
         status(tmp_path / "none")
+
+
+def test_long_steps_are_told(site: Path) -> None:
+    steps: list[str] = []
+
+    def listen(step: str, done: int = 0, total: int = 0) -> None:
+        steps.append(step)
+
+    status(site, progress=listen)
+    removal.remove(site, status(site).bundles[0].identity, withdraw=True, rehearse=True, progress=listen)
+    prune.prune(site, keep=1, progress=listen)
+    assert "measure the store" in steps
+    assert [step for step in steps if step.startswith("measure publication")]
+    assert [step for step in steps if step.startswith("remove publication")]
+    assert "look for what only this bundle needs" in steps

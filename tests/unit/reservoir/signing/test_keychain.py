@@ -27,13 +27,13 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def old(path: Path) -> Ed25519PrivateKey:
+def old(path: Path) -> ed25519.SigningKey:
     (kept,) = path.parent.glob("signing.1.*.key")
     return ed25519.read_key(kept)
 
 
 @pytest.fixture
-def new(path: Path) -> Ed25519PrivateKey:
+def new(path: Path) -> ed25519.SigningKey:
     return ed25519.read_key(path)
 
 
@@ -58,7 +58,7 @@ def test_a_rotation_makes_a_key_keeps_the_old_one_and_says_which_replaces_which(
     assert keychain.read(keychain.beside(path)).rotations == [rotation, second]
 
 
-def test_a_start_from_scratch_loses_no_old_key(path: Path, old: Ed25519PrivateKey, new: Ed25519PrivateKey) -> None:
+def test_a_start_from_scratch_loses_no_old_key(path: Path, old: ed25519.SigningKey, new: ed25519.SigningKey) -> None:
     path.unlink()
     keychain.beside(path).unlink()
     third = ed25519.new_key(path)
@@ -74,7 +74,7 @@ def test_there_must_be_a_key_to_rotate(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("step", ["write", "replace"])
 def test_an_interrupted_rotation_goes_on_with_the_key_that_it_made(
-    path: Path, new: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch, step: str
+    path: Path, new: ed25519.SigningKey, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -96,7 +96,7 @@ def test_an_interrupted_rotation_goes_on_with_the_key_that_it_made(
 
 
 def test_a_site_follows_the_chain_and_refuses_the_old_key_from_then_on(
-    tmp_path: Path, chain: Keychain, old: Ed25519PrivateKey, new: Ed25519PrivateKey
+    tmp_path: Path, chain: Keychain, old: ed25519.SigningKey, new: ed25519.SigningKey
 ) -> None:
     site = tmp_path / "site"
     first = make_bundle(tmp_path, old, version="1.0")
@@ -115,8 +115,8 @@ def test_a_site_follows_the_chain_and_refuses_the_old_key_from_then_on(
 def test_a_medium_that_first_shows_another_key_brings_no_replaced_one_back(
     tmp_path: Path,
     chain: Keychain,
-    old: Ed25519PrivateKey,
-    new: Ed25519PrivateKey,
+    old: ed25519.SigningKey,
+    new: ed25519.SigningKey,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     site, carried = tmp_path / "site", ed25519.carried
@@ -134,7 +134,7 @@ def test_a_medium_that_first_shows_another_key_brings_no_replaced_one_back(
     assert len(Store(site).imported()) == 2
 
 
-def test_two_rotations_are_followed_at_once(tmp_path: Path, path: Path, old: Ed25519PrivateKey) -> None:
+def test_two_rotations_are_followed_at_once(tmp_path: Path, path: Path, old: ed25519.SigningKey) -> None:
     site = tmp_path / "site"
     take(make_bundle(tmp_path, old), site)
     keychain.rotate(path, DAY)
@@ -143,7 +143,7 @@ def test_two_rotations_are_followed_at_once(tmp_path: Path, path: Path, old: Ed2
 
 
 def test_a_key_given_by_hand_counts_without_a_chain(
-    tmp_path: Path, chain: Keychain, old: Ed25519PrivateKey, new: Ed25519PrivateKey
+    tmp_path: Path, chain: Keychain, old: ed25519.SigningKey, new: ed25519.SigningKey
 ) -> None:
     site = tmp_path / "site"
     take(make_bundle(tmp_path, old), site)
@@ -179,7 +179,7 @@ def _back_to_itself(chain: Keychain) -> Rotation:
 
 @pytest.mark.parametrize("forge", [_another_signer, _another_new_key, _another_number, _another_day, _back_to_itself])
 def test_a_forged_chain_is_refused(
-    tmp_path: Path, chain: Keychain, old: Ed25519PrivateKey, new: Ed25519PrivateKey, forge: object
+    tmp_path: Path, chain: Keychain, old: ed25519.SigningKey, new: ed25519.SigningKey, forge: object
 ) -> None:
     site = tmp_path / "site"
     take(make_bundle(tmp_path, old), site)
@@ -204,7 +204,7 @@ def test_what_is_no_chain_is_refused() -> None:
 
 
 def test_a_chain_that_leaves_out_what_the_site_knows_is_refused(
-    tmp_path: Path, path: Path, chain: Keychain, old: Ed25519PrivateKey, new: Ed25519PrivateKey
+    tmp_path: Path, path: Path, chain: Keychain, old: ed25519.SigningKey, new: ed25519.SigningKey
 ) -> None:
     """Anyone can sign that the present key replaced theirs: the keys that it replaced must stay refused."""
     site = tmp_path / "site"

@@ -1,0 +1,96 @@
+"""Signatures of images as cosign keeps them: in the image's own repository, under a tag made of its digest."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+from common.errors import InputError
+
+ANNOTATION = "dev.cosignproject.cosign/signature"
+PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
+KIND = "cosign container image signature"
+
+PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | ed25519.Ed25519PublicKey
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One signature and the hash of the payload that it is over."""
+
+    payload: str
+    value: bytes
+
+
+def read_key(pem: bytes, where: str) -> PublicKey:
+    """Return a public key as `cosign public-key` prints it; raises InputError for anything else."""
+    try:
+        key = load_pem_public_key(pem)
+    except (ValueError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey | ed25519.Ed25519PublicKey):
+        raise InputError("not a public key of cosign", where=where, hint="give the maker's cosign.pub, in PEM")
+    return key
+
+
+def tag(digest: str) -> str:
+    """Return the tag under which the signatures of an image lie."""
+    return f"{digest.replace(':', '-')}.sig"
+
+
+def signatures(manifest: bytes) -> Iterator[Signature]:
+    """Yield the signatures that the document under that tag lists; what is none of them does not count."""
+    for layer in _mapping(_json(manifest)).get("layers") or []:
+        said = _mapping(layer)
+        value = _mapping(said.get("annotations")).get(ANNOTATION)
+        digest = str(said.get("digest", ""))
+        if said.get("mediaType") != PAYLOAD or not isinstance(value, str) or not digest.startswith("sha256:"):
+            continue
+        try:
+            yield Signature(digest.removeprefix("sha256:"), base64.b64decode(value, validate=True))
+        except binascii.Error:
+            continue
+
+
+def signs(payload: bytes, digest: str) -> bool:
+    """Say whether a payload, whose signature holds, is about the image with this digest."""
+    critical = _mapping(_mapping(_json(payload)).get("critical"))
+    return critical.get("type") == KIND and _mapping(critical.get("image")).get("docker-manifest-digest") == digest
+
+
+def holds(signature: bytes, payload: bytes, keys: Sequence[PublicKey]) -> bool:
+    """Say whether one of the keys made a signature of the payload."""
+    return any(_made_by(key, signature, payload) for key in keys)
+
+
+def _made_by(key: PublicKey, signature: bytes, payload: bytes) -> bool:
+    try:
+        if isinstance(key, ec.EllipticCurvePublicKey):
+            key.verify(signature, payload, ec.ECDSA(SHA256()))
+        elif isinstance(key, rsa.RSAPublicKey):
+            key.verify(signature, payload, padding.PKCS1v15(), SHA256())
+        else:
+            key.verify(signature, payload)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _json(content: bytes) -> object:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -40,7 +40,12 @@ class Rating:
 
 
 def rate(advisory: Advisory, affected: Affected) -> Rating:
-    """Return the severity for one package: the worst vector, else the database's word, else unknown."""
+    """Return the severity for one package: the worst vector, else the database's word, else unknown.
+
+    Malware is critical, whatever is said of it: nobody rates it.
+    """
+    if advisory.malware:
+        return Rating(LEVELS.index("critical"))
     for stated in (affected.severity, advisory.severity):
         worst = max(map(_vector, stated), default=Rating())
         if worst.rank >= 0:

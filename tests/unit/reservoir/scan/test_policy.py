@@ -316,3 +316,8 @@ def test_malware_blocks_whatever_the_policy_says_of_severity_and_of_a_fault_of_a
     # who knows better says so of the malware itself
     borne.append(EXCEPTION | {"id": "MAL-2026-1"})
     assert blocked(judge(made, policy(exceptions=borne), NOW)) == []
+
+
+def test_an_age_that_no_calendar_has_is_refused() -> None:
+    with pytest.raises(InputError, match="max_age_days"):
+        load("schema: 1\nmax_age_days: 99999999999\n", "policy.yml")

@@ -77,7 +77,7 @@ class Data:
         return sizes
 
 
-def match(advisories: Iterable[Advisory], wanted: PackageList) -> tuple[list[Hit], Data]:
+def match(advisories: Iterable[Advisory], wanted: PackageList, now: datetime) -> tuple[list[Hit], Data]:
     """Return what was found and what was read; advisories pass one by one and only hits are kept."""
     by_name: dict[tuple[str, str], list[Subject]] = {}
     for subject in wanted.subjects:
@@ -85,7 +85,7 @@ def match(advisories: Iterable[Advisory], wanted: PackageList) -> tuple[list[Hit
     hits: list[Hit] = []
     data = Data()
     for advisory in advisories:
-        if advisory.withdrawn:
+        if advisory.withdrawn and advisory.withdrawn <= now:
             continue
         data.note(advisory)
         for affected, package in [(affected, affected.package) for affected in advisory.affected if affected.package]:

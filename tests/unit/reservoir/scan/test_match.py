@@ -187,3 +187,9 @@ def test_a_distributions_word_on_one_upstream_fault_is_that_fault() -> None:
 def test_what_is_withdrawn_later_still_counts(day: str, count: int) -> None:
     advised = advisory("A-1", "PyPI", "demo", {"introduced": "0"}, withdrawn=f"{day}T00:00:00Z")
     assert len(hits(package("python", "demo", "1.0"), advised)) == count
+
+
+@pytest.mark.parametrize(("versions", "doubtful"), [(("banana",), True), (("banana", "2.0"), False)])
+def test_a_list_without_any_version_is_a_fault_in_doubt(versions: tuple[str, ...], doubtful: bool) -> None:
+    found = hits(package("python", "demo", "1.0"), advisory("A-1", "PyPI", "demo", versions=versions))
+    assert [hit.doubt for hit in found] == (["none of its versions can be compared"] if doubtful else [])

@@ -321,3 +321,14 @@ def test_malware_blocks_whatever_the_policy_says_of_severity_and_of_a_fault_of_a
 def test_an_age_that_no_calendar_has_is_refused() -> None:
     with pytest.raises(InputError, match="max_age_days"):
         load("schema: 1\nmax_age_days: 99999999999\n", "policy.yml")
+
+
+@pytest.mark.parametrize(("word", "severity"), [("LOW", "unknown"), ("HIGH", "high"), ("CRITICAL", "critical")])
+def test_a_vector_that_nobody_can_read_does_not_hide_behind_a_lesser_word(
+    tmp_path: Path, word: str, severity: str
+) -> None:
+    said = {"severity": cvss("CVSS:3.1/AV:X"), "database_specific": {"severity": word}}
+    write(tmp_path, advisory("A-1", "PyPI", "urllib3", {"introduced": "0"}, **said))
+    made = scan(bundle(OLD), Facts(), [tmp_path], ScanPolicy(), now=NOW)
+    assert [finding.severity for finding in made.findings] == [severity]
+    assert len(judge(made, ScanPolicy(), NOW).blocking) == 1

@@ -27,7 +27,7 @@ def write(path: Path, content: bytes | str, mode: int = 0o644) -> None:
     Text is written as UTF-8. An interruption leaves the old file; raises OSError where there is no space or no right.
     A device or a pipe, such as `/dev/stdout`, gets the content and stays what it is.
     """
-    if path.parent == DEVICES or path.exists() and not path.is_file():
+    if path.parent == DEVICES or (path.exists() and not path.is_file()):
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}{BESIDE}", delete=False) as file:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+DEVICES = Path("/dev")
 # what the name of an unfinished file holds, and no other name
 BESIDE = ".unfinished-"
 
@@ -24,7 +25,11 @@ def write(path: Path, content: bytes | str, mode: int = 0o644) -> None:
     """Write a file beside, wait until it is on the disk, and give it its name: readers see the old one or the new one.
 
     Text is written as UTF-8. An interruption leaves the old file; raises OSError where there is no space or no right.
+    A device or a pipe, such as `/dev/stdout`, gets the content and stays what it is.
     """
+    if path.parent == DEVICES or (path.exists() and not path.is_file()):
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}{BESIDE}", delete=False) as file:
         beside = Path(file.name)
         try:

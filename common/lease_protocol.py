@@ -8,7 +8,7 @@ from uuid import UUID
 
 KIND = "penstock"
 LEASE_ENDED = "its lease has ended"
-"""Why containers are `lost` whose place was taken back: the `error` begins so."""
+"""Why containers are `lost` whose place was withdrawn: the `error` begins so."""
 HOLDER = "/usr/lib/penstock/hold-lease"
 """What the step of a job runs on each node: it holds the job's lease at the node's agent."""
 

@@ -75,7 +75,7 @@ class Loop:
             moves_per_hour=settings.moves_per_hour,
             moves_per_session=settings.moves_per_session,
         )
-        self._is_aged = settings.usage_half_life_s > 0
+        self._is_aged = settings.spare_half_life_s > 0
         self._fleet = Fleet()
         self._planner: Planner | None = None
         self._residents = Residents()

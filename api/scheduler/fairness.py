@@ -61,7 +61,7 @@ def fair_shares(
     return shares
 
 
-def by_usage(demands: Sequence[ProjectDemand]) -> Mapping[str, int]:
+def by_what_they_had(demands: Sequence[ProjectDemand]) -> Mapping[str, int]:
     """Return weights by what projects had lately; empty where none had anything.
 
     Of those that want more, each has its part of the weights and had a part of what all had. By what the second is

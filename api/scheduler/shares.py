@@ -1,7 +1,7 @@
 """Shares of a decision: those of domains beside projects that stand alone, and inside of a domain its projects' own.
 
 A domain that shares stands for its projects: it wants what they want, up to its limit, and has its quota in any case.
-What each had lately changes the weights (`fairness.by_usage`): nobody has a right to the spare for having had little.
+What each had lately changes the weights (`fairness.by_what_they_had`): having had little gives nobody a right to it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 
-from api.scheduler.fairness import ProjectDemand, by_usage, fair_shares, in_whole_workloads
+from api.scheduler.fairness import ProjectDemand, by_what_they_had, fair_shares, in_whole_workloads
 from api.scheduler.snapshot import DomainState, ProjectState
 
 
@@ -78,7 +78,7 @@ class _Division:
 
 
 def _divided(capacity: int, demands: Sequence[ProjectDemand], *, aged: bool) -> Mapping[str, int]:
-    return fair_shares(capacity, demands, by_usage(demands) if aged else {})
+    return fair_shares(capacity, demands, by_what_they_had(demands) if aged else {})
 
 
 def _together(domain: DomainState, members: Sequence[ProjectDemand]) -> ProjectDemand:

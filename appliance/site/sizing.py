@@ -1,4 +1,4 @@
-"""How large the machines of a site are at least, by the services that each runs. Pure."""
+"""Sizes that the machines of a site have at least, by the services that each runs. Pure."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class ControlApiSettings(StrictModel):
         description="work that cannot be reclaimed does not pass an older session of its project that waits longer and "
         "would fit in the quota; where more than that may be used, places are kept for that one",
     )
-    usage_half_life_s: int = Field(
+    spare_half_life_s: int = Field(
         default=0,
         ge=0,
         le=YEAR,

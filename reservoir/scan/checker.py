@@ -51,7 +51,7 @@ def scan(
     ecosystem of the bundle: that nothing was found only counts where something was asked.
     """
     wanted = package_list(bundle, facts.installed)
-    hits, data = match(osv.read(advisories), wanted)
+    hits, data = match(osv.read(advisories), wanted, now)
     unchecked = {entry.name: entry.reason for entry in policy.unchecked}
     present = [name for name in wanted.ecosystems if name not in unchecked and data.count(name)]
     checked = [

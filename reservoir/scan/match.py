@@ -77,7 +77,7 @@ class Data:
         return sizes
 
 
-def match(advisories: Iterable[Advisory], wanted: PackageList) -> tuple[list[Hit], Data]:
+def match(advisories: Iterable[Advisory], wanted: PackageList, now: datetime) -> tuple[list[Hit], Data]:
     """Return what was found and what was read; advisories pass one by one and only hits are kept."""
     by_name: dict[tuple[str, str], list[Subject]] = {}
     for subject in wanted.subjects:
@@ -85,7 +85,7 @@ def match(advisories: Iterable[Advisory], wanted: PackageList) -> tuple[list[Hit
     hits: list[Hit] = []
     data = Data()
     for advisory in advisories:
-        if advisory.withdrawn:
+        if advisory.withdrawn and advisory.withdrawn <= now:
             continue
         data.note(advisory)
         for affected, package in [(affected, affected.package) for affected in advisory.affected if affected.package]:
@@ -138,11 +138,14 @@ def _inside(affected: Affected, version: str, compare: Compare) -> tuple[bool, s
     ordered = _ordered(affected)
     if not ordered and not affected.versions:
         return True, "it names commits, and no versions" if affected.ranges else "it names no versions"
+    listed = any(_readable(compare, version) for version in affected.versions)
+    if not ordered and not listed:
+        return True, "none of its versions can be compared"
     try:
         return any(in_range(version, events, compare) for events in ordered), ""
     except ValueError as error:
         # a list of versions is complete; without one, a fault in doubt counts as a fault
-        return not affected.versions, f"versions cannot be compared: {error}"
+        return not listed, f"versions cannot be compared: {error}"
 
 
 def _ordered(affected: Affected) -> list[Range]:
@@ -182,6 +185,14 @@ def _order(compare: Compare) -> Callable[[Event], Any]:
         return at or (one.last_affected is not None) - (other.last_affected is not None)
 
     return cmp_to_key(order)
+
+
+def _readable(compare: Compare, version: str) -> bool:
+    """Say whether a version is one in the ecosystem's order."""
+    try:
+        return compare(version, version) == 0
+    except ValueError:
+        return False
 
 
 def _same(compare: Compare, one: str, other: str) -> bool:

@@ -14,6 +14,8 @@ from common.errors import InputError, NotFoundError
 
 # the longest advisories of the world have a few megabytes; more than this is no advisory
 LARGEST = 64 << 20
+# what the names of malicious packages begin with, at the OpenSSF and in OSV
+MALWARE = "MAL-"
 T = TypeVar("T")
 # the schema lets `null` stand for an empty list
 Listed = Annotated[list[T], BeforeValidator(lambda value: [] if value is None else value)]
@@ -87,16 +89,26 @@ class Advisory(BaseModel):
     database_specific: dict[str, Any] | None = None
 
     @property
+    def malware(self) -> set[str]:
+        """Return the names by which it is known as malware, whichever of its names is the first."""
+        return {name for name in (self.id, *self.aliases) if name.startswith(MALWARE)}
+
+    @property
     def names(self) -> set[str]:
         """Return every name of this very fault.
 
-        A distribution's advisory on one upstream fault is that fault; one on several is its own.
+        A distribution's advisory on one upstream fault is that fault; one on several is its own. Malware is what its
+        database calls it alone: an exception for a fault does not hold for it.
         """
+        if self.malware:
+            return self.malware
         return {self.id, *self.aliases, *(self.upstream if len(self.upstream) == 1 else [])}
 
     @property
     def cves(self) -> set[str]:
-        """Return the upstream faults that it speaks of, which exceptions name one by one."""
+        """Return the upstream faults that it speaks of, which exceptions name one by one; malware is none of them."""
+        if self.malware:
+            return set()
         return {name for name in (self.id, *self.aliases, *self.upstream) if name.startswith("CVE-")}
 
     @property

@@ -84,7 +84,7 @@ class ScanPolicy(StrictModel):
     """
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
-    max_age_days: Annotated[int, Field(ge=1)] = 14
+    max_age_days: Annotated[int, Field(ge=1, le=3650)] = 14
     least: dict[Text, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     block: Limit = Limit()
     closed: Literal["list", "block"] = "list"

@@ -40,14 +40,22 @@ class Rating:
 
 
 def rate(advisory: Advisory, affected: Affected) -> Rating:
-    """Return the severity for one package: the worst vector, else the database's word, else unknown."""
+    """Return the severity for one package: the worst vector, else the database's word, else unknown.
+
+    Malware is critical, whatever is said of it: nobody rates it.
+    """
+    if advisory.malware:
+        return Rating(LEVELS.index("critical"))
     for stated in (affected.severity, advisory.severity):
         worst = max(map(_vector, stated), default=Rating())
         if worst.rank >= 0:
             return worst
+    unread = any(stated.type in CVSS for stated in (*affected.severity, *advisory.severity))
     specific = (affected.ecosystem_specific, affected.database_specific, advisory.database_specific)
     words = [_word(place.get(key)) for place in specific if place for key in ("severity", "urgency")]
-    return next((word for word in words if word.rank >= 0), Rating())
+    said = next((word for word in words if word.rank >= 0), Rating())
+    # a vector that cannot be read may say more than a word below what blocks by default
+    return Rating() if unread and said.rank < LEVELS.index("high") else said
 
 
 def _vector(severity: Severity) -> Rating:

@@ -33,7 +33,7 @@ INTERRUPTIONS = {
     ENGINE_RESTARTED: "engine-restarted",
     LEASE_ENDED: WITHDRAWN,
 }
-"""Causes of ends, by what agents say: all that ran on a node ended with it, or its place was taken back."""
+"""Causes of ends, by what agents say: all that ran on a node ended with it, or its place was withdrawn."""
 LASTING = frozenset(INTERRUPTIONS.values())
 """Causes that stay when the session has ended."""
 MAX_CHARACTERS = 2000

@@ -16,7 +16,7 @@ from api.control.reconcilers.glance import Glance
 from api.control.reconcilers.unchanged import Unchanged
 from api.database import Database
 from api.resources.nodes import service as nodes
-from api.resources.projects import usage
+from api.resources.projects import spare_had
 from api.resources.sessions import lifecycle
 from api.resources.sessions import service as sessions
 from api.settings import Settings
@@ -45,7 +45,7 @@ class TimedReconciler:
         self._settings = settings
         self._clock = clock
         self._began = self._looked = self._clock.monotonic()
-        self._tidied, self._counted, self._usage_counted = self._began, float("-inf"), float("-inf")
+        self._tidied, self._counted, self._spare_counted = self._began, float("-inf"), float("-inf")
         self._judges = False
         self._steps = ClockSteps(clock)
         self._silence, self._losses, self._steps_forward = Unchanged(), Unchanged(), Unchanged()
@@ -64,7 +64,7 @@ class TimedReconciler:
                 seen = await glance.look(db, self._settings, at)
         changed = await self._mark_lost(seen)
         await self._forget_old(at)
-        await self._count_usage(at)
+        await self._count_spare(at)
         waited_s = await self._waited_s(seen)
         has_late = any(seconds >= deadlines.shortest_s(self._settings) for seconds in waited_s.values())
         return ((seen.has_due or has_late) and await self._apply(at, waited_s)) or changed
@@ -137,13 +137,13 @@ class TimedReconciler:
             self._tidied = self._clock.monotonic()
             await retention.apply(self._database, self._settings, at)
 
-    async def _count_usage(self, at: datetime) -> None:
+    async def _count_spare(self, at: datetime) -> None:
         """Count what projects have of what is spare, where it is to matter later."""
-        half_life_s, moment = self._settings.usage_half_life_s, self._clock.monotonic()
-        if half_life_s and self._usage_counted + usage.COUNT_S <= moment:
-            self._usage_counted = moment
+        half_life_s, moment = self._settings.spare_half_life_s, self._clock.monotonic()
+        if half_life_s and self._spare_counted + spare_had.COUNT_S <= moment:
+            self._spare_counted = moment
             async with self._database.transaction() as db:
-                await usage.count(db, at, half_life_s)
+                await spare_had.count(db, at, half_life_s)
 
     def _may_judge(self) -> bool:
         """Return whether silence means anything: after a start and after a stall every agent has time to be heard."""

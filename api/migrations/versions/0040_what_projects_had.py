@@ -1,4 +1,4 @@
-"""What projects had lately beyond their quotas, on average, and when that was counted"""
+"""Averages of what projects had lately beyond their quotas, and when these were counted"""
 
 from __future__ import annotations
 

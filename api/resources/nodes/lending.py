@@ -1,4 +1,4 @@
-"""What a launcher lends of nodes, as the leader has seen it: other processes of the API know it from here."""
+"""Nodes as a launcher lends them, seen by the leader: other processes of the API know it from here."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class PeriodView(View):
 class ProjectView(View):
     """A project; `used_milli` is what its sessions hold now, `had_milli` what they had lately beyond its quota.
 
-    That is an average, as far as the site has counted it (`usage_half_life_s`).
+    That is an average, as far as the site has counted it (`spare_half_life_s`).
 
     `active` says whether it is in its period: outside it nothing can be submitted and its quota counts as 0.
     `warnings` says where the quotas of the site's projects come to more than its GPUs.

@@ -453,9 +453,9 @@ def test_metadata_signed_by_another_key_is_refused(source: Upstream, workshop: W
 def test_older_metadata_than_before_is_refused_unless_the_manifest_allows_it(
     source: Upstream, workshop: Workshop
 ) -> None:
-    source.index("--set-timestamp-to-revision", "--revision=2000000000")
+    source.index("--set-timestamp-to-revision", "--revision=1750000000")
     workshop.lock()
-    source.index("--set-timestamp-to-revision", "--revision=1900000000")
+    source.index("--set-timestamp-to-revision", "--revision=1700000000")
     with pytest.raises(IntegrityError, match="older than what was there before"):
         workshop.lock()
     workshop.content["allow_expired"] = ["vendor"]

@@ -20,6 +20,24 @@ def test_a_file_is_written_with_its_mode_and_nothing_beside(tmp_path: Path) -> N
     assert sorted(path.name for path in tmp_path.iterdir()) == ["key", "note"]
 
 
+def test_a_pipe_gets_the_content_and_stays_one(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    files.write(pipe, "told")
+    assert os.read(reader, 10) == b"told"
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_a_link_in_the_folder_of_devices_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "DEVICES", tmp_path)
+    (tmp_path / "stdout").symlink_to(tmp_path / "elsewhere")
+    files.write(tmp_path / "stdout", "told")
+    assert (tmp_path / "stdout").is_symlink()
+    assert (tmp_path / "elsewhere").read_text() == "told"
+
+
 def test_a_full_disk_leaves_the_old_file_and_nothing_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "note").write_text("old")
 

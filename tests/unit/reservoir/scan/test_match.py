@@ -9,11 +9,11 @@ from reservoir.scan.match import Hit, groups, in_range, match
 from reservoir.scan.osv import Advisory, Range
 from reservoir.scan.package_list import package_list
 from reservoir.scan.versions import comparison
-from tests.unit.reservoir.scan.advisories import URLLIB3, advisory, bundle, deb, package
+from tests.unit.reservoir.scan.advisories import NOW, URLLIB3, advisory, bundle, deb, package
 
 
 def hits(artifact: Artifact, *advisories: dict[str, Any]) -> list[Hit]:
-    found, _ = match((Advisory.model_validate(entry) for entry in advisories), package_list(bundle(artifact)))
+    found, _ = match((Advisory.model_validate(entry) for entry in advisories), package_list(bundle(artifact)), NOW)
     return found
 
 
@@ -181,3 +181,15 @@ def test_a_distributions_word_on_one_upstream_fault_is_that_fault() -> None:
     found = groups(hits(deb("acl", "1.0-1"), *advised))
     assert [sorted(group[0].names) for group in found] == [["CVE-2026-1", "DEBIAN-CVE-2026-1"], ["DSA-9-1"]]
     assert [sorted(group[0].cves) for group in found] == [["CVE-2026-1"], ["CVE-2026-1", "CVE-2026-2"]]
+
+
+@pytest.mark.parametrize(("day", "count"), [("2026-03-09", 0), ("2099-01-01", 1)])
+def test_what_is_withdrawn_later_still_counts(day: str, count: int) -> None:
+    advised = advisory("A-1", "PyPI", "demo", {"introduced": "0"}, withdrawn=f"{day}T00:00:00Z")
+    assert len(hits(package("python", "demo", "1.0"), advised)) == count
+
+
+@pytest.mark.parametrize(("versions", "doubtful"), [(("banana",), True), (("banana", "2.0"), False)])
+def test_a_list_without_any_version_is_a_fault_in_doubt(versions: tuple[str, ...], doubtful: bool) -> None:
+    found = hits(package("python", "demo", "1.0"), advisory("A-1", "PyPI", "demo", versions=versions))
+    assert [hit.doubt for hit in found] == (["none of its versions can be compared"] if doubtful else [])

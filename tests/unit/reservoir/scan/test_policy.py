@@ -295,3 +295,40 @@ def test_the_policy_in_the_documentation_is_a_policy() -> None:
     written = load(text, "docs/reservoir.md")
     assert (written.max_age_days, written.block, written.clamav) == (14, ScanPolicy().block, False)
     assert written.exceptions[0].id == "CVE-2021-33503"
+
+
+@pytest.mark.parametrize("first", ["GHSA-1", "MAL-2026-1"])
+def test_malware_blocks_whatever_the_policy_says_of_severity_and_of_a_fault_of_another_name(
+    tmp_path: Path, first: str
+) -> None:
+    second = "MAL-2026-1" if first == "GHSA-1" else "GHSA-1"
+    low = cvss("CVSS:3.1/AV:L/AC:H/PR:H/UI:R/S:U/C:L/I:N/A:N")
+    write(
+        tmp_path,
+        advisory("CVE-2026-1", "PyPI", "urllib3", {"introduced": "0"}, severity=low),
+        advisory(first, "PyPI", "urllib3", {"introduced": "0"}, aliases=["CVE-2026-1", second]),
+    )
+    made = scan(bundle(OLD), Facts(), [tmp_path], ScanPolicy(), now=NOW)
+    borne = [EXCEPTION | {"id": name} for name in ("CVE-2026-1", "GHSA-1")]
+    assert blocked(judge(made, policy(block={"severity": "critical"}, exceptions=borne), NOW)) == [
+        "urllib3 1.24.3: MAL-2026-1 (critical) in urllib3-1.24.3.whl"
+    ]
+    # who knows better says so of the malware itself
+    borne.append(EXCEPTION | {"id": "MAL-2026-1"})
+    assert blocked(judge(made, policy(exceptions=borne), NOW)) == []
+
+
+def test_an_age_that_no_calendar_has_is_refused() -> None:
+    with pytest.raises(InputError, match="max_age_days"):
+        load("schema: 1\nmax_age_days: 99999999999\n", "policy.yml")
+
+
+@pytest.mark.parametrize(("word", "severity"), [("LOW", "unknown"), ("HIGH", "high"), ("CRITICAL", "critical")])
+def test_a_vector_that_nobody_can_read_does_not_hide_behind_a_lesser_word(
+    tmp_path: Path, word: str, severity: str
+) -> None:
+    said: dict[str, Any] = {"severity": cvss("CVSS:3.1/AV:X"), "database_specific": {"severity": word}}
+    write(tmp_path, advisory("A-1", "PyPI", "urllib3", {"introduced": "0"}, **said))
+    made = scan(bundle(OLD), Facts(), [tmp_path], ScanPolicy(), now=NOW)
+    assert [finding.severity for finding in made.findings] == [severity]
+    assert len(judge(made, ScanPolicy(), NOW).blocking) == 1

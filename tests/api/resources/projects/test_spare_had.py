@@ -10,7 +10,7 @@ from api.clock import Clock, now
 from api.control.loop import Loop
 from api.control.reconcilers.failures import Failures
 from api.control.reconcilers.timed import TimedReconciler
-from api.resources.projects import service, usage
+from api.resources.projects import service, spare_had
 from tests.api.cluster import V1, Cluster, ok
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,7 @@ HALF = 3600
 
 async def had(cluster: Cluster, name: str, at: datetime) -> float:
     async with cluster.database.transaction() as db:
-        await usage.count(db, at, HALF)
+        await spare_had.count(db, at, HALF)
     async with cluster.database.reading() as db:
         return round((await service.named(db, [name], "project"))[0].had_milli, 3)
 
@@ -49,7 +49,7 @@ async def test_the_scheduler_is_told_where_it_counts(ready: Cluster) -> None:
     await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"quota_milli": 1000}))
     assert await had(ready, "team-a", start + timedelta(seconds=HALF)) == 1000
     for half_life_s, told in ((0, 0), (HALF, 1000)):
-        loop = Loop(ready.database, ready.settings.model_copy(update={"usage_half_life_s": half_life_s}))
+        loop = Loop(ready.database, ready.settings.model_copy(update={"spare_half_life_s": half_life_s}))
         _, snapshot = await loop.apart()
         assert [each.had_milli for each in snapshot.projects if each.name == "team-a"] == [told]
 
@@ -57,7 +57,7 @@ async def test_the_scheduler_is_told_where_it_counts(ready: Cluster) -> None:
 async def test_it_is_counted_once_a_minute_where_there_is_a_half_life(ready: Cluster) -> None:
     await TimedReconciler(ready.database, ready.settings, Clock(), Failures()).apply()
     assert (await counted_at(ready)) is None
-    settings = ready.settings.model_copy(update={"usage_half_life_s": HALF})
+    settings = ready.settings.model_copy(update={"spare_half_life_s": HALF})
     reconciler = TimedReconciler(ready.database, settings, Clock(), Failures())
     await reconciler.apply()
     first = await counted_at(ready)

@@ -1,4 +1,4 @@
-"""Usage of what is spare: what each project had lately beyond its quota, the less the longer ago."""
+"""Spare GPUs that each project had lately beyond its quota, the less the longer ago."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from common.places import Path
 from common.strict import StrictModel
 
 MAX_MTU = {"datagram": 4092, "connected": 65520}
-"""The largest packets of IP over InfiniBand, by its mode, as the kernel's Documentation/infiniband/ipoib.rst has them."""
+"""The largest packets of IP over InfiniBand, by its mode (the kernel's Documentation/infiniband/ipoib.rst)."""
 USUAL_MTU = {"datagram": 2044, "connected": 65520}
 """What every subnet carries without a partition of its own for larger packets."""
 MIN_MTU = 576

@@ -1,4 +1,4 @@
-"""How large the machines of a site are at least, by the services that each runs. Pure."""
+"""Sizes of a site's machines: what the services that each runs need at least. Pure."""
 
 from __future__ import annotations
 

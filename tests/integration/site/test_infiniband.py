@@ -103,7 +103,7 @@ def test_what_programs_reach_infiniband_by_is_installed_once_and_adapters_keep_t
     rule = worker.run("cat /etc/udev/rules.d/60-rdma-persistent-naming.rules")
     assert "%k NAME_KERNEL" in rule
     assert "%k NAME_FALLBACK" in worker.run("cat /lib/udev/rules.d/60-rdma-persistent-naming.rules")
-    # programs of real packages start, and say that there is nothing to use, by the words of kernels with verbs or without
+    # real programs start, and say that there is nothing to use, on kernels with verbs and without
     assert re.search("No IB devices found|Failed to get IB devices list", worker.run("ibv_devinfo 2>&1 || true"))
     assert "OpenSM 3" in worker.run("opensm --version")
     worker.run("command -v ibstat && test -x /lib/udev/rdma_rename")

@@ -327,7 +327,7 @@ def test_an_age_that_no_calendar_has_is_refused() -> None:
 def test_a_vector_that_nobody_can_read_does_not_hide_behind_a_lesser_word(
     tmp_path: Path, word: str, severity: str
 ) -> None:
-    said = {"severity": cvss("CVSS:3.1/AV:X"), "database_specific": {"severity": word}}
+    said: dict[str, Any] = {"severity": cvss("CVSS:3.1/AV:X"), "database_specific": {"severity": word}}
     write(tmp_path, advisory("A-1", "PyPI", "urllib3", {"introduced": "0"}, **said))
     made = scan(bundle(OLD), Facts(), [tmp_path], ScanPolicy(), now=NOW)
     assert [finding.severity for finding in made.findings] == [severity]

@@ -6,6 +6,7 @@ The server loads it by its entry point. The reservoir's folder comes from the en
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
@@ -73,6 +74,9 @@ def check(handler: Handler, registry: Any) -> Handler:
     def braked(request: Request) -> Response:
         address, tries = request.headers.get(ADDRESS_HEADER, ""), _tries_password(request)
         if tries and (wait_s := brake.wait_s(address)):
+            if request.environ["PATH_INFO"] == MAY_PATH:
+                # nginx takes 401 and 403 alone for an answer, and makes of this what follows for everything else
+                return Response(status=HTTPStatus.FORBIDDEN, headerlist=[("Retry-After", str(math.ceil(wait_s)))])
             return _refusal(429, f"too many wrong passwords from {address or 'here'}; try again in {wait_s:.0f} s")
         answer = checked(request)
         if tries and not request.authenticated_userid:

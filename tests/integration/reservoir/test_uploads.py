@@ -29,7 +29,7 @@ from reservoir import settings
 from reservoir.contents.artifact import PythonArtifact
 from reservoir.intake.take import take
 from reservoir.publication.publish import publish, rollback
-from reservoir.serving.uploads.brake import TRIES
+from reservoir.serving.uploads.brake import SECONDS, TRIES
 from reservoir.serving.uploads.names import Names
 from reservoir.serving.uploads.server import connect
 from tests.integration.agent.conftest import free_port
@@ -357,6 +357,12 @@ def test_who_guesses_passwords_is_not_heard_for_a_while(site: Site) -> None:
         assert guesser.post(f"{site.url}/+login", json=right).status_code == 429
         assert guesser.get(f"{site.url}/site/dev/", auth=("ada", site.uploader)).status_code == 429
         assert guesser.get(f"{site.url}/site/dev/+simple/").status_code == 200
+        # nginx asks for who uploads something before it takes it in
+        refused = guesser.post(f"{site.url}/site/dev/", data={":action": "submit"}, auth=("ada", site.uploader))
+        assert (refused.status_code, refused.reason_phrase) == (429, "Too Many Requests")
+        wait_s = int(refused.headers["Retry-After"])
+        assert 0 < wait_s <= SECONDS
+        assert refused.text == f"too many wrong passwords from 127.0.0.9; try again in {wait_s} s\n"
     assert httpx.post(f"{site.url}/+login", json=right).status_code == 200
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,19 +96,19 @@ def test_what_programs_reach_infiniband_by_is_installed_once_and_adapters_keep_t
     before = worker.run(WATCHED)
     dry = worker.deploy(check=True, subnet_manager=True)
     dry.require_success()
-    assert changes(dry) == 2, "names and packages; what follows is not foretold before these are there"
+    assert changes(dry) == 3, "names, who reads them, and packages; the rest is not foretold before these are there"
     assert worker.run(WATCHED) == before
     worker.deploy(subnet_manager=True, mtu=4092).require_success()
     # the rule that counts is ours, for both are of one name
     rule = worker.run("cat /etc/udev/rules.d/60-rdma-persistent-naming.rules")
     assert "%k NAME_KERNEL" in rule
     assert "%k NAME_FALLBACK" in worker.run("cat /lib/udev/rules.d/60-rdma-persistent-naming.rules")
-    # programs of real packages start, and say that there is nothing to use
-    assert "No IB devices found" in worker.run("ibv_devices; ibv_devinfo 2>&1 || true")
-    assert worker.run("command -v opensm ibstat rdma_rename /lib/udev/rdma_rename").count("\n") >= 3
+    # real programs start, and say that there is nothing to use, on kernels with verbs and without
+    assert re.search("No IB devices found|Failed to get IB devices list", worker.run("ibv_devinfo 2>&1 || true"))
+    assert "OpenSM 3" in worker.run("opensm --version")
+    worker.run("command -v ibstat && test -x /lib/udev/rdma_rename")
     assert "mtu=5: ALL=full;" in worker.run("cat /etc/opensm/partitions.conf")
-    # nothing of a node with its own systemd stands against the unit, but that it has no such device
-    assert worker.run(f"systemd-analyze verify {UNIT} 2>&1 | grep -v 'opensm\\|rdma' || true") == ""
+    assert worker.run(f"systemd-analyze verify {UNIT} 2>&1 | grep penstock-infiniband || true") == ""
     again = worker.deploy(subnet_manager=True, mtu=4092)
     again.require_success()
     assert changes(again) == 0
@@ -117,9 +118,9 @@ def test_what_programs_reach_infiniband_by_is_installed_once_and_adapters_keep_t
 
 def test_an_interface_that_somebody_else_gives_an_address_is_left_alone(worker: Worker) -> None:
     before = worker.run(WATCHED)
-    worker.run("ip link add ib0 type dummy && ip address add 10.9.0.3/24 dev ib0")
+    worker.run("ip link add ib0 type bridge && ip address add 10.9.0.3/24 dev ib0")
     assert "ib0 is to bear 10.1.0.3/24, and ib0 has 10.9.0.3 already" in reasons(worker.deploy())
-    worker.run("ip address flush dev ib0 && ip link add ib1 type dummy && ip address add 10.1.0.3/16 dev ib1")
+    worker.run("ip address flush dev ib0 && ip link add ib1 type bridge && ip address add 10.1.0.3/16 dev ib1")
     assert "ib0 is to bear 10.1.0.3/24, and ib1 has that already" in reasons(worker.deploy())
     assert worker.run(WATCHED) == before
     worker.run("ip link delete ib1 && ip address add 10.1.0.3/24 dev ib0")
@@ -133,7 +134,7 @@ def test_the_unit_gives_an_interface_what_the_site_says(worker: Worker) -> None:
     assert "BindsTo=sys-subsystem-net-devices-ib\\x2dleft.device" in unit
     commands = [line.partition("=")[2] for line in unit.splitlines() if line.startswith("ExecStart=")]
     assert commands[0] == "/usr/sbin/ip link set dev ib-left type ipoib mode datagram"
-    worker.run("ip link add ib-left type dummy && ip address add 10.1.0.9/24 dev ib-left")
+    worker.run("ip link add ib-left type bridge && ip address add 10.1.0.9/24 dev ib-left")
     for _ in range(2):
         worker.run(" && ".join(commands[1:]))
         shown = worker.run("ip -oneline -4 address show dev ib-left; ip link show dev ib-left")

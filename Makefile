@@ -19,7 +19,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST = $(BIN)/pytest --junitxml=build/tiers/$@.xml
 # those of a group run side by side, with a plus between them one after another; what is pure has the cores while the lab waits
 TIERS := lint,bundle lab,~types+unit+api-tests integration
-# how many examples a property is tried on: `full`, or `fast` (tests/conftest.py)
+# the examples that a property is tried on: `full`, `fast` or `search` (tests/conftest.py)
 EXAMPLES ?= full
 
 SAY = @printf '\n\033[1m== %s\033[0m\n'

@@ -3,7 +3,8 @@
 A tier is a target of the Makefile that leaves pytest's report, if it has one, in `build/tiers/<tier>.xml`. A group is
 one tier, or several with commas between them, which run side by side; those with a plus between them run one after
 another there. A row that begins with `~` gives way: it takes what the others of its group leave, such as the waits of
-the lab. What fails ends the run behind its group; the table comes all the same.
+the lab. What fails ends the run behind its group; the table comes all the same, and behind it, as the last that a run
+says, what failed and why.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,6 +25,10 @@ from xml.etree import ElementTree as ET
 ROOT = Path(__file__).parents[1]
 REPORTS = ROOT / "build" / "tiers"
 SLOWEST = 10
+TOLD = 10
+"""Failed tests that are told of a tier, and lines of one that failed without a test."""
+WIDTH = 200
+"""Characters that are told of why a test failed."""
 GIVES_WAY = "~"
 NICE = 10
 """Beside one who wants a core all the time, who gives way has a tenth of it."""
@@ -32,12 +38,17 @@ PATIENCE = {"PYTEST_TIMEOUT": "1200"}
 
 @dataclass(frozen=True)
 class Tier:
-    """How a tier went: its seconds, whether it passed, and the seconds of each test by its name."""
+    """How a tier went: its seconds, whether it passed, the seconds of each test by its name, and why tests failed.
+
+    `said` are its last lines, where this process saw them.
+    """
 
     name: str
     seconds: float
     passed: bool
     tests: dict[str, float]
+    failures: dict[str, str] = field(default_factory=dict)
+    said: tuple[str, ...] = ()
 
 
 def main(groups: Sequence[str]) -> int:
@@ -50,6 +61,8 @@ def main(groups: Sequence[str]) -> int:
             break
     print("\n\033[1m== Time of each tier, and its slowest tests\033[0m")
     for line in table(tiers, time.monotonic() - begin):
+        print(line)
+    for line in reasons(tiers):
         print(line)
     return 0 if all(tier.passed for tier in tiers) else 1
 
@@ -86,14 +99,17 @@ class Group:
     def _make(self, name: str, gives_way: bool) -> Tier:
         report = REPORTS / f"{name}.xml"
         report.unlink(missing_ok=True)
+        said: deque[str] = deque(maxlen=TOLD)
         begin = time.monotonic()
         with start(name, piped=self.width > 0, gives_way=gives_way) as process:
             if gives_way:
                 self.apart.append(process)
             for line in process.stdout or ():
                 print(f"{name:{self.width}} | {line}", end="", flush=True)
+                said.append(line.rstrip())
         seconds = time.monotonic() - begin
-        return Tier(name, seconds, process.returncode == 0, read(report) if report.is_file() else {})
+        tests, failures = read(report) if report.is_file() else ({}, {})
+        return Tier(name, seconds, process.returncode == 0, tests, failures, tuple(said))
 
     def end(self) -> None:
         """End what a Ctrl-C does not reach, which a terminal tells its own session alone, and begin nothing more."""
@@ -129,10 +145,16 @@ def start(name: str, *, piped: bool, gives_way: bool) -> subprocess.Popen[str]:
     return process
 
 
-def read(report: Path) -> dict[str, float]:
-    """Return the seconds of each test, with those of its fixtures, from a report in JUnit's form."""
-    cases = ET.parse(report).iter("testcase")
-    return {f"{case.get('classname')}::{case.get('name')}": float(case.get("time", 0)) for case in cases}
+def read(report: Path) -> tuple[dict[str, float], dict[str, str]]:
+    """Return the seconds of each test, with those of its fixtures, and why those failed that did, from JUnit's form."""
+    seconds: dict[str, float] = {}
+    failures: dict[str, str] = {}
+    for case in ET.parse(report).iter("testcase"):
+        name = f"{case.get('classname')}::{case.get('name')}"
+        seconds[name] = float(case.get("time", 0))
+        for found in (*case.iter("failure"), *case.iter("error")):
+            failures[name] = " ".join((found.get("message") or found.text or "").split())
+    return seconds, failures
 
 
 def table(tiers: Sequence[Tier], together: float) -> Iterator[str]:
@@ -144,6 +166,18 @@ def table(tiers: Sequence[Tier], together: float) -> Iterator[str]:
         for name, seconds in slowest:
             yield f"{seconds:18.1f} s    {name}"
     yield f"{together:8.1f} s  {12 * ' '}  together"
+
+
+def reasons(tiers: Sequence[Tier]) -> Iterator[str]:
+    """Yield what failed and why, in few lines: whoever keeps only the end of a log has it."""
+    for tier in tiers:
+        if tier.passed:
+            continue
+        yield f"{tier.name} failed: {len(tier.failures)} of {len(tier.tests)} tests"
+        for name, why in list(tier.failures.items())[:TOLD]:
+            yield f"  {name}: {why[:WIDTH]}"
+        if not tier.failures:
+            yield from (f"  {line}" for line in tier.said)
 
 
 if __name__ == "__main__":

@@ -10,20 +10,50 @@ from threading import Thread
 import pytest
 
 from tools import tiers
-from tools.tiers import Tier, main, read, table
+from tools.tiers import Tier, main, read, reasons, table
 
 REPORT = """\
 <testsuites><testsuite>
 <testcase classname="tests.unit.test_one" name="test_slow[a]" time="12.5" />
-<testcase classname="tests.unit.test_one" name="test_fast" time="0.001"><failure>no</failure></testcase>
+<testcase classname="tests.unit.test_one" name="test_fast" time="0.001">
+<failure message="assert 1 == 2&#10;  in a">trace</failure>
+</testcase>
+<testcase classname="tests.unit.test_one" name="test_fixture" time="0.5"><error>no database</error></testcase>
 </testsuite></testsuites>
 """
 
 
-def test_a_report_gives_the_seconds_of_each_test(tmp_path: Path) -> None:
+def test_a_report_gives_the_seconds_of_each_test_and_why_those_failed_that_did(tmp_path: Path) -> None:
     report = tmp_path / "unit.xml"
     report.write_text(REPORT)
-    assert read(report) == {"tests.unit.test_one::test_slow[a]": 12.5, "tests.unit.test_one::test_fast": 0.001}
+    seconds, failures = read(report)
+    assert {name.removeprefix("tests.unit.test_one::"): each for name, each in seconds.items()} == {
+        "test_slow[a]": 12.5,
+        "test_fast": 0.001,
+        "test_fixture": 0.5,
+    }
+    assert failures == {
+        "tests.unit.test_one::test_fast": "assert 1 == 2 in a",
+        "tests.unit.test_one::test_fixture": "no database",
+    }
+
+
+def test_a_run_ends_with_what_failed_and_why() -> None:
+    seconds = {f"test_{number}": 1.0 for number in range(20)}
+    failed = {f"test_{number}": "x" * 1000 for number in range(12)}
+    tiers = [Tier("types", 1.0, True, {}, said=("all well",)), Tier("unit", 1.0, False, seconds, failed, ("dots",))]
+    first, *lines = reasons(tiers)
+    assert first == "unit failed: 12 of 20 tests"
+    assert [line.split(":")[0].strip() for line in lines] == [f"test_{number}" for number in range(10)]
+    assert all(len(line) < 250 for line in lines)
+
+
+def test_a_tier_that_failed_without_a_test_is_told_by_its_last_lines() -> None:
+    assert list(reasons([Tier("lint", 1.0, False, {}, said=("ruff:", "no"))])) == [
+        "lint failed: 0 of 0 tests",
+        "  ruff:",
+        "  no",
+    ]
 
 
 def test_the_table_has_every_tier_its_ten_slowest_tests_and_the_time_of_all() -> None:
@@ -80,6 +110,7 @@ def test_what_fails_ends_the_run_behind_its_group(makefile: None, capfd: pytest.
     assert "one is done" in said
     assert "broken: failed" in said
     assert "never" not in said
+    assert said.splitlines()[-3:-1] == ["broken failed: 0 of 0 tests", "  no"]
 
 
 def test_a_row_that_gives_way_is_patient_in_a_session_of_its_own(

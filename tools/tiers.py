@@ -32,6 +32,9 @@ WIDTH = 200
 GIVES_WAY = "~"
 NICE = 10
 """Beside one who wants a core all the time, who gives way has a tenth of it."""
+APART = ("setpriv", "--pdeathsig=TERM", "env", "--default-signal=INT", "nice", "-n", str(NICE))
+"""Before the command of what gives way: it does not outlive a run that was killed, and hears that it is to end also
+where the run is in the background, whose processes ignore Ctrl-C."""
 PATIENCE = {"PYTEST_TIMEOUT": "1200"}
 """Environment of tests that give way: a test may take ten times as long."""
 
@@ -128,8 +131,7 @@ def start(name: str, *, piped: bool, gives_way: bool) -> subprocess.Popen[str]:
     command = ["make", "--no-print-directory", name]
     out, errors = (subprocess.PIPE, subprocess.STDOUT) if piped else (None, None)
     process = subprocess.Popen(
-        # it does not outlive a run that was killed
-        ["setpriv", "--pdeathsig=TERM", "nice", "-n", str(NICE), *command] if gives_way else command,
+        [*APART, *command] if gives_way else command,
         cwd=ROOT,
         text=True,
         errors="replace",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -124,8 +126,13 @@ def test_a_row_that_gives_way_is_patient_in_a_session_of_its_own(
     assert "after | after one" in said
 
 
-def test_an_interrupted_run_leaves_nothing_that_gave_way(makefile: None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("sigint", [signal.default_int_handler, signal.SIG_IGN], ids=["in front", "in the background"])
+def test_an_interrupted_run_leaves_nothing_that_gave_way(
+    makefile: None, tmp_path: Path, sigint: Any, request: pytest.FixtureRequest
+) -> None:
     """Nor does its row go on."""
+    before = signal.signal(signal.SIGINT, sigint)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     group = tiers.Group(4)
 
     def interrupt() -> None:

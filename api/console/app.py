@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from api.console import (
+    account,
     accounting,
     home,
     keys,
@@ -28,6 +29,7 @@ def add_console(app: FastAPI) -> None:
     """Add the pages of the console to the API's application."""
     for router in (
         login.router,
+        account.router,
         home.router,
         sessions.router,
         session.router,

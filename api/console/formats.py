@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 from api.auth.policy import KeyScope, UserRole
 from api.clock import now
-from api.console.texts import gettext
+from api.console.texts import gettext, said, spoken
 from api.resources.accounting.schemas import By
 from api.tables.nodes import NodeMode, NodeState
 from api.tables.sessions import Kind, State
 from common.gpu.share import format_gpus
+from common.protocol import ContainerStatus
 
 
 def gpus(milli: int) -> str:
@@ -31,13 +32,13 @@ def memory(mib: int | None) -> str:
 
 
 def moment(at: datetime | None) -> str:
-    """Return a moment to the minute, in UTC; nothing for none."""
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at else ""
+    """Return a moment to the minute, in UTC, as the reader's language writes it; nothing for none."""
+    return spoken().moment(at.replace(second=0)) if at else ""
 
 
 def instant(at: datetime) -> str:
     """Return a moment to the second, in UTC."""
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+    return spoken().instant(at)
 
 
 def ago(at: datetime | None, until: datetime | None = None) -> str:
@@ -51,6 +52,11 @@ def ago(at: datetime | None, until: datetime | None = None) -> str:
     if hours:
         return gettext("%(hours)d h %(minutes)d min") % {"hours": hours, "minutes": minutes % 60}
     return gettext("%(minutes)d min") % {"minutes": minutes}
+
+
+def number(value: float) -> str:
+    """Return a number as the reader's language writes it."""
+    return spoken().number(value)
 
 
 def percent(part: int, whole: int) -> int:
@@ -114,6 +120,31 @@ def node_state_name(state: NodeState) -> str:
     return names[state]
 
 
+def container_status_name(status: ContainerStatus) -> str:
+    """Return the name of a status of containers."""
+    names = {
+        ContainerStatus.CREATING: gettext("starting"),
+        ContainerStatus.PULLING: gettext("pulling"),
+        ContainerStatus.RUNNING: gettext("running"),
+        ContainerStatus.EXITED: gettext("exited"),
+        ContainerStatus.FAILED: gettext("failed"),
+    }
+    return names[status]
+
+
+def refusal_name(status: int) -> str:
+    """Return the name of a kind of refusal, by its status."""
+    names = {
+        403: gettext("Forbidden"),
+        404: gettext("Not found"),
+        409: gettext("Not possible now"),
+        422: gettext("Not understood"),
+        429: gettext("Too often"),
+        503: gettext("Not available"),
+    }
+    return names.get(status, gettext("Something went wrong"))
+
+
 def mode_name(mode: NodeMode) -> str:
     """Return the name of a mode of nodes."""
     names = {
@@ -133,7 +164,9 @@ FILTERS = {
         moment,
         instant,
         ago,
+        number,
         percent,
+        said,
         state_name,
         kind_name,
         key_scope_name,
@@ -141,6 +174,8 @@ FILTERS = {
         role_name,
         node_state_name,
         mode_name,
+        container_status_name,
+        refusal_name,
     )
 }
 """What templates call them."""

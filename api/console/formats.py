@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 
 from api.auth.policy import KeyScope, UserRole
 from api.clock import now
 from api.console.texts import gettext, said, spoken
 from api.resources.accounting.schemas import By
+from api.resources.audit.schemas import AuditChangeView
+from api.tables.images import Status
 from api.tables.nodes import NodeMode, NodeState
 from api.tables.sessions import Kind, State
+from common.backup_protocol import BackupAction, BackupOrderState
+from common.checks import CheckState
 from common.gpu.share import format_gpus
 from common.protocol import ContainerStatus
+from common.repairs import RunState
 
 
 def gpus(milli: int) -> str:
@@ -155,6 +161,81 @@ def mode_name(mode: NodeMode) -> str:
     return names[mode]
 
 
+def check_state_name(state: CheckState) -> str:
+    """Return the name of a state of checks."""
+    names = {
+        CheckState.OK: gettext("well"),
+        CheckState.WARN: gettext("warning"),
+        CheckState.FAIL: gettext("not well"),
+        CheckState.UNKNOWN: gettext("unknown"),
+    }
+    return names[state]
+
+
+def run_state_name(state: RunState) -> str:
+    """Return the name of what became of a run of a repair."""
+    names = {
+        RunState.ORDERED: gettext("ordered"),
+        RunState.RUNNING: gettext("running"),
+        RunState.HEALTHY: gettext("nothing was wrong"),
+        RunState.REPAIRED: gettext("repaired"),
+        RunState.REHEARSED: gettext("found, nothing done"),
+        RunState.STOPPED: gettext("did not help"),
+        RunState.REFUSED: gettext("refused"),
+        RunState.INTERRUPTED: gettext("interrupted"),
+    }
+    return names[state]
+
+
+def backup_action_name(action: BackupAction) -> str:
+    """Return the name of what is ordered about backups."""
+    names = {
+        BackupAction.NOW: gettext("Back up now"),
+        BackupAction.VERIFY: gettext("Verify"),
+        BackupAction.DRILL: gettext("Rehearse"),
+    }
+    return names[action]
+
+
+def backup_order_state_name(state: BackupOrderState) -> str:
+    """Return the name of what became of an order about backups."""
+    names = {
+        BackupOrderState.ORDERED: gettext("ordered"),
+        BackupOrderState.RUNNING: gettext("running"),
+        BackupOrderState.DONE: gettext("done"),
+        BackupOrderState.FAILED: gettext("failed"),
+    }
+    return names[state]
+
+
+def image_status_name(status: Status) -> str:
+    """Return the name of what is known of an image."""
+    names = {
+        Status.UNCHECKED: gettext("not tried yet"),
+        Status.PULLING: gettext("pulling"),
+        Status.READY: gettext("ready"),
+        Status.FAILED: gettext("failed"),
+    }
+    return names[status]
+
+
+def result_name(result: str) -> str:
+    """Return the name of a result of the audit log."""
+    names = {"done": gettext("done"), "refused": gettext("refused"), "failed": gettext("failed")}
+    return names.get(result, result)
+
+
+def audit_change(change: AuditChangeView) -> str:
+    """Return what changed in a row: each value that is another one, before and after."""
+    before, after = change.before or {}, change.after or {}
+    words = []
+    for name in {**before, **after}:
+        was, has = (json.dumps(values.get(name), ensure_ascii=False) for values in (before, after))
+        if was != has:
+            words.append(f"{name}: {was} → {has}")
+    return "; ".join(words)
+
+
 FILTERS = {
     each.__name__: each
     for each in (
@@ -176,6 +257,13 @@ FILTERS = {
         mode_name,
         container_status_name,
         refusal_name,
+        check_state_name,
+        run_state_name,
+        backup_action_name,
+        backup_order_state_name,
+        image_status_name,
+        result_name,
+        audit_change,
     )
 }
 """What templates call them."""

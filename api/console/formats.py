@@ -166,7 +166,7 @@ def check_state_name(state: CheckState) -> str:
     names = {
         CheckState.OK: gettext("well"),
         CheckState.WARN: gettext("warning"),
-        CheckState.FAIL: gettext("not well"),
+        CheckState.FAIL: gettext("failing"),
         CheckState.UNKNOWN: gettext("unknown"),
     }
     return names[state]

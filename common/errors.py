@@ -30,7 +30,11 @@ class Problem:
     def __post_init__(self) -> None:
         """Take credentials out, and write out what is not to be printed as it is."""
         for name, kept in (("where", ""), ("reason", "\n\t"), ("hint", "\n\t")):
-            object.__setattr__(self, name, printable(CREDENTIALS.sub(r"\1://", getattr(self, name)), kept))
+            told = getattr(self, name)
+            found = printable(CREDENTIALS.sub(r"\1://", told), kept)
+            # what is told stays the sentence that it is where nothing had to go
+            if found != told:
+                object.__setattr__(self, name, found)
 
     def __str__(self) -> str:
         """Return the problem as one line of text."""

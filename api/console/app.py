@@ -5,17 +5,25 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from api.console import (
+    account,
     accounting,
+    audit,
+    backups,
+    checks,
+    groups,
     home,
+    images,
     keys,
     launch,
     login,
     metrics,
     nodes,
     overview,
+    presets,
     project,
     projects,
     queue,
+    repairs,
     routes,
     session,
     sessions,
@@ -28,6 +36,7 @@ def add_console(app: FastAPI) -> None:
     """Add the pages of the console to the API's application."""
     for router in (
         login.router,
+        account.router,
         home.router,
         sessions.router,
         session.router,
@@ -42,6 +51,13 @@ def add_console(app: FastAPI) -> None:
         queue.router,
         nodes.router,
         users.router,
+        images.router,
+        groups.router,
+        presets.router,
+        checks.router,
+        repairs.router,
+        backups.router,
+        audit.router,
     ):
         app.include_router(router)
     routes.answer_by_pages(app)

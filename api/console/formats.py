@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import json
+from datetime import datetime
 
 from api.auth.policy import KeyScope, UserRole
 from api.clock import now
-from api.console.texts import gettext
+from api.console.texts import gettext, said, spoken
 from api.resources.accounting.schemas import By
+from api.resources.audit.schemas import AuditChangeView
+from api.tables.images import Status
 from api.tables.nodes import NodeMode, NodeState
 from api.tables.sessions import Kind, State
+from common.backup_protocol import BackupAction, BackupOrderState
+from common.checks import CheckState
 from common.gpu.share import format_gpus
+from common.protocol import ContainerStatus
+from common.repairs import RunState
 
 
 def gpus(milli: int) -> str:
@@ -31,13 +38,13 @@ def memory(mib: int | None) -> str:
 
 
 def moment(at: datetime | None) -> str:
-    """Return a moment to the minute, in UTC; nothing for none."""
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at else ""
+    """Return a moment to the minute, in UTC, as the reader's language writes it; nothing for none."""
+    return spoken().moment(at.replace(second=0)) if at else ""
 
 
 def instant(at: datetime) -> str:
     """Return a moment to the second, in UTC."""
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+    return spoken().instant(at)
 
 
 def ago(at: datetime | None, until: datetime | None = None) -> str:
@@ -51,6 +58,11 @@ def ago(at: datetime | None, until: datetime | None = None) -> str:
     if hours:
         return gettext("%(hours)d h %(minutes)d min") % {"hours": hours, "minutes": minutes % 60}
     return gettext("%(minutes)d min") % {"minutes": minutes}
+
+
+def number(value: float) -> str:
+    """Return a number as the reader's language writes it."""
+    return spoken().number(value)
 
 
 def percent(part: int, whole: int) -> int:
@@ -114,6 +126,31 @@ def node_state_name(state: NodeState) -> str:
     return names[state]
 
 
+def container_status_name(status: ContainerStatus) -> str:
+    """Return the name of a status of containers."""
+    names = {
+        ContainerStatus.CREATING: gettext("starting"),
+        ContainerStatus.PULLING: gettext("pulling"),
+        ContainerStatus.RUNNING: gettext("running"),
+        ContainerStatus.EXITED: gettext("exited"),
+        ContainerStatus.FAILED: gettext("failed"),
+    }
+    return names[status]
+
+
+def refusal_name(status: int) -> str:
+    """Return the name of a kind of refusal, by its status."""
+    names = {
+        403: gettext("Forbidden"),
+        404: gettext("Not found"),
+        409: gettext("Not possible now"),
+        422: gettext("Not understood"),
+        429: gettext("Too often"),
+        503: gettext("Not available"),
+    }
+    return names.get(status, gettext("Something went wrong"))
+
+
 def mode_name(mode: NodeMode) -> str:
     """Return the name of a mode of nodes."""
     names = {
@@ -122,6 +159,81 @@ def mode_name(mode: NodeMode) -> str:
         NodeMode.DRAINING: gettext("draining"),
     }
     return names[mode]
+
+
+def check_state_name(state: CheckState) -> str:
+    """Return the name of a state of checks."""
+    names = {
+        CheckState.OK: gettext("well"),
+        CheckState.WARN: gettext("warning"),
+        CheckState.FAIL: gettext("failing"),
+        CheckState.UNKNOWN: gettext("unknown"),
+    }
+    return names[state]
+
+
+def run_state_name(state: RunState) -> str:
+    """Return the name of what became of a run of a repair."""
+    names = {
+        RunState.ORDERED: gettext("ordered"),
+        RunState.RUNNING: gettext("running"),
+        RunState.HEALTHY: gettext("nothing was wrong"),
+        RunState.REPAIRED: gettext("repaired"),
+        RunState.REHEARSED: gettext("found, nothing done"),
+        RunState.STOPPED: gettext("did not help"),
+        RunState.REFUSED: gettext("refused"),
+        RunState.INTERRUPTED: gettext("interrupted"),
+    }
+    return names[state]
+
+
+def backup_action_name(action: BackupAction) -> str:
+    """Return the name of what is ordered about backups."""
+    names = {
+        BackupAction.NOW: gettext("Back up now"),
+        BackupAction.VERIFY: gettext("Verify"),
+        BackupAction.DRILL: gettext("Rehearse"),
+    }
+    return names[action]
+
+
+def backup_order_state_name(state: BackupOrderState) -> str:
+    """Return the name of what became of an order about backups."""
+    names = {
+        BackupOrderState.ORDERED: gettext("ordered"),
+        BackupOrderState.RUNNING: gettext("running"),
+        BackupOrderState.DONE: gettext("done"),
+        BackupOrderState.FAILED: gettext("failed"),
+    }
+    return names[state]
+
+
+def image_status_name(status: Status) -> str:
+    """Return the name of what is known of an image."""
+    names = {
+        Status.UNCHECKED: gettext("not tried yet"),
+        Status.PULLING: gettext("pulling"),
+        Status.READY: gettext("ready"),
+        Status.FAILED: gettext("failed"),
+    }
+    return names[status]
+
+
+def result_name(result: str) -> str:
+    """Return the name of a result of the audit log."""
+    names = {"done": gettext("done"), "refused": gettext("refused"), "failed": gettext("failed")}
+    return names.get(result, result)
+
+
+def audit_change(change: AuditChangeView) -> str:
+    """Return what changed in a row: each value that is another one, before and after."""
+    before, after = change.before or {}, change.after or {}
+    words = []
+    for name in {**before, **after}:
+        was, has = (json.dumps(values.get(name), ensure_ascii=False) for values in (before, after))
+        if was != has:
+            words.append(f"{name}: {was} → {has}")
+    return "; ".join(words)
 
 
 FILTERS = {
@@ -133,7 +245,9 @@ FILTERS = {
         moment,
         instant,
         ago,
+        number,
         percent,
+        said,
         state_name,
         kind_name,
         key_scope_name,
@@ -141,6 +255,15 @@ FILTERS = {
         role_name,
         node_state_name,
         mode_name,
+        container_status_name,
+        refusal_name,
+        check_state_name,
+        run_state_name,
+        backup_action_name,
+        backup_order_state_name,
+        image_status_name,
+        result_name,
+        audit_change,
     )
 }
 """What templates call them."""

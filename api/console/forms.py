@@ -17,3 +17,8 @@ def checked(model: type[Body], body: Mapping[str, Any]) -> Body:
         return model.model_validate(dict(body))
     except ValidationError as error:
         raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in error.errors()]) from None
+
+
+def names(words: str) -> list[str]:
+    """Return names that are parted by spaces or commas."""
+    return words.replace(",", " ").split()

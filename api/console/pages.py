@@ -47,6 +47,7 @@ def headers(settings: Settings) -> dict[str, str]:
         "Referrer-Policy": "no-referrer",
         "Cross-Origin-Opener-Policy": "same-origin",
         "Cache-Control": "no-store",
+        "Vary": "Accept-Language",
     }
 
 
@@ -72,7 +73,7 @@ async def live(
     """
     # a site may have many rows, and whoever calls meanwhile is answered
     content = await asyncio.to_thread(_filled, request, part, values)
-    version = stamp + hashlib.sha256(content.encode()).hexdigest()[:16]
+    version = f"{stamp}{hashlib.sha256(content.encode()).hexdigest()[:16]}"
     if request.headers.get(SEEN_HEADER) == version:
         return _as_it_is(request)
     address = request.url.path + (f"?{request.url.query}" if request.url.query else "")
@@ -106,13 +107,18 @@ def caller_of(request: Request) -> Identity | None:
 
 
 def _filled(request: Request, template: str, values: Mapping[str, Any]) -> str:
-    caller = caller_of(request)
+    known, caller = getattr(request.state, "known", None), caller_of(request)
+    language = texts.language_of(request)
+    texts.current.set(language)
     cookie = request.cookies.get(cookie_name(request), "")
     about: dict[str, Any] = {
         "asset": _asset,
         "caller": caller,
         "token": csrf_token(cookie) if caller and cookie else "",
         "path": request.url.path,
+        "language": language.value,
+        "languages": texts.NAMES,
+        "chosen": known.language if known else None,
         "may": lambda action: caller is not None and caller.allows(Action[action]),
     }
     return _environment.get_template(template).render(about | dict(values))

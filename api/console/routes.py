@@ -11,11 +11,11 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
-from api.console import pages
+from api.console import pages, texts
 from api.endpoints.access import note_page
 from api.endpoints.routes import Route
 from common.errors import UnauthenticatedError
@@ -46,7 +46,12 @@ class PageRoute(Route):
         return answer
 
 
-Router = partial(APIRouter, route_class=PageRoute, include_in_schema=False)
+async def speak(request: Request) -> None:
+    """Let what is said while a request is answered be said in the reader's language."""
+    texts.current.set(texts.language_of(request))
+
+
+Router = partial(APIRouter, route_class=PageRoute, include_in_schema=False, dependencies=[Depends(speak)])
 """Makes the routers of the console."""
 
 

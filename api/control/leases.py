@@ -25,6 +25,7 @@ from api.tables.nodes import Node, NodeState
 from api.tables.sessions import Session, State
 from common.errors import UnavailableError
 from common.lease_protocol import Lease
+from common.sentence import Sentence
 
 log = structlog.get_logger()
 
@@ -129,7 +130,7 @@ class LeaseKeeper:
         try:
             await self._launcher.admit(lease, leases.leased_nodes(session))
         except NotLentError as error:
-            return f"Slurm has forgotten its job. {error.problems[0].reason}"
+            return Sentence("Slurm has forgotten its job. {why}", why=error.problems[0].reason)
         except UnavailableError as error:
             self._say(str(error))
             return None

@@ -49,11 +49,12 @@ from api.tables.sessions import State
 from common.errors import UnavailableError
 from common.gang_networks import capacity
 from common.gpu.kinds import Enforcement
+from common.sentence import Sentence
 from common.topology import TopologyLevel
 
 log = structlog.get_logger()
 
-READ, PLACE = "to read what it asks for", "to find it a place"
+READ, PLACE = Sentence("to read what it asks for"), Sentence("to find it a place")
 
 
 class Loop:
@@ -377,8 +378,10 @@ class Loop:
             revision, running = self._residents[victim]
             row = beneficiaries[reclaim.beneficiary]
             whom = told(row, read.names[row.project_id], running.workload.project)
-            what = "moved" if reclaim.moved else "reclaimed"
-            if await sessions.reclaim(db, victim, revision, f"{what} for {whom}: {reclaim.reason}") and reclaim.moved:
+            why: str = Sentence("reclaimed for {whom}: {why}", whom=whom, why=reclaim.reason)
+            if reclaim.moved:
+                why = Sentence("moved for {whom}: {why}", whom=whom, why=reclaim.reason)
+            if await sessions.reclaim(db, victim, revision, why) and reclaim.moved:
                 self._moves[victim] += 1
                 self._moved_at[victim] = read.snapshot.now
 

@@ -44,6 +44,7 @@ from api.settings import Settings
 from api.tables.sessions import Session, State
 from common import request_id
 from common.errors import PenstockError
+from common.sentence import Sentence
 
 log = structlog.get_logger()
 
@@ -63,15 +64,15 @@ are stopped, or whose nodes hang, keep nobody from starting. The others wait for
 
 
 DOING = {
-    State.SCHEDULED: "to start its containers",
-    State.PREPARING: "to start its containers",
-    State.RUNNING: "to change its share",
-    State.TERMINATING: "to remove its containers",
+    State.SCHEDULED: Sentence("to start its containers"),
+    State.PREPARING: Sentence("to start its containers"),
+    State.RUNNING: Sentence("to change its share"),
+    State.TERMINATING: Sentence("to remove its containers"),
 }
 """What an operation does to a session in each state."""
 MAX_FAILURES = 3 * TRIES
 """More in a row than it takes to withdraw a share and to end its session."""
-PART, ORPHANS = "to do a part of its work", "to remove an orphaned container"
+PART, ORPHANS = Sentence("to do a part of its work"), "to remove an orphaned container"
 
 
 @dataclass

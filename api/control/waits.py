@@ -11,6 +11,7 @@ from api.resources.sessions.scheduling import Asked, PendingReasonUpdate, Placed
 from api.scheduler.pending_reasons import OF_OTHERS
 from api.scheduler.snapshot import Decision
 from api.tables.projects import Access, Project
+from common.sentence import Moment, Sentence
 
 NOT_ACTIVE = "not-active"
 """Why a session waits whose project is outside its period; the decision knows nothing of it."""
@@ -22,7 +23,9 @@ def told(row: Asked, project: str, reader: str) -> str:
     """Return how people of a project, the reader, are told of a session of a project."""
     if project != reader:
         return OF_OTHERS
-    return f"a private session of {project}" if row.access is Access.PRIVATE else f"{project}/{row.name}"
+    if row.access is Access.PRIVATE:
+        return Sentence("a private session of {project}", project=project)
+    return f"{project}/{row.name}"
 
 
 def outside(rows: Iterable[Asked], known: Mapping[UUID, Project], moment: datetime) -> Iterable[PendingReasonUpdate]:
@@ -32,8 +35,7 @@ def outside(rows: Iterable[Asked], known: Mapping[UUID, Project], moment: dateti
         if projects.is_active(project, moment):
             continue
         ended = project.ends_at if project.ends_at and project.ends_at <= moment else None
-        what = f"ended at {ended:%Y-%m-%d %H:%M}" if ended else f"begins at {project.starts_at:%Y-%m-%d %H:%M}"
-        reason = f"the period of {project.name} {what} UTC; an administrator may change that"
+        reason = _ended(project.name, ended) if ended else _not_begun(project.name, project.starts_at)
         if (row.reason, row.cause) != (reason, NOT_ACTIVE):
             yield PendingReasonUpdate(row.id, row.revision, reason, NOT_ACTIVE, 0)
 
@@ -42,7 +44,10 @@ def without_network(
     rows: Iterable[Asked], short: Mapping[UUID, Placed], capacity: int
 ) -> Iterable[PendingReasonUpdate]:
     """Yield the new pending reasons of those who have places and no network between their containers."""
-    reason = f"all {capacity} networks between containers of a session are taken; an administrator may give more room"
+    reason = Sentence(
+        "all {count} networks between containers of a session are taken; an administrator may give more room",
+        count=capacity,
+    )
     for row in rows:
         if row.id in short and (row.reason, row.cause) != (reason, NO_NETWORK):
             yield PendingReasonUpdate(row.id, row.revision, reason, NO_NETWORK, 0)
@@ -54,3 +59,15 @@ def decided(queue: Sequence[Asked], decision: Decision) -> Iterable[PendingReaso
         pending = decision.pending_reasons.get(str(row.id))
         if pending and (pending.reason, pending.cause, pending.position) != (row.reason, row.cause, row.position):
             yield PendingReasonUpdate(row.id, row.revision, pending.reason, str(pending.cause), pending.position)
+
+
+def _ended(project: str, at: datetime) -> str:
+    return Sentence(
+        "the period of {project} ended at {at}; an administrator may change that", project=project, at=Moment.at(at)
+    )
+
+
+def _not_begun(project: str, at: datetime) -> str:
+    return Sentence(
+        "the period of {project} begins at {at}; an administrator may change that", project=project, at=Moment.at(at)
+    )

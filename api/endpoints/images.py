@@ -25,7 +25,7 @@ router = Router(prefix="/images", tags=["images"])
 @action(Action.IMAGE_READ)
 async def list_images(caller: Caller, db: Reading, project: NameQuery | None = None) -> list[ImageView]:
     """List the images that sessions of a project may use, or those of any project that the caller sees."""
-    return await _views(db, await service.visible(db, caller, project), caller)
+    return await views(db, await service.visible(db, caller, project), caller)
 
 
 @router.post("", status_code=201)
@@ -62,9 +62,10 @@ async def delete_image(
 
 
 async def _view(db: AsyncSession, image: Image, caller: Identity) -> ImageView:
-    return (await _views(db, [image], caller))[0]
+    return (await views(db, [image], caller))[0]
 
 
-async def _views(db: AsyncSession, images: Sequence[Image], caller: Identity) -> list[ImageView]:
+async def views(db: AsyncSession, images: Sequence[Image], caller: Identity) -> list[ImageView]:
+    """Return the views of images for a caller."""
     seen = {project.id for project in await projects.visible(db, caller)}
     return [ImageView.of(image, [project.name for project in image.projects if project.id in seen]) for image in images]

@@ -28,7 +28,7 @@ from api.resources.logins.callers import KnownCaller
 from api.resources.logins.schemas import CsrfView, LoginRequest, LoginView, NewPasswordRequest, SignedInView
 from api.resources.schemas import Done, is_user_name
 from api.resources.users import service as users
-from api.resources.users.schemas import UserView
+from api.resources.users.schemas import AccountChange, UserView
 from api.tables.logins import Login
 from common.errors import ConflictError, ThrottledError, UnavailableError
 
@@ -82,6 +82,15 @@ async def logout(known: KnownCallerOf, request: Request, response: Response, db:
 async def me(caller: Caller, db: Reading) -> UserView:
     """Say who the caller is."""
     return UserView.model_validate(await users.get(db, caller.name))
+
+
+@router.patch("/me")
+@action(Action.ACCOUNT_CHANGE)
+async def change_me(body: AccountChange, caller: Caller, db: Transaction) -> UserView:
+    """Change what people decide for themselves."""
+    user = await users.get(db, caller.name)
+    user.language = body.language
+    return UserView.model_validate(user)
 
 
 @router.get("/csrf")

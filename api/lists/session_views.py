@@ -19,6 +19,7 @@ from api.tables.nodes import Gpu, Node
 from api.tables.projects import Project
 from api.tables.sessions import Container, GpuShareRow, Service, Session, State
 from common.gpu.share import memory_limit
+from common.sentence import sentence_of
 
 _MADE = {"project", "user", "node", "gpus", "containers", "services", "url", "urls"}
 _OF_CONTAINER = [name for name in ContainerView.model_fields if name != "gpus"]
@@ -61,6 +62,7 @@ async def _views(db: AsyncSession, kind: type[ViewT], ids: Sequence[UUID], apps_
 
 async def _shown(db: AsyncSession, kind: type[SessionEntryView], ids: Collection[UUID], apps_url: str) -> list[Shown]:
     columns = [*_NAMES, *(getattr(Session, name) for name in kind.model_fields if name not in _MADE)]
+    columns.append(Session.reason_parts)
     query = select(*columns, _PORTS).join(Project, Project.id == Session.project_id).where(among(Session.id, ids))
     rows = (await db.execute(query)).all()
     placed = [row.id for row in rows if row.state is not State.PENDING]
@@ -73,6 +75,7 @@ def _session(
 ) -> Shown:
     urls = [service["url"] for service in services if service["url"]]
     values = row._asdict() | {
+        "reason": sentence_of(row.reason, row.reason_parts),
         "node": containers[0]["node"] if containers else None,
         "gpus": containers[0]["gpus"] if containers else [],
         "containers": containers,

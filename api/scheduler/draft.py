@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from api.scheduler import elastic, pending_reasons
+from api.scheduler import decision_lines, elastic, pending_reasons
 from api.scheduler.claims import SECOND, Claim, Standing
 from api.scheduler.cluster import ClusterState
 from api.scheduler.feasibility import Feasibility
@@ -187,8 +187,7 @@ class Draft:
         self._grown[running.workload.id][rank] = places[0]
         self._allocate(places, more)
         self.ledger.place(taking(more, places))
-        what = f"{pending_reasons.full_title(running.workload)} by container {rank} on {places[0].node}"
-        self._log.append(f"grown: {what}: {pending_reasons.holds(self.ledger, more.project)}")
+        self._log.append(decision_lines.grown(self.ledger, running.workload, rank, places[0].node))
 
     def wait(self, waiting: PendingWorkload) -> None:
         """Let a workload wait."""
@@ -218,7 +217,7 @@ class Draft:
         """Return what was decided."""
         kept = self.claims.with_places()
         explained = pending_reasons.explain(self.cluster, self.ledger, self.waiting, kept)
-        lines = (item if isinstance(item, str) else pending_reasons.line(item, explained) for item in self._log)
+        lines = (item if isinstance(item, str) else decision_lines.waits(item, explained) for item in self._log)
         reserved = {claim.workload.id: claim.places for claim in kept}
         nominated = tuple(claim.workload.id for claim in kept if claim.standing is Standing.NOMINATED)
         return Decision(
@@ -245,8 +244,7 @@ class Draft:
             self._reach[workload.id] = elastic.reach(self.cluster.layout, free, workload, places)
         self._allocate(places, workload)
         self.ledger.place(taking(workload, places))
-        what = f"{pending_reasons.full_title(workload)} on {pending_reasons.nodes(places)}"
-        self._log.append(f"placed: {what}: {pending_reasons.holds(self.ledger, workload.project)}")
+        self._log.append(decision_lines.placed(self.ledger, workload, places))
 
     def _reclaim(self, running: Running, beneficiary: Workload, elsewhere: Places) -> None:
         victim = running.workload
@@ -266,10 +264,7 @@ class Draft:
                 ranks=running.ranks if running.part_of else (),
             )
         )
-        whom = f"{pending_reasons.full_title(victim)} for {pending_reasons.full_title(beneficiary)}"
-        if running.part_of:
-            whom = f"{_containers(running.ranks)} of {whom}"
-        self._log.append(f"{'moved' if elsewhere else 'reclaimed'}: {whom}: {reason}")
+        self._log.append(decision_lines.stopped(running, beneficiary, reason, moved=bool(elsewhere)))
 
     def _allocate(self, places: Sequence[Placement], workload: Workload) -> None:
         self.cluster.allocate(places, workload)
@@ -302,7 +297,3 @@ def _together(victims: Iterable[Running]) -> Iterator[Running]:
             ranks = tuple(sorted((*(same.ranks if same else ()), *running.ranks)))
             shrunk[running.part_of] = replace(running, ranks=ranks)
     yield from shrunk.values()
-
-
-def _containers(ranks: Sequence[int]) -> str:
-    return f"container{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"

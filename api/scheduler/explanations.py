@@ -7,12 +7,14 @@ from dataclasses import replace
 import numpy as np
 
 from api.scheduler.capacity import PLENTY, Flags, Free, Ints, Layout, bare_fitting, is_mixed
+from api.scheduler.phrases import cpus, either, gpus, memory, some, together
 from api.scheduler.placement import Search
 from api.scheduler.signature import signature_of
 from api.scheduler.snapshot import MAX_CONTAINERS_PER_NODE, Workload
 from api.scheduler.topology import allowed
 from common.gpu.kinds import ALONE, KINDS, Enforcement
 from common.gpu.share import MAX_GPUS, MILLI, format_gpus
+from common.sentence import Sentence, Several
 from common.topology import TopologyLevel
 
 Known = dict[tuple[object, ...], tuple[int, int] | str]
@@ -27,7 +29,8 @@ def never_fits(layout: Layout, workload: Workload) -> str:
     Nothing where it fits, and where no node is known yet.
     """
     if workload.gpu_milli > MAX_GPUS * MILLI:
-        return f"a container holds at most {MAX_GPUS} GPUs, not {format_gpus(workload.gpu_milli)}; ask for fewer"
+        asked = format_gpus(workload.gpu_milli)
+        return Sentence("a container holds at most {most} GPUs, not {asked}; ask for fewer", most=MAX_GPUS, asked=asked)
     if not layout.nodes:
         return ""
     search = Search(layout, layout.empty, workload)
@@ -57,9 +60,9 @@ def largest_piece(layout: Layout, free: Free, workload: Workload, known: Known |
     if isinstance(found, str):
         return found
     row, piece = found
-    text = f"largest free piece is {gpus(piece)} on {layout.nodes[row].name}"
+    text = Sentence("largest free piece is {piece} on {node}", piece=gpus(piece), node=layout.nodes[row].name)
     short = _short_of(free, workload, row) if piece >= workload.gpu_milli else ""
-    return f"{text}, {short}" if short else text
+    return Sentence("{first}, {second}", first=text, second=short) if short else text
 
 
 def _largest(layout: Layout, free: Free, workload: Workload) -> tuple[int, int] | str:
@@ -72,46 +75,58 @@ def _largest(layout: Layout, free: Free, workload: Workload) -> tuple[int, int] 
     held = layout.holds(workload) & nodes[:, None]
     usable, slices = layout.usable(workload.gpu_models) & held, _slices(layout, workload) & held
     if not (usable.any() or slices.any()):
-        beside = " that can be had in part beside whole ones" if layout.any_alone and is_mixed(workload) else ""
-        return f"no node with {_models(workload)}{held_by(workload)}{beside} is ready"
+        wanted = held_by(_models(workload), workload)
+        if layout.any_alone and is_mixed(workload):
+            return Sentence("no node with {gpu} that can be had in part beside whole ones is ready", gpu=wanted)
+        return Sentence("no node with {gpu} is ready", gpu=wanted)
     single = np.where(slices, free.milli, 0).max(axis=1, initial=0)
     pieces = np.where(free.containers > 0, np.maximum(_pieces(layout, free, workload, usable), single), 0)
     row = int(np.argmax(pieces))
     piece = int(pieces[row])
-    return (row, piece) if piece > 0 else "every GPU is in use"
+    return (row, piece) if piece > 0 else Sentence("every GPU is in use")
 
 
 def _none_open(layout: Layout, workload: Workload) -> str:
     """Return why no node takes the workload now."""
     if not layout.open.any():
-        return f"no node is ready{unhealthy(layout, workload)}"
+        return with_unhealthy(Sentence("no node is ready"), layout, workload)
     ready = layout.open & allowed(layout, workload)
     if not ready.any():
-        return f"no node that it may use is ready{unhealthy(layout, workload)}"
+        return with_unhealthy(Sentence("no node that it may use is ready"), layout, workload)
     ready &= layout.has_storages(workload)
     if not ready.any():
-        several = "s" if len(workload.storages) > 1 else ""
-        return f"no node that it may use has the storage{several} {', '.join(workload.storages)} that it mounts"
+        return Sentence.counted(
+            "no node that it may use has the storage {names} that it mounts",
+            "no node that it may use has the storages {names} that it mounts",
+            len(workload.storages),
+            names=Several(workload.storages),
+        )
     return _too_old(layout, ready)
 
 
-def unhealthy(layout: Layout, workload: Workload) -> str:
-    """Return which nodes that the workload may use take nothing because they are unhealthy, as the end of a phrase."""
+def with_unhealthy(phrase: str, layout: Layout, workload: Workload) -> str:
+    """Return a phrase with the nodes that the workload may use, and that take nothing as they are unhealthy."""
     if not layout.unhealthy:
-        return ""
+        return phrase
     nodes = allowed(layout, workload)
     rows = [row for row in layout.unhealthy if nodes[row]]
-    told = [f"{layout.nodes[row].name} is unhealthy ({layout.nodes[row].unhealthy})" for row in rows[:NAMED]]
-    more = [f"and {len(rows) - NAMED} more"] if len(rows) > NAMED else []
-    return "".join(f", {part}" for part in told + more)
+    told = [
+        Sentence("{node} is unhealthy ({why})", node=layout.nodes[row].name, why=layout.nodes[row].unhealthy)
+        for row in rows[:NAMED]
+    ]
+    if not told:
+        return phrase
+    found = Sentence("{names}", names=Several([phrase, *told]))
+    if len(rows) <= NAMED:
+        return found
+    return Sentence("{names}, and {count} more", names=found, count=len(rows) - NAMED)
 
 
 def _too_old(layout: Layout, nodes: Flags) -> str:
     """Return which nodes do not know what is asked for, as their agents are of an earlier release."""
     rows = np.flatnonzero(nodes)
-    named = ", ".join(layout.nodes[row].name for row in rows[:NAMED])
-    more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
-    return f"{named}{more} cannot run what it asks for before the release of the API is installed there"
+    named = some([layout.nodes[row].name for row in rows], NAMED)
+    return Sentence("{nodes} cannot run what it asks for before the release of the API is installed there", nodes=named)
 
 
 def _pieces(layout: Layout, free: Free, workload: Workload, usable: Flags) -> Ints:
@@ -131,46 +146,66 @@ def _piece(layout: Layout, free: Free, usable: Flags) -> Ints:
     return np.asarray(whole + np.where(in_use, free.milli, 0).max(axis=1, initial=0))
 
 
-def held_by(workload: Workload) -> str:
-    """Return how the shares of a workload have to be held, as the end of a phrase; nothing where any way will do."""
+def held_by(phrase: str, workload: Workload) -> str:
+    """Return a phrase with how the shares of a workload have to be held, where not any way will do."""
     kind = workload.enforcement
-    return "" if kind is Enforcement.NONE else f" held by {kind}{' or better' if kind is not KINDS[0] else ''}"
-
-
-def gpus(milli: int) -> str:
-    """Return a share with its unit."""
-    return f"{format_gpus(milli)} GPU{'s' if milli > MILLI else ''}"
+    if kind is Enforcement.NONE:
+        return phrase
+    if kind is KINDS[0]:
+        return Sentence("{gpu} held by {kind}", gpu=phrase, kind=kind.value)
+    return Sentence("{gpu} held by {kind} or better", gpu=phrase, kind=kind.value)
 
 
 def _too_many(workload: Workload, most: int) -> str:
     domains = {
-        TopologyLevel.ISLAND: "one NVLink island",
-        TopologyLevel.NODE: "one node",
-        TopologyLevel.SWITCH: "one leaf switch",
+        TopologyLevel.ISLAND: Sentence("one NVLink island"),
+        TopologyLevel.NODE: Sentence("one node"),
+        TopologyLevel.SWITCH: Sentence("one leaf switch"),
     }
-    where = domains.get(workload.within, "") if workload.within_required else ""
-    place = where or "the nodes that it may use together"
-    return (
-        f"{workload.replicas} containers are asked for and {place} {'have' if not where else 'has'} room for {most}"
-        f"; ask for at most {most}{', or allow a larger topology domain' if where else ''}"
+    where = domains.get(workload.within) if workload.within_required else None
+    if where is None:
+        return Sentence(
+            "{count} containers are asked for and the nodes that it may use together have room for {most}"
+            "; ask for at most {most}",
+            count=workload.replicas,
+            most=most,
+        )
+    return Sentence(
+        "{count} containers are asked for and {place} has room for {most}"
+        "; ask for at most {most}, or allow a larger topology domain",
+        count=workload.replicas,
+        place=where,
+        most=most,
     )
 
 
 def _no_group(workload: Workload) -> str:
-    groups = ", ".join(workload.groups or ())
-    if groups:
-        return f"no node lies in {groups}; ask the administrator to add one, or choose another resource group"
-    return "no resource group is open to it; ask the administrator for one"
+    if workload.groups:
+        return Sentence(
+            "no node lies in {groups}; ask the administrator to add one, or choose another resource group",
+            groups=Several(workload.groups),
+        )
+    return Sentence("no resource group is open to it; ask the administrator for one")
 
 
 def _no_trait(layout: Layout, workload: Workload) -> str:
     """Return which trait no node has that the workload may use otherwise, and why not, or nothing."""
     rows = np.flatnonzero(allowed(layout, replace(workload, traits=())))
-    told = [f"{layout.nodes[row].name}: {reason}" for row in rows[:NAMED] for reason in _lacks(layout, workload, row)]
+    told = [
+        Sentence("{node}: {why}", node=layout.nodes[row].name, why=reason)
+        for row in rows[:NAMED]
+        for reason in _lacks(layout, workload, row)
+    ]
     if not told:
         return ""
-    more = f", and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
-    return f"no node that it may use has {' and '.join(workload.traits)} ({', '.join(told)}{more}); submit it without"
+    nodes: str = Sentence("{names}", names=Several(told))
+    if len(rows) > NAMED:
+        nodes = Sentence("{names}, and {count} more", names=nodes, count=len(rows) - NAMED)
+    return Sentence(
+        "no node that it may use has {traits} ({nodes}); submit it without",
+        traits=together(workload.traits),
+        nodes=nodes,
+    )
 
 
 def _lacks(layout: Layout, workload: Workload, row: int) -> list[str]:
@@ -182,7 +217,9 @@ def _no_meeting(layout: Layout, workload: Workload, nodes: Flags) -> str:
     """Return that several containers have nowhere to meet, or nothing."""
     if workload.replicas == 1 or not layout.apart[nodes].all():
         return ""
-    return "containers of one session cannot meet on the nodes that it may use, which are clusters; ask for one"
+    return Sentence(
+        "containers of one session cannot meet on the nodes that it may use, which are clusters; ask for one"
+    )
 
 
 def _no_gpus(layout: Layout, workload: Workload, nodes: Flags) -> str:
@@ -200,35 +237,68 @@ def _no_gpus(layout: Layout, workload: Workload, nodes: Flags) -> str:
         return _no_shares(layout, workload, slices)
     within_island = workload.within_required and workload.within is TopologyLevel.ISLAND
     count = int((_by_island(layout, usable) if within_island else _together(layout, usable)).max())
-    if workload.gpu_milli > count * MILLI:
-        place = "island" if within_island else "machine" if layout.any_apart else "node"
-        largest = f"the largest {place} that it may use has {gpus(count * MILLI)}"
-        return f"one container asks for {gpus(workload.gpu_milli)} and {largest}; ask for at most that in a container"
-    return ""
+    if workload.gpu_milli <= count * MILLI:
+        return ""
+    return _too_large(layout, gpus(workload.gpu_milli), gpus(count * MILLI), within_island=within_island)
+
+
+def _too_large(layout: Layout, asked: str, most: str, *, within_island: bool) -> str:
+    """Return that no node has as many GPUs as one container asks for, where they have to be."""
+    if within_island:
+        return Sentence(
+            "one container asks for {asked} and the largest island that it may use has {most}"
+            "; ask for at most that in a container",
+            asked=asked,
+            most=most,
+        )
+    if layout.any_apart:
+        return Sentence(
+            "one container asks for {asked} and the largest machine that it may use has {most}"
+            "; ask for at most that in a container",
+            asked=asked,
+            most=most,
+        )
+    return Sentence(
+        "one container asks for {asked} and the largest node that it may use has {most}"
+        "; ask for at most that in a container",
+        asked=asked,
+        most=most,
+    )
 
 
 def _no_model(layout: Layout, workload: Workload, nodes: Flags) -> str:
     """Return what GPUs there are instead of those that the workload may have."""
     wanted = _models(workload)
     if workload.gpu_milli >= MILLI and (layout.slices & nodes[:, None]).any():
-        return f"no node that it may use has {wanted} as a whole, only slices; ask for a part of a GPU"
+        return Sentence(
+            "no node that it may use has {gpu} as a whole, only slices; ask for a part of a GPU", gpu=wanted
+        )
     present = sorted(name for name, code in layout.models.items() if (layout.model[nodes] == code).any())
-    has = f"they have {', '.join(present)}" if present else "they have none at all"
-    return f"no node that it may use has {wanted}, {has}; choose another model or resource group"
+    if present:
+        return Sentence(
+            "no node that it may use has {gpu}, they have {models}; choose another model or resource group",
+            gpu=wanted,
+            models=Several(present),
+        )
+    return Sentence(
+        "no node that it may use has {gpu}, they have none at all; choose another model or resource group", gpu=wanted
+    )
 
 
 def _too_weak(layout: Layout, workload: Workload, present: Flags) -> str:
     """Return that no GPU holds shares as well as the workload asks for, or beside each other."""
     best = KINDS[int(layout.kind[present].min())]
     if best.rank <= workload.enforcement.rank:
-        kinds = " or ".join(sorted(ALONE))
-        return (
-            f"the nodes that it may use hold parts of GPUs by {kinds}, each alone in its container"
-            "; ask for a part of one GPU, or for whole ones"
+        return Sentence(
+            "the nodes that it may use hold parts of GPUs by {kinds}, each alone in its container"
+            "; ask for a part of one GPU, or for whole ones",
+            kinds=either([kind.value for kind in sorted(ALONE)]),
         )
-    return (
-        f"no GPU that it may use holds shares by {workload.enforcement} or better, the best is {best}"
-        f"; ask for {best}, or choose another resource group"
+    return Sentence(
+        "no GPU that it may use holds shares by {kind} or better, the best is {best}"
+        "; ask for {best}, or choose another resource group",
+        kind=workload.enforcement.value,
+        best=best.value,
     )
 
 
@@ -236,10 +306,13 @@ def _no_shares(layout: Layout, workload: Workload, slices: Flags) -> str:
     """Return why GPUs that cannot be shared have no place for a part of one, or nothing."""
     largest = int(layout.capacity[slices].max(initial=0))
     if not largest:
-        return "no GPU that it may use can be shared; ask for whole GPUs"
+        return Sentence("no GPU that it may use can be shared; ask for whole GPUs")
     if workload.gpu_milli <= largest:
         return ""
-    return f"the largest slice that it may use is {gpus(largest)}, and no GPU can be shared; ask for at most that"
+    return Sentence(
+        "the largest slice that it may use is {most}, and no GPU can be shared; ask for at most that",
+        most=gpus(largest),
+    )
 
 
 def _slices(layout: Layout, workload: Workload) -> Flags:
@@ -259,24 +332,35 @@ def _no_amount(layout: Layout, workload: Workload, nodes: Flags) -> str:
     lacks: list[str] = []
     most_cpu, most_memory = int(layout.empty.cpu[able].max()), int(layout.empty.memory[able].max())
     if most_cpu < workload.cpu_milli:
-        lacks.append(f"{_cores(workload.cpu_milli)} and the largest has {_cores(most_cpu)}")
+        lacks.append(
+            Sentence("{asked} and the largest has {most}", asked=cpus(workload.cpu_milli), most=cpus(most_cpu))
+        )
     if most_memory < workload.memory_mib:
-        lacks.append(f"{workload.memory_mib} MiB of memory and the largest has {most_memory} MiB")
-    if lacks:
-        where = " of the nodes that have its GPUs" if workload.gpu_milli else ""
-        return f"one container asks for {', and for '.join(lacks)}{where}; ask for less"
-    return "no node has all that one container asks for at once (GPUs, CPU, memory); ask for less of one of them"
+        asked, most = memory(workload.memory_mib), f"{most_memory} MiB"
+        lacks.append(Sentence("{asked} and the largest has {most}", asked=asked, most=most))
+    if not lacks:
+        return Sentence(
+            "no node has all that one container asks for at once (GPUs, CPU, memory); ask for less of one of them"
+        )
+    found = lacks[0] if len(lacks) == 1 else Sentence("{first}, and for {second}", first=lacks[0], second=lacks[1])
+    if workload.gpu_milli:
+        return Sentence("one container asks for {lacks} of the nodes that have its GPUs; ask for less", lacks=found)
+    return Sentence("one container asks for {lacks}; ask for less", lacks=found)
 
 
 def _largest_bare(layout: Layout, free: Free, nodes: Flags) -> str:
     taking = nodes & (free.containers > 0)
     if not taking.any():
-        return f"every node holds {MAX_CONTAINERS_PER_NODE} containers"
+        return Sentence("every node holds {count} containers", count=MAX_CONTAINERS_PER_NODE)
     row = int(np.argmax(np.where(taking, np.minimum(free.cpu, PLENTY), -PLENTY)))
-    cpu, memory = int(free.cpu[row]), int(free.memory[row])
-    parts = [f"{_cores(max(cpu, 0))}"] if cpu < PLENTY // 2 else []
-    parts += [f"{max(memory, 0)} MiB of memory"] if memory < PLENTY // 2 else []
-    return f"largest free piece is {' with '.join(parts) or 'without a limit'} on {layout.nodes[row].name}"
+    cpu, mib = int(free.cpu[row]), int(free.memory[row])
+    parts = [cpus(max(cpu, 0))] if cpu < PLENTY // 2 else []
+    parts += [memory(max(mib, 0))] if mib < PLENTY // 2 else []
+    node = layout.nodes[row].name
+    if not parts:
+        return Sentence("largest free piece is without a limit on {node}", node=node)
+    piece = parts[0] if len(parts) == 1 else Sentence("{cpus} with {memory}", cpus=parts[0], memory=parts[1])
+    return Sentence("largest free piece is {piece} on {node}", piece=piece, node=node)
 
 
 def _short_of(free: Free, workload: Workload, row: int) -> str:
@@ -284,8 +368,10 @@ def _short_of(free: Free, workload: Workload, row: int) -> str:
     if bare_fitting(free.rows(np.array([row])), workload)[0] > 0:
         return ""
     if free.cpu[row] < workload.cpu_milli:
-        return f"where {_cores(max(int(free.cpu[row]), 0))} of {_cores(workload.cpu_milli)} are free"
-    return f"where {max(int(free.memory[row]), 0)} of {workload.memory_mib} MiB of memory are free"
+        left = cpus(max(int(free.cpu[row]), 0))
+        return Sentence("where {left} of {asked} are free", left=left, asked=cpus(workload.cpu_milli))
+    mib = max(int(free.memory[row]), 0)
+    return Sentence("where {left} of {asked} are free", left=str(mib), asked=memory(workload.memory_mib))
 
 
 def _by_island(layout: Layout, usable: Flags) -> Ints:
@@ -300,8 +386,6 @@ def _together(layout: Layout, usable: Flags) -> Ints:
 
 
 def _models(workload: Workload) -> str:
-    return f"a GPU of {' or '.join(workload.gpu_models)}" if workload.gpu_models else "a GPU"
-
-
-def _cores(milli: int) -> str:
-    return f"{milli / 1000:g} CPU{'s' if milli != 1000 else ''}"
+    if not workload.gpu_models:
+        return Sentence("a GPU")
+    return Sentence("a GPU of {models}", models=either(workload.gpu_models))

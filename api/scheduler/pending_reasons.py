@@ -1,21 +1,23 @@
-"""Pending reasons: why a workload waits and what would help, and the words of the decision log."""
+"""Pending reasons: why a workload waits and what would help, and why another one is stopped."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from api.scheduler import beside_reasons
 from api.scheduler.claims import Claim, Standing
 from api.scheduler.cluster import ClusterState
-from api.scheduler.explanations import Known, gpus, held_by, unhealthy
+from api.scheduler.explanations import Known, held_by, with_unhealthy
 from api.scheduler.ledger import Ledger
+from api.scheduler.phrases import both, gpus, some
 from api.scheduler.signature import Frontier, Signature, signature_of
 from api.scheduler.snapshot import Cause, PendingReason, Placement, Running, Workload
 from api.scheduler.topology import allowed
+from common.sentence import Sentence
 
-OF_OTHERS = "a session of another project"
+OF_OTHERS = Sentence("a session of another project")
 """What people of one project are told of the sessions of others, whose names are none of their business."""
 NAMED = 3
 """So many are named in a sentence; the others are counted."""
@@ -49,11 +51,6 @@ def explain(
     return found
 
 
-def line(item: PendingWorkload, explained: Mapping[str, PendingReason]) -> str:
-    """Return the line of the log."""
-    return f"waits: {full_title(item.workload)}: {explained[item.workload.id].reason}"
-
-
 def _cause(item: PendingWorkload, free: _FreePlaces, ledger: Ledger) -> tuple[Cause, str]:
     """Return the first cause that holds, from the one that never changes to the one that may pass any moment."""
     workload = item.workload
@@ -61,7 +58,9 @@ def _cause(item: PendingWorkload, free: _FreePlaces, ledger: Ledger) -> tuple[Ca
         return Cause.NEVER_FITS, item.never
     claim = ledger.claims.of(workload)
     if claim and claim.standing is Standing.NOMINATED:
-        return Cause.RECLAIMING, f"{item.terminating} still being stopped; {nodes(claim.places)} is kept for it"
+        return Cause.RECLAIMING, Sentence(
+            "{whom} still being stopped; {nodes} is kept for it", whom=item.terminating, nodes=nodes(claim.places)
+        )
     if item.refused and (refused := refusal(ledger, item.refused)):
         return refused
     return _no_room(item, free, ledger) if free.has_node(workload) else (Cause.NO_NODE, free.no_node(workload))
@@ -71,12 +70,15 @@ def _no_room(item: PendingWorkload, free: _FreePlaces, ledger: Ledger) -> tuple[
     missing = free.missing(item.workload)
     claim = ledger.claims.of(item.workload)
     if claim and claim.places:
-        return Cause.NO_ROOM, f"{missing}; {nodes(claim.places)} is kept for it until it is free"
+        where = nodes(claim.places)
+        return Cause.NO_ROOM, Sentence(
+            "{missing}; {nodes} is kept for it until it is free", missing=missing, nodes=where
+        )
     holder = free.holder(item.workload)
     if holder:
-        return Cause.RESERVED, f"the room that is free is kept for {holder}, served first"
+        return Cause.RESERVED, Sentence("the room that is free is kept for {holder}, served first", holder=holder)
     more = beyond(ledger, item.workload)
-    return (Cause.FAIR_SHARE, f"{missing}; {more}") if more else (Cause.NO_ROOM, missing)
+    return (Cause.FAIR_SHARE, both(missing, more)) if more else (Cause.NO_ROOM, missing)
 
 
 class _FreePlaces:
@@ -97,14 +99,19 @@ class _FreePlaces:
         """Return that none is, or none that knows what is asked for."""
         layout = self._cluster.layout
         is_known = not (layout.open & allowed(layout, workload)).any()
-        return f"{self.piece(workload)}; ask the administrator when {'nodes come back' if is_known else 'that is'}"
+        if is_known:
+            return Sentence("{piece}; ask the administrator when nodes come back", piece=self.piece(workload))
+        return Sentence("{piece}; ask the administrator when that is", piece=self.piece(workload))
 
     def missing(self, workload: Workload) -> str:
         """Return what is not free."""
-        piece = f"{self.piece(workload)}{unhealthy(self._cluster.layout, workload)}"
-        if workload.replicas > 1:
-            return f"{workload.replicas} times {_amount(workload)} are not free together; {piece}"
-        return f"no node has {_amount(workload)} free; {piece}"
+        piece = with_unhealthy(self.piece(workload), self._cluster.layout, workload)
+        amount, count = _amount(workload), workload.replicas
+        if count > 1:
+            return Sentence(
+                "{count} times {amount} are not free together; {piece}", count=count, amount=amount, piece=piece
+            )
+        return Sentence("no node has {amount} free; {piece}", amount=amount, piece=piece)
 
     def piece(self, workload: Workload) -> str:
         """Return the largest piece that is free."""
@@ -119,7 +126,9 @@ class _FreePlaces:
         if signature not in self._holders:
             self._holders[signature] = self._holders_of(workload)
         holders = self._holders[signature]
-        return f"{_whom(holders, workload.project)} with {_together(holders)}" if holders else ""
+        if not holders:
+            return ""
+        return Sentence("{whom} with {amount}", whom=_whom(holders, workload.project), amount=_together(holders))
 
     def _holders_of(self, workload: Workload) -> list[Workload]:
         if not self._reservations or workload in self._full:
@@ -151,15 +160,18 @@ def refusal(ledger: Ledger, workload: Workload) -> tuple[Cause, str] | None:
 def _refusal_of_gpus(ledger: Ledger, workload: Workload) -> tuple[Cause, str]:
     project, asked = ledger.project(workload.project), gpus(workload.total_milli)
     if project.name not in ledger.projects:
-        return Cause.QUOTA, f"the project {project.name} is not active; ask its manager or the administrator"
+        return Cause.QUOTA, Sentence(
+            "the project {project} is not active; ask its manager or the administrator", project=project.name
+        )
     fixed = not ledger.may_have_gpus_fixed(workload)
-    line, most = ("quota", project.quota_milli) if fixed or not project.over_quota else ("limit", project.cap_milli)
+    is_quota = fixed or not project.over_quota
+    most = project.quota_milli if is_quota else project.cap_milli
     if workload.total_milli > most:
-        kind = " by work that cannot be reclaimed" if fixed and project.over_quota else ""
-        hint = f"ask for fewer or for a larger {line}"
-        return Cause.QUOTA, f"{project.name} may hold {gpus(most)}{kind}, and {asked} are asked for; {hint}"
-    held = f"{project.name} {_held(ledger, project.name, fixed=fixed)} of its {line} of {gpus(most)}"
-    held += " by work that cannot be reclaimed" if fixed else ""
+        only_fixed = fixed and project.over_quota
+        return Cause.QUOTA, beside_reasons.too_much(
+            project.name, gpus(most), asked, is_quota=is_quota, fixed=only_fixed
+        )
+    held = beside_reasons.of_line(_held(ledger, project.name, fixed=fixed), gpus(most), is_quota=is_quota, fixed=fixed)
     bare = ledger.after(workload, fixed=fixed) - ledger.deferred(workload, fixed=fixed)
     if bare <= most:
         kept = {
@@ -168,10 +180,23 @@ def _refusal_of_gpus(ledger: Ledger, workload: Workload) -> tuple[Cause, str]:
         }
         holders = [other for other, milli in kept.items() if milli]
         left = min(sum(kept.values()), most - bare + workload.total_milli)
-        return Cause.RESERVED, f"{held} and keeps {gpus(left)} for {_whom(holders, project.name)}, served first"
+        whom = _whom(holders, project.name)
+        return Cause.RESERVED, Sentence(
+            "{held} and keeps {gpus} for {whom}, served first", held=held, gpus=gpus(left), whom=whom
+        )
     if fixed:
-        return Cause.QUOTA, f"{held}, and {asked} more are asked for; stop one of those, or submit it as preemptible"
-    return Cause.QUOTA, f"{held} and may not go beyond; stop one of its sessions, or ask for a larger {line}"
+        return Cause.QUOTA, Sentence(
+            "{held}, and {asked} more are asked for; stop one of those, or submit it as preemptible",
+            held=held,
+            asked=asked,
+        )
+    if is_quota:
+        return Cause.QUOTA, Sentence(
+            "{held} and may not go beyond; stop one of its sessions, or ask for a larger quota", held=held
+        )
+    return Cause.QUOTA, Sentence(
+        "{held} and may not go beyond; stop one of its sessions, or ask for a larger limit", held=held
+    )
 
 
 def _refusal_of_domain(ledger: Ledger, workload: Workload) -> str:
@@ -179,10 +204,20 @@ def _refusal_of_domain(ledger: Ledger, workload: Workload) -> str:
     name = domains.of_project[workload.project]
     limit = domains.domains[name].limit_milli or 0
     if workload.total_milli > limit:
-        hint = f"ask for fewer, or for a larger limit of {name}"
-        return f"the projects of {name} may have {gpus(limit)} together, and {asked} are asked for; {hint}"
-    have = f"the projects of {name} have, or are about to, {gpus(domains.retained(name, workload))}"
-    return f"{have} of the {gpus(limit)} that the domain may have; wait, or ask for a larger limit of {name}"
+        return Sentence(
+            "the projects of {domain} may have {most} together, and {asked} are asked for; ask for fewer, or for a "
+            "larger limit of {domain}",
+            domain=name,
+            most=gpus(limit),
+            asked=asked,
+        )
+    return Sentence(
+        "the projects of {domain} have, or are about to, {held} of the {most} that the domain may have; wait, or ask "
+        "for a larger limit of {domain}",
+        domain=name,
+        held=gpus(domains.retained(name, workload)),
+        most=gpus(limit),
+    )
 
 
 def beyond(ledger: Ledger, workload: Workload) -> str:
@@ -193,9 +228,11 @@ def beyond(ledger: Ledger, workload: Workload) -> str:
         return ""
     name = workload.project
     fair, quota = gpus(ledger.fair.get(name, 0)), gpus(ledger.project(name).quota_milli)
-    return (
-        f"{name} {_held(ledger, name)}, its fair share is {fair} (quota {quota}),"
-        " more only while others leave GPUs idle"
+    return Sentence(
+        "{held}, its fair share is {fair} (quota {quota}), more only while others leave GPUs idle",
+        held=_held(ledger, name),
+        fair=fair,
+        quota=quota,
     )
 
 
@@ -203,52 +240,62 @@ def holds(ledger: Ledger, name: str) -> str:
     """Return what a project holds of its quota."""
     running, quota = ledger.holdings_of(name).retained, ledger.project(name).quota_milli
     if running <= quota:
-        return f"{name} {_held(ledger, name)} of its quota of {gpus(quota)}"
-    return f"{name} {_held(ledger, name)}, {gpus(running - quota)} of them beyond its quota"
+        return Sentence("{held} of its quota of {most}", held=_held(ledger, name), most=gpus(quota))
+    more = gpus(running - quota)
+    return Sentence("{held}, {more} of them beyond its quota", held=_held(ledger, name), more=more)
 
 
 def _held(ledger: Ledger, name: str, *, fixed: bool = False) -> str:
     """Return what runs of a project, and what is about to."""
     own, nominated = ledger.holdings_of(name), ledger.claims.nominated(name, fixed=fixed)
-    more = f" and gets {gpus(nominated)} more" if nominated else ""
-    return f"holds {gpus(own.fixed_retained if fixed else own.retained)}{more}"
+    return beside_reasons.held(name, gpus(own.fixed_retained if fixed else own.retained), nominated and gpus(nominated))
 
 
 def _whom(holders: Sequence[Workload], project: str) -> str:
     """Return for whom room or quota is kept, as people of a project are told."""
-    return f"{len(holders)} others" if len(holders) > 1 else title(holders[0], project)
+    if len(holders) == 1:
+        return title(holders[0], project)
+    return Sentence("{count} others", count=len(holders))
 
 
 def shrunk(victim: Workload, beneficiary: Workload) -> str:
     """Return why a gang gives up containers for other work of its project."""
-    return f"{title(beneficiary, victim.project)} waits, and the gang goes on with fewer containers"
+    whom = title(beneficiary, victim.project)
+    return Sentence("{whom} waits, and the gang goes on with fewer containers", whom=whom)
 
 
 def reclaimed(ledger: Ledger, victim: Workload, beneficiary: Workload) -> str:
     """Return why a workload is reclaimed."""
     whom = title(beneficiary, victim.project)
     if victim.project == beneficiary.project:
-        return f"{whom} has the higher priority ({beneficiary.priority} over {victim.priority})"
+        return Sentence(
+            "{whom} has the higher priority ({higher} over {lower})",
+            whom=whom,
+            higher=beneficiary.priority,
+            lower=victim.priority,
+        )
     if not victim.total_milli and not beneficiary.total_milli:
-        return f"{beside_reasons.reclaimed(ledger, victim)}; {whom} is within its own"
+        return Sentence("{held}; {whom} is within its own", held=beside_reasons.reclaimed(ledger, victim), whom=whom)
     if not victim.total_milli and ledger.in_quota(beneficiary):
-        return f"{whom} is within its quota of GPUs, and it runs beside them without one"
+        return Sentence("{whom} is within its quota of GPUs, and it runs beside them without one", whom=whom)
+    held = holds(ledger, victim.project)
     if ledger.in_quota(beneficiary):
-        return f"{holds(ledger, victim.project)}; {whom} is within its quota"
+        return Sentence("{held}; {whom} is within its quota", held=held, whom=whom)
     fair = gpus(ledger.fair.get(victim.project, 0))
-    return f"{holds(ledger, victim.project)}, its fair share is {fair}; {whom} is within its own"
+    return Sentence("{held}, its fair share is {fair}; {whom} is within its own", held=held, fair=fair, whom=whom)
 
 
 def moved(victim: Workload, beneficiary: Workload, places: Places) -> str:
     """Return why a workload is moved, and where it goes on."""
-    return f"{title(beneficiary, victim.project)} fits once it is elsewhere; {nodes(places)} is kept for it"
+    whom = title(beneficiary, victim.project)
+    return Sentence("{whom} fits once it is elsewhere; {nodes} is kept for it", whom=whom, nodes=nodes(places))
 
 
 def blockers(terminating: Iterable[Running], places: Places, project: str) -> str:
     """Return who is terminating on the nodes of the places, as the beginning of a sentence for people of a project."""
     wanted = {placement.node for placement in places}
     there = [item for item in terminating if any(placement.node in wanted for placement in item.placements)]
-    return names(there, project) if there else "other sessions of its project are"
+    return names(there, project) if there else Sentence("other sessions of its project are")
 
 
 def names(running: Iterable[Running], project: str) -> str:
@@ -258,28 +305,32 @@ def names(running: Iterable[Running], project: str) -> str:
     stopped = [item for item in found if item.part_of not in ids]
     whole = [title(item.workload, project) for item in stopped if not item.part_of]
     of_gangs = Counter(title(item.workload, project) for item in stopped if item.part_of)
-    counted = [f"{count} container{'s' if count > 1 else ''} of {of}" for of, count in of_gangs.items()]
+    counted = [
+        Sentence.counted("{count} container of {of}", "{count} containers of {of}", count, of=of)
+        for of, count in of_gangs.items()
+    ]
     titles = sorted([*whole, *counted])
-    more = f" and {len(titles) - NAMED} more" if len(titles) > NAMED else ""
-    return f"{', '.join(titles[:NAMED])}{more} {'is' if len(stopped) == 1 else 'are'}"
+    return Sentence.counted("{whom} is", "{whom} are", len(stopped), whom=some(titles, NAMED))
 
 
 def title(workload: Workload, project: str) -> str:
     """Return what people of a project are told of a workload: its name with its project, where they may know both."""
     if workload.project != project:
         return OF_OTHERS
-    return f"a private session of {workload.project}" if workload.private else full_title(workload)
+    if workload.private:
+        return Sentence("a private session of {project}", project=workload.project)
+    return full_title(workload)
 
 
 def full_title(workload: Workload) -> str:
     """Return a workload's name with its project, for the log."""
-    return f"{workload.name or workload.id} of {workload.project}"
+    return Sentence("{name} of {project}", name=workload.name or workload.id, project=workload.project)
 
 
 def nodes(places: Places) -> str:
     """Return where the places are."""
     found = sorted({placement.node for placement in places})
-    return ", ".join(found[:NAMED]) + (f" and {len(found) - NAMED} more" if len(found) > NAMED else "")
+    return some(found, NAMED)
 
 
 def _together(workloads: Sequence[Workload]) -> str:
@@ -293,9 +344,9 @@ def _together(workloads: Sequence[Workload]) -> str:
 
 def _amount(workload: Workload) -> str:
     if workload.gpu_milli:
-        return f"{gpus(workload.gpu_milli)}{held_by(workload)}"
+        return held_by(gpus(workload.gpu_milli), workload)
     return _bare(workload.cpu_milli, workload.memory_mib)
 
 
 def _bare(cpu_milli: int, memory_mib: int) -> str:
-    return f"{cpu_milli / 1000:g} CPUs and {memory_mib} MiB of memory"
+    return Sentence("{cpus} CPUs and {mib} MiB of memory", cpus=f"{cpu_milli / 1000:g}", mib=memory_mib)

@@ -98,7 +98,7 @@ def _together(domain: DomainState, members: Sequence[ProjectDemand]) -> ProjectD
 
 def _key(domain: str) -> str:
     """Return a name for the domain that no project has."""
-    return f"domain {domain}"
+    return f"domain:{domain}"
 
 
 def sharing(projects: Iterable[ProjectState], domains: Mapping[str, DomainState]) -> dict[str, str]:

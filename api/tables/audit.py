@@ -57,7 +57,7 @@ AUDITED: dict[str, tuple[str, ...]] = {
     "user_policies": ("name", "description", "max_sessions", "max_gpu_milli", "max_cpu_milli", "max_memory_mib"),
     "users": (
         *("name", "role", "source", "role_source", "domain", "policy", "email", "disabled"),
-        "must_change_password",
+        *("must_change_password", "language"),
     ),
     "volumes": ("name", "project_id", "former_project", "domain", "storage", "state", "limit_mib"),
 }
@@ -83,7 +83,8 @@ LEFT_OUT: dict[str, frozenset[str]] = {
     "observed, not chosen": frozenset(
         {
             *("created_at", "used_at", "since", "status", "error", "digest", "size", "agent", "made_by"),
-            *("held_milli", "before_milli", "network", "denied", "reason", "cause", "position", "final_state"),
+            *("held_milli", "before_milli", "network", "denied", "cause", "position", "final_state"),
+            *("reason", "reason_parts"),
             *("attempt", "scheduled_at", "started_at", "extended_s", "warned_at", "finished_at", "exit_code"),
             *("folder", "used_mib", "measured_at", "created_by", "created_by_cli", "sandbox_rules"),
             *("interrupted", "interrupted_at", "record", "machine", "replicas_at", "reach", "had_milli", "had_at"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import BigInteger, ForeignKey, Identity, Index, String, Text
+from sqlalchemy import BigInteger, ForeignKey, Identity, Index, String, Text, text
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from api.tables.base import Base
@@ -14,7 +16,8 @@ from api.tables.base import Base
 class SessionEvent(Base):
     """A session came to a `state` in its attempt, `at` the moment since when it has been in it, with why.
 
-    `reason`, `cause` and `exit_code` are those of that moment; why a session waits may change while it does.
+    `reason`, its `reason_parts`, `cause` and `exit_code` are those of that moment; why a session waits may change while
+    it does.
     """
 
     __tablename__ = "session_events"
@@ -25,6 +28,7 @@ class SessionEvent(Base):
     at: Mapped[datetime]
     state: Mapped[str] = mapped_column(String(16))
     reason: Mapped[str] = mapped_column(Text)
+    reason_parts: Mapped[dict[str, Any]] = mapped_column(JSONB, server_default=text("'{}'::jsonb"))
     cause: Mapped[str] = mapped_column(String(16))
     attempt: Mapped[int]
     exit_code: Mapped[int | None]

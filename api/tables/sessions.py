@@ -27,6 +27,7 @@ from api.tables.base import Base
 from api.tables.nodes import Node
 from api.tables.projects import ACCESS, Access, Project
 from common.protocol import DEFAULT_SHM_MIB, ContainerStatus
+from common.sentence import sentence_of
 
 
 class Kind(StrEnum):
@@ -92,7 +93,7 @@ class Session(Base):
     when its containers are gone: to PENDING where they were only reclaimed. `attempt` counts how often it was put
     back into the queue: reclaimed, restarted, or without its node; `interrupted` is why it was the last time.
     `since` is when it came to its state. Before `starts_at` it waits; at `expires_at` it is stopped. `cause` and
-    `position` say for programs why it waits.
+    `position` say for programs why it waits. `reason` is English; a sentence is made of `reason_parts`.
 
     `enforcement` is the kind that has to hold its shares, or a stronger one. `held_milli` is what it takes of GPUs with
     all containers, 0 before it has its places: more than it asks for where a container was given a MIG device. While
@@ -176,6 +177,7 @@ class Session(Base):
     state: Mapped[State] = mapped_column(_state, default=State.PENDING)
     since: Mapped[datetime] = mapped_column(default=now)
     reason: Mapped[str] = mapped_column(Text, default="")
+    reason_parts: Mapped[dict[str, Any]] = mapped_column(JSONB, default=dict, server_default=text("'{}'::jsonb"))
     cause: Mapped[str] = mapped_column(String(16), default="", server_default=text("''"))
     position: Mapped[int] = mapped_column(default=0, server_default="0")
     final_state: Mapped[State | None] = mapped_column(_state)
@@ -207,6 +209,11 @@ class Session(Base):
     def total_milli(self) -> int:
         """What all its containers hold together, in milli-GPU; before they have their places, what they ask for."""
         return max(self.held_milli, self.replicas * self.gpu_milli)
+
+    @property
+    def why(self) -> str:
+        """Its reason as a sentence, where it is one."""
+        return sentence_of(self.reason, self.reason_parts)
 
     @property
     def nodes(self) -> list[Node]:

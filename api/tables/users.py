@@ -21,6 +21,16 @@ class UserSource(StrEnum):
     LDAP = "ldap"
 
 
+class Language(StrEnum):
+    """The languages in which the console speaks."""
+
+    ENGLISH = "en"
+    KOREAN = "ko"
+    JAPANESE = "ja"
+    CHINESE = "zh"
+    THAI = "th"
+
+
 class User(Base):
     """A person. The password is kept as its argon2 hash; whom the directory knows has none here.
 
@@ -29,7 +39,7 @@ class User(Base):
 
     `domain` is the company that the user belongs to, None for the site's own people. `policy` limits what the user's
     sessions hold together; without one the domain's does. A `disabled` user can neither sign in nor use keys. One who
-    `must_change_password` can do nothing else before.
+    `must_change_password` can do nothing else before. The console speaks the `language`, else that of the browser.
     """
 
     __tablename__ = "users"
@@ -55,5 +65,8 @@ class User(Base):
     email: Mapped[str | None] = mapped_column(String(254))
     disabled: Mapped[bool] = mapped_column(default=False, server_default="0")
     must_change_password: Mapped[bool] = mapped_column(default=False, server_default="0")
+    language: Mapped[Language | None] = mapped_column(
+        Enum(Language, native_enum=False, length=8, values_callable=lambda names: [name.value for name in names])
+    )
     password_hash: Mapped[str | None] = mapped_column(String(255))
     created_at: Mapped[datetime] = mapped_column(default=now)

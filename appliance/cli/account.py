@@ -6,13 +6,14 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 import typer
 
 from appliance.cli import config, output
 from appliance.cli.files import read_text
 from appliance.client import Client
+from appliance.client.words import Language
 from common.errors import InputError, NotFoundError, PenstockError, UnauthenticatedError
 
 PasswordStdin = Annotated[bool, typer.Option("--password-stdin", help="Read the password from standard input.")]
@@ -53,6 +54,20 @@ def logout() -> None:
     with_it = _try_to_revoke(remembered)
     config.forget()
     print(f"Logged out of {remembered.url}{with_it}.")
+
+
+def language(
+    name: Annotated[str, typer.Argument(metavar="LANGUAGE", help="en, ko, ja, zh or th; auto: that of the browser.")],
+) -> None:
+    """Choose the language in which the console speaks to you."""
+    if name != "auto" and name not in get_args(Language):
+        raise InputError(
+            f"the console does not speak {name}",
+            where="LANGUAGE",
+            hint=f"choose {', '.join(get_args(Language))} or auto",
+        )
+    config.load().client.account.speak(None if name == "auto" else cast("Language", name))
+    print("The console speaks the language of your browser." if name == "auto" else f"The console speaks {name}.")
 
 
 def read_password(from_stdin: bool, *, confirm: bool) -> str:

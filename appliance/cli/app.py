@@ -17,6 +17,7 @@ COMMANDS = {
     # name: (module:attribute, one line of help)
     "login": ("appliance.cli.account:login", "Log in to a control API and remember it."),
     "logout": ("appliance.cli.account:logout", "Forget the control API and revoke its key."),
+    "language": ("appliance.cli.account:language", "Choose the language in which the console speaks to you."),
     "apikey": ("appliance.cli.api_key:app", "Your API keys: list, create, revoke."),
     "submit": ("appliance.cli.submit:submit", "Submit a session."),
     "list": ("appliance.cli.session:list_sessions", "List sessions."),

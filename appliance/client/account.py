@@ -8,6 +8,7 @@ from typing import Unpack
 from appliance.client.requests import ApiKeyRequest
 from appliance.client.transport import CSRF_HEADER, Resource
 from appliance.client.views import ApiKey, Csrf, Done, Login, NewApiKey, Revoked, SignedIn, User
+from appliance.client.words import Language
 
 
 class Account(Resource):
@@ -26,6 +27,10 @@ class Account(Resource):
     def get(self) -> User:
         """Return who calls."""
         return self._api.call(User, "GET", "/auth/me")
+
+    def speak(self, language: Language | None) -> User:
+        """Let the console speak a language to the caller; None is that of the browser."""
+        return self._api.call(User, "PATCH", "/auth/me", body={"language": language})
 
     def csrf(self) -> Csrf:
         """Return the token that changes with a login's cookie need."""

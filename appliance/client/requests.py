@@ -12,11 +12,18 @@ from appliance.client.words import (
     Expiry,
     KeyScope,
     Kind,
+    Language,
     NodeMode,
     TopologyLevel,
     UserRole,
     UserSource,
 )
+
+
+class AccountChange(TypedDict):
+    """What people change of their own account; a `language` of null is that of the browser."""
+
+    language: Language | None
 
 
 class AcknowledgementRequest(TypedDict):

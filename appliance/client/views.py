@@ -15,6 +15,7 @@ from appliance.client.words import (
     Expiry,
     KeyScope,
     Kind,
+    Language,
     NodeMode,
     NodeState,
     RunState,
@@ -923,6 +924,7 @@ class SignedIn(TypedDict):
     domain: str | None
     policy: str | None
     email: str | None
+    language: Language | None
     disabled: bool
     must_change_password: bool
     created_at: str
@@ -965,7 +967,8 @@ class Timeline(TypedDict):
 class User(TypedDict):
     """A user; the password never leaves the database.
 
-    `directory_id` is the entry of the directory to which the account belongs, `role_source` who gives its role.
+    `directory_id` is the entry of the directory to which the account belongs, `role_source` who gives its role. The
+    console speaks its `language`; where that is null, the browser's.
     """
 
     id: str
@@ -977,6 +980,7 @@ class User(TypedDict):
     domain: str | None
     policy: str | None
     email: str | None
+    language: Language | None
     disabled: bool
     must_change_password: bool
     created_at: str

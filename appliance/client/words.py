@@ -41,6 +41,9 @@ KeyScope = Literal["read", "submit", "all"]
 Kind = Literal["interactive", "training", "service"]
 """What a session is for: a person at work, a program that runs to its end, or one that answers others."""
 
+Language = Literal["en", "ko", "ja", "zh", "th"]
+"""The languages in which the console speaks."""
+
 NodeMode = Literal["active", "maintenance", "draining"]
 """What an administrator wants of a node: `draining` ends what runs on it, `maintenance` only takes nothing new."""
 

@@ -43,6 +43,11 @@ REGISTRIES = ("reservoir:5000", "registry:5000", ".".join(("docker", "io")))
 """Where images of tests may come from: registries of the site, and the one that an engine means where none is named."""
 
 
+def certified(name: str) -> dict[str, str]:
+    """Return what the edge says of a certificate."""
+    return {"X-Client-Verify": "SUCCESS", "X-Client-Name": name}
+
+
 @dataclass
 class Cluster:
     """An application under test with its database, its engine and a way to call it as anybody."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import argon2
+import httpx
 import pytest
 import structlog
 from argon2.profiles import CHEAPEST
@@ -14,7 +15,8 @@ from sqlalchemy import event
 
 from api.auth import passwords
 from api.control import manager as managing
-from tests.api.cluster import Cluster, running_cluster
+from common.repair_protocol import CONTROLLER
+from tests.api.cluster import Cluster, certified, running_cluster
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +44,23 @@ async def audited(database_url: str, tmp_path: Path) -> AsyncIterator[Cluster]:
     folders = {"audit_folder": tmp_path / "log", "audit_key": tmp_path / "key"}
     async with running_cluster(database_url, pvc_root="/srv/shared", **folders) as running:
         yield running
+
+
+@pytest.fixture
+async def ordering(database_url: str, tmp_path: Path) -> AsyncIterator[Cluster]:
+    """A cluster whose controller takes orders, with an audit log."""
+    (tmp_path / "log").mkdir()
+    (tmp_path / "key").write_text("a key of these tests")
+    folders = {"audit_folder": tmp_path / "log", "audit_key": tmp_path / "key"}
+    async with running_cluster(database_url, controller=True, **folders) as running:
+        yield running
+
+
+@pytest.fixture
+async def controller(ordering: Cluster) -> AsyncIterator[httpx.AsyncClient]:
+    """The controller of that cluster, as the edge tells who calls."""
+    async with ordering.client(**certified(CONTROLLER)) as client:
+        yield client
 
 
 @pytest.fixture

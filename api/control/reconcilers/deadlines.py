@@ -22,6 +22,7 @@ from api.resources.sessions import service as sessions
 from api.settings import Settings
 from api.tables.sessions import Session, State
 from common.protocol import ContainerStatus
+from common.sentence import Sentence
 
 
 class Phase(StrEnum):
@@ -44,10 +45,13 @@ class Deadline:
 def table(settings: Settings) -> Mapping[Phase, Deadline]:
     """Return what the administrator has set."""
     launch, pull, start = settings.launch_limit_s, settings.pull_limit_s, settings.start_limit_s
+    not_taken = Sentence("no agent took it within {seconds} s, so it waits again", seconds=f"{launch:g}")
+    no_image = Sentence("its image was not there after {seconds} s", seconds=f"{pull:g}")
+    not_begun = Sentence("its container did not start within {seconds} s", seconds=f"{start:g}")
     return {
-        Phase.LAUNCH: Deadline(launch, State.PENDING, f"no agent took it within {launch:g} s, so it waits again"),
-        Phase.PULL: Deadline(pull, State.FAILED, f"its image was not there after {pull:g} s"),
-        Phase.START: Deadline(start, State.FAILED, f"its container did not start within {start:g} s"),
+        Phase.LAUNCH: Deadline(launch, State.PENDING, not_taken),
+        Phase.PULL: Deadline(pull, State.FAILED, no_image),
+        Phase.START: Deadline(start, State.FAILED, not_begun),
     }
 
 
@@ -66,7 +70,7 @@ async def due(
     deadlines = table(settings)
     found = await sessions.by_ids(db, [id_ for id_, seconds in waited_s.items() if seconds >= shortest_s(settings)])
     judge = partial(_after, deadlines=deadlines, waited_s=waited_s)
-    return failures.judge("to look at its deadline", list(found.values()), judge)
+    return failures.judge(Sentence("to look at its deadline"), list(found.values()), judge)
 
 
 def shortest_s(settings: Settings) -> float:
@@ -80,6 +84,7 @@ def _after(
     deadline = deadlines[phase_of(session)]
     if waited_s[session.id] < deadline.limit_s:
         return None
-    detail = f" ({session.reason})" if deadline.final_state is State.PENDING and session.reason else ""
-    reason = deadline.reason + detail
+    reason = deadline.reason
+    if deadline.final_state is State.PENDING and session.reason:
+        reason = Sentence("{what} ({before})", what=reason, before=session.why)
     return SessionUpdate(session, {"state": State.TERMINATING, "final_state": deadline.final_state, "reason": reason})

@@ -11,10 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.control.reconcilers.change import SessionUpdate
 from api.control.reconcilers.failures import Failures
 from api.control.reconcilers.follow import WATCHED, starts_again
-from api.control.reconcilers.limits import moment
 from api.resources.sessions import service as sessions
 from api.tables.nodes import Node
 from api.tables.sessions import Kind, Session, State
+from common.sentence import Moment, Sentence
 
 DRAINING = "draining"
 
@@ -28,7 +28,7 @@ async def due(db: AsyncSession, draining: Sequence[Node], at: datetime, failures
         is_new = any(getattr(session, name) != value for name, value in values.items())
         return SessionUpdate(session, values) if is_new else None
 
-    return failures.judge("to drain its node", await sessions.of_nodes(db, ids, WATCHED), judge)
+    return failures.judge(Sentence("to drain its node"), await sessions.of_nodes(db, ids, WATCHED), judge)
 
 
 async def call_off(db: AsyncSession, node: Node) -> None:
@@ -41,12 +41,13 @@ async def call_off(db: AsyncSession, node: Node) -> None:
 def _after(session: Session, node: Node, at: datetime) -> dict[str, Any]:
     until = node.drain_until or at
     if starts_again(session):
-        return _end(State.PENDING, f"{node.name} is drained; it starts again elsewhere")
+        return _end(State.PENDING, Sentence("{node} is drained; it starts again elsewhere", node=node.name))
     if at < until:
-        return {"reason": f"{node.name} is drained and ends it at {moment(until)}; save your work", "cause": DRAINING}
+        reason = Sentence("{node} is drained and ends it at {at}; save your work", node=node.name, at=Moment.at(until))
+        return {"reason": reason, "cause": DRAINING}
     if session.kind is Kind.SERVICE:
-        return _end(State.PENDING, f"{node.name} was drained; it starts again elsewhere")
-    return _end(State.TERMINATED, f"{node.name} was drained")
+        return _end(State.PENDING, Sentence("{node} was drained; it starts again elsewhere", node=node.name))
+    return _end(State.TERMINATED, Sentence("{node} was drained", node=node.name))
 
 
 def _end(final_state: State, reason: str) -> dict[str, Any]:

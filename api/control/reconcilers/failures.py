@@ -22,6 +22,7 @@ from api.control.reconcilers.change import SessionUpdate
 from api.resources.sessions.resizing import RESIZE
 from api.tables.sessions import Session, State
 from common.gpu.share import format_gpus
+from common.sentence import Sentence
 
 T = TypeVar("T")
 
@@ -88,7 +89,7 @@ class Failures:
     async def write(self, db: AsyncSession, updates: Iterable[SessionUpdate]) -> None:
         """Write updates; one that somebody else has overtaken is left for the next time."""
         for update in updates:
-            async with self.alone(db, update.session, "to write how far it is"):
+            async with self.alone(db, update.session, Sentence("to write how far it is")):
                 await change.apply(db, update)
 
     async def end(self, db: AsyncSession, session: Session, what: str) -> None:
@@ -117,7 +118,7 @@ def failed(session: Session, what: str) -> SessionUpdate:
     """
     said, before = reason(what), session.before_milli
     if session.state is State.RUNNING and before is not None and session.resize_milli != before:
-        told = f"its share stays {format_gpus(before)} GPU: {said}"
+        told = Sentence("its share stays {gpus} GPU: {why}", gpus=format_gpus(before), why=said)
         return SessionUpdate(session, {"resize_milli": before, "reason": told, "cause": RESIZE})
     values: dict[str, Any] = {"reason": said, "cause": ""}
     if session.state in (State.PENDING, State.TERMINATING):
@@ -127,4 +128,6 @@ def failed(session: Session, what: str) -> SessionUpdate:
 
 def reason(what: str) -> str:
     """Return what the user is told."""
-    return f"the API failed {TRIES} times {what}; tell the administrator, its log says why"
+    return Sentence(
+        "the API failed {count} times {what}; tell the administrator, its log says why", count=TRIES, what=what
+    )

@@ -12,14 +12,17 @@ from api.tables.sessions import Kind, Session, State
 from common.lease_protocol import LEASE_ENDED
 from common.nccl import NcclEvidence
 from common.protocol import ENGINE_RESTARTED, MACHINE_RESTARTED, NODE_RESTARTED, ContainerState, ContainerStatus
+from common.sentence import Sentence
 
 WATCHED = (State.SCHEDULED, State.PREPARING, State.RUNNING)
 BEGUN = (ContainerStatus.RUNNING, ContainerStatus.EXITED)
 UNDER_WAY = (ContainerStatus.PULLING, ContainerStatus.CREATING)
 
 ENDED_BY_ITSELF = {
-    Kind.INTERACTIVE: "its command has ended; one that stays keeps it, such as `--command sleep --args infinity`",
-    Kind.SERVICE: "its command has ended; a service needs one that stays",
+    Kind.INTERACTIVE: Sentence(
+        "its command has ended; one that stays keeps it, such as `--command sleep --args infinity`"
+    ),
+    Kind.SERVICE: Sentence("its command has ended; a service needs one that stays"),
 }
 """Why a session ended whose command ended well, where that is not what it is for."""
 WITHDRAWN = "withdrawn"
@@ -141,10 +144,12 @@ def _started(session: Session, seen: Mapping[int, ContainerState], at: datetime)
 
 
 def _progress(session: Session, statuses: Mapping[int, ContainerStatus | None], at: datetime) -> dict[str, Any]:
-    reason = "pulls the image" if ContainerStatus.PULLING in statuses.values() else "starts the container"
-    if len(statuses) > 1:
+    pulls, count = ContainerStatus.PULLING in statuses.values(), len(statuses)
+    reason = Sentence("pulls the image") if pulls else Sentence("starts the container")
+    if count > 1:
         begun = sum(status in BEGUN for status in statuses.values())
-        reason = f"{reason.replace('the container', 'the containers')}; {begun} of {len(statuses)} run"
+        what = reason if pulls else Sentence("starts the containers")
+        reason = Sentence("{what}; {begun} of {count} run", what=what, begun=begun, count=count)
     if session.state is State.PREPARING and session.reason == reason:
         return {}
     # every step forward is given its own time
@@ -158,7 +163,8 @@ def starts_again(session: Session) -> bool:
 
 def withdrawn(why: str, *, again: bool) -> str:
     """Return the reason of a session whose launcher has taken its place back, and which may start `again`."""
-    return f"Slurm took its place back: {why}{'; it starts again' if again else ''}"
+    reason = Sentence("Slurm took its place back: {why}", why=why)
+    return Sentence("{why}; it starts again", why=reason) if again else reason
 
 
 def gone(session: Session, node: str, *, while_away: bool) -> dict[str, Any]:
@@ -167,15 +173,17 @@ def gone(session: Session, node: str, *, while_away: bool) -> dict[str, Any]:
     What went while the agent was away was taken away, as far as anybody knows: a training starts again.
     """
     again = while_away and starts_again(session)
-    reason = f"its container is gone from {node}"
+    reason = Sentence("its container is gone from {node}", node=node)
     if while_away:
-        reason = f"its container went from {node} while the agent was away{'; it starts again' if again else ''}"
+        reason = Sentence("its container went from {node} while the agent was away", node=node)
+    if again:
+        reason = Sentence("{why}; it starts again", why=reason)
     final_state = State.PENDING if again else State.FAILED
     return {"state": State.TERMINATING, "final_state": final_state, "reason": reason, "cause": ""}
 
 
 def _loss(session: Session, rank: int, container: ContainerState) -> dict[str, Any]:
-    reason = f"{_which(session, rank)}{container.error[:MAX_CHARACTERS]}; it starts again"
+    reason = Sentence("{why}; it starts again", why=_of_which(session, rank, container.error[:MAX_CHARACTERS]))
     return {"state": State.TERMINATING, "final_state": State.PENDING, "reason": reason, "cause": _cause(container)}
 
 
@@ -183,10 +191,13 @@ def _cause(container: ContainerState) -> str:
     return next((cause for said, cause in INTERRUPTIONS.items() if container.error.startswith(said)), "")
 
 
-def _which(session: Session, rank: int) -> str:
+def _of_which(session: Session, rank: int, what: str) -> str:
+    """Return what happened to a container, with which it was where there are several."""
     if session.max_replicas:
-        return f"container {rank}: "
-    return f"container {rank} of {session.replicas}: " if session.replicas > 1 else ""
+        return Sentence("container {rank}: {what}", rank=rank, what=what)
+    if session.replicas > 1:
+        return Sentence("container {rank} of {count}: {what}", rank=rank, count=session.replicas, what=what)
+    return what
 
 
 def _failure(session: Session, rank: int, container: ContainerState, at: datetime) -> dict[str, Any]:
@@ -194,11 +205,11 @@ def _failure(session: Session, rank: int, container: ContainerState, at: datetim
         return _loss(session, rank, container)
     started = within_its_time(session, container.started_at, at) if container.started_at else None
     exited = container.status is ContainerStatus.EXITED
-    reason = _end(container.exit_code or 0) if exited else "its container did not start"
+    reason = _end(container.exit_code or 0) if exited else Sentence("its container did not start")
     return {
         "state": State.TERMINATING,
         "final_state": State.FAILED,
-        "reason": _which(session, rank) + (container.error[:MAX_CHARACTERS] or reason),
+        "reason": _of_which(session, rank, container.error[:MAX_CHARACTERS] or reason),
         "cause": _cause(container) if container.lost else "",
         "exit_code": container.exit_code,
         "started_at": session.started_at or started,
@@ -210,5 +221,5 @@ def _end(code: int) -> str:
     try:
         number = Signals(code - BY_SIGNAL)
     except ValueError:
-        return f"its command ended with exit code {code}"
-    return f"it was killed (signal {number.value}, {number.name})"
+        return Sentence("its command ended with exit code {code}", code=str(code))
+    return Sentence("it was killed (signal {number}, {name})", number=str(number.value), name=number.name)

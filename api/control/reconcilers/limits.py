@@ -21,6 +21,7 @@ from api.resources.sessions import lifecycle
 from api.settings import Settings
 from api.tables.projects import Expiry, Project
 from api.tables.sessions import Session, State
+from common.sentence import Moment, Sentence
 
 TIME_LIMIT = "time-limit"
 PERIOD = "period"
@@ -30,12 +31,16 @@ async def due(db: AsyncSession, settings: Settings, at: datetime, failures: Fail
     """Return the warnings and the ends that are due."""
     warn_before = timedelta(seconds=settings.warn_before_s)
     timed = await lifecycle.timed(db, until(settings, at))
-    updates = failures.judge("to look at its time limit", timed, partial(_after_limit, at=at, warn_before=warn_before))
+    updates = failures.judge(
+        Sentence("to look at its time limit"), timed, partial(_after_limit, at=at, warn_before=warn_before)
+    )
     stopped = {project.id: project for project in await projects.expired(db, at) if project.on_expiry is Expiry.STOP}
     if not stopped:
         return updates
     live = await lifecycle.of_projects(db, stopped, WATCHED)
-    return updates + failures.judge("to look at its project's period", live, partial(_after_period, stopped=stopped))
+    return updates + failures.judge(
+        Sentence("to look at its project's period"), live, partial(_after_period, stopped=stopped)
+    )
 
 
 def until(settings: Settings, at: datetime) -> datetime:
@@ -43,19 +48,15 @@ def until(settings: Settings, at: datetime) -> datetime:
     return at + timedelta(seconds=settings.warn_before_s)
 
 
-def moment(at: datetime) -> str:
-    """Return a moment as people read it in a reason."""
-    return f"{at:%Y-%m-%d %H:%M} UTC"
-
-
 def _after_limit(session: Session, at: datetime, warn_before: timedelta) -> SessionUpdate | None:
     expires_at = session.expires_at
     if expires_at is None:
         return None
     if expires_at <= at:
-        return SessionUpdate(session, _stop(TIME_LIMIT, f"its time limit was reached at {moment(expires_at)}"))
+        reason = Sentence("its time limit was reached at {at}", at=Moment.at(expires_at))
+        return SessionUpdate(session, _stop(TIME_LIMIT, reason))
     if session.warned_at is None and expires_at <= at + warn_before:
-        reason = f"its time limit ends it at {moment(expires_at)}; save your work, or extend it"
+        reason = Sentence("its time limit ends it at {at}; save your work, or extend it", at=Moment.at(expires_at))
         return SessionUpdate(session, {"warned_at": at, "reason": reason, "cause": TIME_LIMIT})
     if session.warned_at is not None and expires_at > at + warn_before:
         cleared = {"reason": "", "cause": ""} if session.cause == TIME_LIMIT else {}
@@ -65,7 +66,8 @@ def _after_limit(session: Session, at: datetime, warn_before: timedelta) -> Sess
 
 def _after_period(session: Session, stopped: Mapping[UUID, Project]) -> SessionUpdate:
     project = stopped[session.project_id]
-    reason = f"the period of {project.name} ended at {moment(project.ends_at or session.since)}"
+    ended = Moment.at(project.ends_at or session.since)
+    reason = Sentence("the period of {project} ended at {at}", project=project.name, at=ended)
     return SessionUpdate(session, _stop(PERIOD, reason))
 
 

@@ -20,17 +20,19 @@ from api.resources.sessions import service as sessions
 from api.tables.nodes import Node, NodeState
 from api.tables.sessions import Session, State
 from common.protocol import ContainerState, ContainerStatus
+from common.sentence import Sentence
 
 LOST_NODE = "lost-node"
 
 
 async def after_loss(db: AsyncSession, node: Node, after_s: float, failures: Failures) -> None:
     """Apply the policy to the sessions of a node that was just marked as lost."""
-    reason = f"{node.name} is lost: nothing heard from it for {after_s:g} s"
+    seconds = f"{after_s:g}"
+    reason = Sentence("{node} is lost: nothing heard from it for {seconds} s", node=node.name, seconds=seconds)
     for session in await sessions.of_nodes(db, [node.id], WATCHED):
-        async with failures.alone(db, session, "to do what the loss of its node asks for"):
+        async with failures.alone(db, session, Sentence("to do what the loss of its node asks for")):
             if starts_again(session):
-                await start_again(db, session, f"{reason}; it starts again")
+                await start_again(db, session, Sentence("{why}; it starts again", why=reason))
             elif await sessions.change(db, session, reason=reason, cause=LOST_NODE):
                 log_change(session, {"reason": reason})
 
@@ -50,11 +52,11 @@ async def left_over(db: AsyncSession, lost: Sequence[Node]) -> Sequence[Node]:
 
 async def after_removal(db: AsyncSession, node: Node) -> None:
     """Apply the policy to the sessions of a node that is taken away: it never comes back as the same one."""
-    reason = f"{node.name} was removed"
+    reason = Sentence("{node} was removed", node=node.name)
     for session in await sessions.of_nodes(db, [node.id], (*WATCHED, State.TERMINATING)):
         again = session.final_state is State.PENDING if session.state is State.TERMINATING else starts_again(session)
         if again:
-            await start_again(db, session, f"{reason}; it starts again", without=node)
+            await start_again(db, session, Sentence("{why}; it starts again", why=reason), without=node)
         elif _others(session, node):
             final_state = session.final_state or State.FAILED
             await sessions.change(db, session, state=State.TERMINATING, final_state=final_state, reason=reason)
@@ -69,7 +71,7 @@ async def after_return(db: AsyncSession, returned: Collection[Node], failures: F
         return
     for session in await sessions.of_nodes(db, [node.id for node in returned], [State.RUNNING]):
         if session.cause == LOST_NODE and all(node.state is not NodeState.LOST for node in session.nodes):
-            async with failures.alone(db, session, "to note that its node is back"):
+            async with failures.alone(db, session, Sentence("to note that its node is back")):
                 await sessions.change(db, session, reason="", cause="")
 
 
@@ -101,7 +103,8 @@ async def adopt(
     values: dict[str, Any] = beginning(session, within_its_time(session, started, at))
     adopted = await lifecycle.adopt(db, session, node.id, found, values)
     if adopted:
-        log_change(session, {"state": State.RUNNING, "reason": f"{node.name} came back with it"})
+        told = f"{node.name} came back with it"
+        log_change(session, {"state": State.RUNNING, "reason": told})
     return adopted
 
 

@@ -35,6 +35,7 @@ from api.settings import Settings
 from api.tables.nodes import Node
 from api.tables.sessions import Session, State
 from common.protocol import ContainerState, ContainerStatus
+from common.sentence import Sentence
 
 log = structlog.get_logger()
 
@@ -184,13 +185,13 @@ class Observer:
             self._compare(node, report.heartbeat.boot, containers, live.get(node.id, ()))
             for session in live.get(node.id, ()):
                 settled = False
-                async with alone(db, session, "to follow its containers"):
+                async with alone(db, session, Sentence("to follow its containers")):
                     settled = await self._follow(db, session, node, containers, report)
                 if not settled:
                     still_open.add(node.name)
         offsets = {report.heartbeat.name: report.clock_offset_s for report in reports}
         for session, node, containers_left in found.left_running:
-            async with alone(db, session, "to give it its containers back"):
+            async with alone(db, session, Sentence("to give it its containers back")):
                 offset_s = offsets[node.name]
                 found_left = {rank: by_our_clock(item, offset_s) for rank, item in containers_left.items()}
                 await losses.adopt(db, session, node, found_left, now())

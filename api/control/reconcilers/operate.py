@@ -37,11 +37,13 @@ from common import request_id
 from common.errors import ConflictError, InputError, PenstockError, UnavailableError
 from common.messages import protocol_of
 from common.protocol import ContainerState
+from common.sentence import Sentence
 
 log = structlog.get_logger()
 
 AT_WORK = (State.SCHEDULED, State.PREPARING, State.TERMINATING)
-FREED_LATER = "its GPUs are freed when its container is gone"
+FREED_LATER = "freed-later"
+"""Why a session still ends: its containers cannot be removed yet."""
 LOG_TRIES = 3
 LOG_TAIL_LINES = 20_000
 
@@ -80,7 +82,7 @@ class Operator:
         begun = [session for session in found.values() if session.state is State.SCHEDULED]
         if begun:
             self._unsent |= {each.container_id(container.rank) for each in begun for container in each.containers}
-            values = {"state": State.PREPARING, "reason": "starts the container"}
+            values = {"state": State.PREPARING, "reason": Sentence("starts the container")}
             wanted = [Change.of(session, values) for session in begun]
             async with self._database.transaction() as db:
                 written = await changes.write(db, wanted)
@@ -131,7 +133,7 @@ class Operator:
         if refusals and not terminates:
             values = {"state": State.TERMINATING, "final_state": State.FAILED, "reason": refusals[0].problems[0].reason}
         elif errors and not terminates:
-            reason = f"{errors[0].problems[0].reason}; it is tried again"
+            reason = Sentence("{why}; it is tried again", why=errors[0].problems[0].reason)
             values = {} if session.reason == reason else {"reason": reason}
         if not (values or noted):
             return not errors
@@ -146,7 +148,7 @@ class Operator:
             reason = error.problems[0].reason
             values = {"state": State.TERMINATING, "final_state": State.PENDING, "reason": reason, "cause": ""}
         except UnavailableError as error:
-            values = {"reason": f"{error.problems[0].reason}; it is tried again"}
+            values = {"reason": Sentence("{why}; it is tried again", why=error.problems[0].reason)}
         else:
             return True
         if values.get("state") or values["reason"] != session.reason:
@@ -184,9 +186,11 @@ class Operator:
             await self._remove(session, present)
             reason = await self._release(session)
         except PenstockError as error:
-            reason = f"{error.problems[0].reason}; {FREED_LATER}"
-            if session.reason != reason and session.final_state is State.TERMINATED and not session.cause:
-                await self._change(session, {}, reason=reason)
+            why = error.problems[0].reason
+            reason = Sentence("{why}; its GPUs are freed when its container is gone", why=why)
+            is_deleted = session.final_state is State.TERMINATED and session.cause in ("", FREED_LATER)
+            if is_deleted and session.reason != reason:
+                await self._change(session, {}, reason=reason, cause=FREED_LATER)
             return False
         final_state = session.final_state or State.TERMINATED
         network, left = session.network, self._left(session, present)
@@ -199,7 +203,7 @@ class Operator:
                     await networks.leave(db, network, left)
         else:
             cause = session.cause if session.cause in LASTING else ""
-            values = sessions.ending({"state": final_state, "reason": _last_reason(reason), "cause": cause})
+            values = sessions.ending({"state": final_state, "reason": _last_reason(session, reason), "cause": cause})
             ended = await self._outcomes.write(Outcome(Change.of(session, values), tail, network, left))
         if ended:
             self._unsent -= {session.container_id(container.rank) for container in session.containers}
@@ -210,7 +214,7 @@ class Operator:
         """Give the lease of a session back; returns why it has ended, as who took its place back has come to say."""
         ended = await self._launcher.release([lease_of(session)])
         why = ended.get(lease_of(session)) if session.cause == WITHDRAWN else None
-        return withdrawn(why, again=session.final_state is State.PENDING) if why else session.reason
+        return withdrawn(why, again=session.final_state is State.PENDING) if why else session.why
 
     async def _remove(self, session: Session, present: Sequence[Container]) -> None:
         """Remove containers at once; raises what hindered one of them when all have been tried."""
@@ -283,10 +287,10 @@ class Operator:
 
 def _refusal(node: str, error: PenstockError) -> PenstockError:
     """Return what an agent said with its name; ConflictError where it may say something else later."""
-    reason = f"{node} refused it: {error.problems[0].reason}"
+    reason = Sentence("{node} refused it: {why}", node=node, why=error.problems[0].reason)
     return ConflictError(reason) if isinstance(error, ConflictError) else InputError(reason)
 
 
-def _last_reason(reason: str) -> str:
+def _last_reason(session: Session, reason: str) -> str:
     """Why it came to its end stays, but not what held that up."""
-    return "deleted" if reason.endswith(FREED_LATER) else reason
+    return sessions.DELETED if session.cause == FREED_LATER else reason

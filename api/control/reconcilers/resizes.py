@@ -12,6 +12,7 @@ from api.resources.sessions.relay import agent_of
 from api.tables.sessions import Container, Session
 from common.errors import NotFoundError, PenstockError
 from common.gpu.share import format_gpus
+from common.sentence import Sentence
 
 log = structlog.get_logger()
 
@@ -29,7 +30,7 @@ async def take_space(
             return
     async with (begin or database.transaction)() as db:
         for session in await resizing.resizing(db):
-            async with failures.alone(db, session, "to raise its share"):
+            async with failures.alone(db, session, Sentence("to raise its share")):
                 if await resizing.take_space(db, session, reservations):
                     log.info("share raised", session=session.name, project=session.project.name)
 

@@ -16,6 +16,7 @@ from api.control.reconcilers.failures import Failures
 from api.resources.sessions import lifecycle
 from api.resources.users import identities
 from api.tables.sessions import Session, State
+from common.sentence import Sentence
 
 NO_RIGHT = "no-right"
 
@@ -31,11 +32,12 @@ async def due(db: AsyncSession, failures: Failures) -> Sequence[SessionUpdate]:
             lost.append((user_id, project.id))
     if not lost:
         return []
-    return failures.judge("to look at its user's rights", await lifecycle.before_start_of(db, lost), _end)
+    return failures.judge(Sentence("to look at its user's rights"), await lifecycle.before_start_of(db, lost), _end)
 
 
 def _end(session: Session) -> SessionUpdate:
-    return end(session, f"{session.user_name} may not submit to {session.project.name} any more")
+    user, project = session.user_name, session.project.name
+    return end(session, Sentence("{user} may not submit to {project} any more", user=user, project=project))
 
 
 def end(session: Session, reason: str) -> SessionUpdate:

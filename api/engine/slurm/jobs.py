@@ -12,6 +12,7 @@ from itertools import groupby
 
 from api.engine.launcher import LeasedNode
 from common.lease_protocol import Lease
+from common.sentence import Sentence
 
 GRES = "fgpu"
 """The generic resource that stands for GPUs, in thousandths of one; Slurm counts it and knows no devices of it."""
@@ -154,4 +155,4 @@ def why_over(jobs: Iterable[Job]) -> str:
 
 def why_waiting(jobs: Iterable[Job]) -> str:
     """Return why a lease is not lent, in Slurm's words."""
-    return next((job.reason for job in jobs if job.state not in LENT), "its job is not to be found")
+    return next((job.reason for job in jobs if job.state not in LENT), Sentence("its job is not to be found"))

@@ -20,6 +20,7 @@ from api.engine.slurm.listing import Listing
 from common import process
 from common.errors import PenstockError, ProcessError, UnavailableError
 from common.lease_protocol import HOLDER, Lease
+from common.sentence import Sentence
 
 log = structlog.get_logger()
 
@@ -63,9 +64,9 @@ class SlurmLauncher:
             if why or clock.time() > deadline:
                 await self._cancel(found)
                 raise NotLentError(
-                    f"Slurm took its place back: {why}"
+                    Sentence("Slurm took its place back: {why}", why=why)
                     if why
-                    else f"Slurm does not lend its place: {jobs.why_waiting(counts)}"
+                    else Sentence("Slurm does not lend its place: {why}", why=jobs.why_waiting(counts))
                 )
             found = await self._jobs(lease)
 
@@ -120,7 +121,7 @@ class SlurmLauncher:
         except ProcessError as error:
             await self._ping()
             reason = " ".join(error.problems[0].reason.split())
-            raise NotLentError(f"Slurm does not take its job: {reason}") from error
+            raise NotLentError(Sentence("Slurm does not take its job: {why}", why=reason)) from error
 
     async def _cancel(self, found: Collection[Job]) -> None:
         numbers = sorted({job.number for job in found if not job.is_over})
@@ -141,7 +142,8 @@ class SlurmLauncher:
             return await self._run(words)
         except ProcessError as error:
             said = " ".join(error.problems[0].reason.split())
-            raise UnavailableError(f"Slurm's controller does not answer: {said}", hint=HINT) from error
+            why = Sentence("Slurm's controller does not answer: {why}", why=said)
+            raise UnavailableError(why, hint=HINT) from error
 
     async def _run(self, words: Sequence[str], stdin: str = "") -> str:
         async with self._turns:

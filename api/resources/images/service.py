@@ -189,10 +189,17 @@ async def _check_reference(db: AsyncSession, reference: str, caller: Identity) -
 
 
 def _check_manage(caller: Identity, image: Image) -> None:
-    """Whoever registered an image looks after it, and so does who manages every project that may use it."""
-    owners: Sequence[Project | None] = image.projects or [None]
-    for owner in owners:
+    for owner in _owners(image):
         caller.check(Action.IMAGE_MANAGE, project=owner, owner_id=image.user_id)
+
+
+def may_manage(caller: Identity, image: Image) -> bool:
+    """Whoever registered an image looks after it, and so does who manages every project that may use it."""
+    return all(caller.may(Action.IMAGE_MANAGE, project=owner, owner_id=image.user_id) for owner in _owners(image))
+
+
+def _owners(image: Image) -> Sequence[Project | None]:
+    return image.projects or [None]
 
 
 def _choices(images: Sequence[Image]) -> str:

@@ -18,7 +18,7 @@ from api.database import among
 from api.tables.api_keys import ApiKey
 from api.tables.logins import Login
 from api.tables.projects import Membership, ProjectRole
-from api.tables.users import User
+from api.tables.users import Language, User
 
 USED_EVERY = timedelta(minutes=1)
 """How old the note of the last use may be: not every request writes."""
@@ -33,6 +33,7 @@ def _callers(table: FromClause, found: ColumnElement[bool]) -> Select[*tuple[Any
     joined = joined.outerjoin(_memberships, _memberships.c.user_id == _users.c.id)
     key = (table.c.scope, table.c.expires_at) if table is _keys else (literal(KeyScope.ALL), literal(None))
     caller = (_users.c.id, _users.c.name, _users.c.role, _users.c.domain, _users.c.must_change_password)
+    key = (*key, _users.c.language)
     membership = (_memberships.c.project_id, _memberships.c.role.label("project_role"))
     columns = (*caller, table.c.id, table.c.used_at, *key, *membership)
     return select(*columns).select_from(joined).where(found, _users.c.disabled.is_(False))
@@ -50,7 +51,7 @@ _BY_COOKIE = _callers(_logins, _logins.c.fingerprint == bindparam("fingerprint")
 class KnownCaller:
     """A caller as the database knows it. `table` and `row_id` are the key or login used, noted last at `used_at`.
 
-    `key_ends_at` is the end of the key; None for one without, and for a login.
+    `key_ends_at` is the end of the key; None for one without, and for a login. `language` is what the account asks for.
     """
 
     identity: Identity
@@ -59,6 +60,7 @@ class KnownCaller:
     row_id: UUID
     used_at: datetime | None
     key_ends_at: datetime | None
+    language: Language | None = None
 
     @property
     def key_id(self) -> UUID | None:
@@ -120,7 +122,7 @@ def _id_of(name: str, table: type[ApiKey] | type[Login]) -> UUID | None:
 
 
 def _read(rows: Sequence[Row[*tuple[Any, ...]]], table: type[ApiKey] | type[Login]) -> KnownCaller:
-    user_id, name, role, domain, must_change, row_id, used_at, scope, ends_at, *_ = rows[0]
+    user_id, name, role, domain, must_change, row_id, used_at, scope, ends_at, language, *_ = rows[0]
     projects = {id_: project_role for *_, id_, project_role in rows if id_ is not None}
     identity = Identity(
         user_id,
@@ -131,4 +133,4 @@ def _read(rows: Sequence[Row[*tuple[Any, ...]]], table: type[ApiKey] | type[Logi
         member_of=frozenset(projects),
         key=KeyScope(scope),
     )
-    return KnownCaller(identity, must_change, table, row_id, used_at, ends_at)
+    return KnownCaller(identity, must_change, table, row_id, used_at, ends_at, language)

@@ -18,6 +18,7 @@ from api.database import among, rows_of
 from api.resources.accounting import service as accounting
 from api.resources.sessions import repository
 from api.tables.sessions import ENDED, Container, Session
+from common.sentence import parts_of
 
 Noted = Mapping[int, Mapping[str, Any]]
 """What is new of containers, by rank."""
@@ -55,7 +56,7 @@ class Change:
     @classmethod
     def of(cls, session: Session, values: Mapping[str, Any], noted: Noted | None = None) -> Change:
         """Return a change of a session and its containers."""
-        return cls(session, dated(values), noted or {}, session.attempt)
+        return cls(session, completed(values), noted or {}, session.attempt)
 
     def take_over(self) -> None:
         """Let the session that was read be as it is written now, so that it need not be read again."""
@@ -70,9 +71,10 @@ class Change:
                 set_committed_value(container, name, value)
 
 
-def dated(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return new values with the moment since when the state is, where they have a state."""
-    return {"since": now(), **values} if "state" in values else values
+def completed(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return new values with the moment since when a new state is, and what a new reason is made of."""
+    found = {"since": now(), **values} if "state" in values else values
+    return {**found, "reason_parts": parts_of(values["reason"])} if "reason" in values else found
 
 
 async def write(db: AsyncSession, changes: Sequence[Change]) -> set[UUID]:

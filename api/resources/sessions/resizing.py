@@ -32,6 +32,7 @@ from common.errors import ConflictError, InputError, PenstockError, Problem
 from common.gpu.kinds import Enforcement
 from common.gpu.share import MILLI, GpuShare, check_share, format_gpus
 from common.protocol import GpuShares
+from common.sentence import Sentence
 
 log = structlog.get_logger()
 
@@ -107,7 +108,8 @@ async def finish(db: AsyncSession, session: Session) -> bool:
 async def refuse(db: AsyncSession, session: Session, reason: str) -> bool:
     """Note that an agent refuses the new share: what the session had before is wanted again, or kept as it is."""
     before = session.gpu_milli if session.before_milli is None else session.before_milli
-    said = {"reason": f"its share stays {format_gpus(before)} GPU: {reason}", "cause": RESIZE}
+    told = Sentence("its share stays {gpus} GPU: {why}", gpus=format_gpus(before), why=reason)
+    said = {"reason": told, "cause": RESIZE}
     if session.resize_milli != before:
         return await service.change(db, session, resize_milli=before, **said)
     return await finish(db, session)
@@ -253,7 +255,8 @@ def _no_quota(session: Session, held: int, extra: int, most: int, kind: str) -> 
 
 
 async def _leave_as_it_is(db: AsyncSession, session: Session, problem: Problem) -> None:
-    said = f"its share stays {format_gpus(session.gpu_milli)} GPU: {problem.reason}; {problem.hint}"
+    why = Sentence("{first}; {second}", first=problem.reason, second=problem.hint)
+    said = Sentence("its share stays {gpus} GPU: {why}", gpus=format_gpus(session.gpu_milli), why=why)
     await service.change(db, session, resize_milli=None, before_milli=None, reason=said, cause=RESIZE)
 
 

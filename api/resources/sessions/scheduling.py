@@ -21,6 +21,7 @@ from api.scheduler.snapshot import Placement
 from api.tables.nodes import Node
 from api.tables.sessions import HOLDING, HOLDS, Container, GpuShareRow, Session, State
 from common.gpu.share import GpuShare
+from common.sentence import parts_of
 
 CHUNK = 1000
 """So many ids stand in one query at most."""
@@ -194,7 +195,8 @@ async def start(
             }
         )
         as_read = and_(Session.id == given.c.id, Session.revision == given.c.read, Session.state == State.PENDING)
-        values = {"state": State.SCHEDULED, "since": moment, "scheduled_at": moment, "reason": "", "cause": ""}
+        values: dict[str, Any] = {"state": State.SCHEDULED, "since": moment, "scheduled_at": moment}
+        values |= {"reason": "", "reason_parts": {}, "cause": ""}
         query = update(Session).where(as_read).values(**values, held_milli=given.c.milli)
         query = query.values(position=0, revision=Session.revision + 1).returning(Session.id)
         started += await db.scalars(query, execution_options={"synchronize_session": False})
@@ -249,13 +251,15 @@ async def note_pending_reasons(db: AsyncSession, updates: Sequence[PendingReason
         "id": (Session.id.type, [each.session_id for each in updates]),
         "read": (Session.revision.type, [each.revision for each in updates]),
         "reason": (Session.reason.type, [each.reason for each in updates]),
+        "parts": (Session.reason_parts.type, [parts_of(each.reason) for each in updates]),
         "cause": (Session.cause.type, [each.cause for each in updates]),
         "position": (Session.position.type, [each.position for each in updates]),
     }
     given = rows_of(columns)
     as_read = and_(Session.id == given.c.id, Session.revision == given.c.read, Session.state == State.PENDING)
     query = update(Session).where(as_read)
-    query = query.values(reason=given.c.reason, cause=given.c.cause, position=given.c.position)
+    said = {"reason": given.c.reason, "reason_parts": given.c.parts, "cause": given.c.cause}
+    query = query.values(**said, position=given.c.position)
     await db.execute(query, execution_options={"synchronize_session": False})
 
 

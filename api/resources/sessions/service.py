@@ -23,6 +23,7 @@ from api.tables.sessions import ENDED, Kind, Session, State
 from api.tables.users import User
 from common import request_id
 from common.errors import ConflictError, ForbiddenError, InputError, NotFoundError
+from common.sentence import Sentence
 
 log = structlog.get_logger()
 
@@ -31,6 +32,7 @@ TRIES = 5
 PRIORITY = {Kind.TRAINING: 50, Kind.INTERACTIVE: 75, Kind.SERVICE: 75}
 """The usual priority of each kind; whoever manages the project may give more."""
 
+DELETED = Sentence("deleted")
 RESTARTED = (State.SCHEDULED, State.PREPARING, State.RUNNING)
 """States in which a session has something to end before it starts again."""
 NAMED = 20
@@ -163,7 +165,7 @@ def check_priority(wanted: int, kind: Kind, caller: Identity, project: Project) 
 
 async def change(db: AsyncSession, session: Versioned, **values: Any) -> bool:
     """Change a session unless somebody else has done so since it was read; returns whether it was changed."""
-    return bool(await changes.write(db, [Change(session, changes.dated(values))]))
+    return bool(await changes.write(db, [Change(session, changes.completed(values))]))
 
 
 async def reclaim(db: AsyncSession, session_id: UUID, revision: int, reason: str, **more: Any) -> bool:
@@ -250,11 +252,11 @@ async def _delete(db: AsyncSession, session: Session) -> bool:
     if session.state is State.FAILED:
         return await change(db, session, state=State.TERMINATED)
     if session.state is State.PENDING:
-        reason = "deleted" if session.attempt else "deleted before it ran"
+        reason = DELETED if session.attempt else Sentence("deleted before it ran")
         return await end(db, session, state=State.TERMINATED, reason=reason, cause="", position=0)
     if session.state is State.TERMINATING and session.final_state is State.FAILED:
         return await change(db, session, final_state=State.TERMINATED)  # why it failed stays its reason
-    values = {"state": State.TERMINATING, "final_state": State.TERMINATED, "reason": "deleted"}
+    values = {"state": State.TERMINATING, "final_state": State.TERMINATED, "reason": DELETED}
     return await change(db, session, **values)
 
 

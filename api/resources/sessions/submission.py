@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 import structlog
@@ -44,10 +44,11 @@ from common import image_references, request_id
 from common.errors import ConflictError, InputError
 from common.gpu.kinds import Enforcement
 from common.protocol import DEFAULT_SHM_MIB
+from common.sentence import Moment, Sentence
 
 log = structlog.get_logger()
 
-WAITS = "waits for the scheduler"
+WAITS = Sentence("waits for the scheduler")
 MAX_WORDS_KIB = 128
 """Most of command, args and environment together: each container gets all of it, and so does each call for one."""
 NOT_DUE = "not-due"
@@ -203,7 +204,7 @@ async def _make(
             starts_at=starts_at,
             limit_s=request.limit_s or 0,
             request_id=request_id.current(),
-            reason=f"starts at {_moment(starts_at)}" if starts_at else WAITS,
+            **_first_reason(starts_at),
             cause=NOT_DUE if starts_at else "",
             containers=[],
             services=[],
@@ -407,5 +408,6 @@ async def _give_addresses(
             base_paths |= {address.base_path} if address.base_path else set()
 
 
-def _moment(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+def _first_reason(starts_at: datetime | None) -> dict[str, Any]:
+    why = Sentence("starts at {at}", at=Moment.at(starts_at, seconds=True)) if starts_at else WAITS
+    return {"reason": why, "reason_parts": why.parts}

@@ -10,6 +10,7 @@ from api.tables.projects import Access
 from api.tables.sessions import Kind, State
 from common.gpu.kinds import Enforcement
 from common.protocol import ContainerStatus
+from common.sentence import Said
 from common.topology import TopologyLevel
 
 
@@ -78,7 +79,7 @@ class DryRunView(View):
 
     starting: int
     waiting: int
-    reason: str
+    reason: Said
     cause: str
     position: int
     gpu_milli: int
@@ -101,7 +102,7 @@ class QueueEntryView(View):
     gpu_milli: int
     position: int
     cause: str
-    reason: str
+    reason: Said
     created_at: datetime
     starts_at: datetime | None
 
@@ -156,7 +157,7 @@ class SessionEntryView(View):
     denied: int
     created_by_cli: bool
     state: State
-    reason: str
+    reason: Said
     cause: str
     position: int
     attempt: int
@@ -185,7 +186,7 @@ class SessionEventView(View):
 
     at: datetime
     state: State
-    reason: str
+    reason: Said
     cause: str
     attempt: int
     exit_code: int | None

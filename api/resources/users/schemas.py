@@ -10,7 +10,7 @@ from pydantic import Field
 
 from api.auth.policy import UserRole
 from api.resources.schemas import Name, Password, Request, Text, UserName, View
-from api.tables.users import UserSource
+from api.tables.users import Language, UserSource
 
 Email = Annotated[Text, Field(max_length=254, pattern=r"^[^@\s]+@[^@\s]+$")]
 
@@ -52,10 +52,17 @@ class PasswordRequest(Request):
     password: Password
 
 
+class AccountChange(Request):
+    """What people change of their own account; a `language` of null is that of the browser."""
+
+    language: Language | None
+
+
 class UserView(View):
     """A user; the password never leaves the database.
 
-    `directory_id` is the entry of the directory to which the account belongs, `role_source` who gives its role.
+    `directory_id` is the entry of the directory to which the account belongs, `role_source` who gives its role. The
+    console speaks its `language`; where that is null, the browser's.
     """
 
     id: UUID
@@ -67,6 +74,7 @@ class UserView(View):
     domain: str | None
     policy: str | None
     email: str | None
+    language: Language | None
     disabled: bool
     must_change_password: bool
     created_at: datetime

@@ -37,9 +37,15 @@ PATHS = (
     "/accounting",
     "/keys",
     "/users",
+    "/images",
+    "/resource-groups",
+    "/presets",
+    "/health/checks",
+    "/repairs",
+    "/backups",
     "/nothing-here",
 )
-LIVE = tuple(path for path in PATHS if path not in ("/launch", "/accounting", "/keys", "/users", "/nothing-here"))
+LIVE = ("/", "/sessions", "/sessions/first?project=team-a", "/projects", "/overview", "/nodes", "/queue")
 PLOTS = ("/sessions/first?project=team-a", "/accounting")
 EVIL = "<script>alert(1)</script>"
 

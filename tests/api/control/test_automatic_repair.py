@@ -13,8 +13,8 @@ from api.clock import now
 from common.check_protocol import CheckReport
 from common.checks import CheckState
 from common.repair_protocol import CONTROLLER, CONTROLLER_PATH
-from tests.api.cluster import V1, Cluster, ok, running_cluster
-from tests.api.resources.repairs.test_repairs import of, run
+from tests.api.cluster import V1, Cluster, certified, ok, running_cluster
+from tests.api.resources.repairs.test_repairs import run
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +52,7 @@ async def runs(cluster: Cluster) -> list[dict[str, Any]]:
 
 async def ends(cluster: Cluster, state: str = "stopped") -> str:
     """Let the controller take what was ordered and say how it ended; returns its id."""
-    async with cluster.client(**of(CONTROLLER)) as controller:
+    async with cluster.client(**certified(CONTROLLER)) as controller:
         order = (await ok(controller.post(CONTROLLER_PATH, json={})))["order"]
         finished = cluster.clock.now().isoformat()
         end = run(id=order["id"], repair=order["repair"], state=state, tried=[order["limit"]], finished_at=finished)
@@ -82,7 +82,7 @@ async def test_nodes_without_an_agent_count_among_all(repairing: Cluster) -> Non
     """Two of ten may be unhealthy: of two workers and eight others."""
     check = {"id": "disk", "name": "disk", "thing": "", "evidence": "full", "hint": "look"}
     told = [{"node": f"storage{n}", "checks": [{**check, "state": "ok" if n else "fail"}]} for n in range(8)]
-    async with repairing.client(**of(CONTROLLER)) as controller:
+    async with repairing.client(**certified(CONTROLLER)) as controller:
         await ok(controller.post(CONTROLLER_PATH, json={"wants": False, "nodes": told}))
     await says(repairing, "fail")
     assert len(await runs(repairing)) == 1

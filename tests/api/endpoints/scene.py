@@ -165,6 +165,14 @@ ASKED = {
     "POST /projects/{name}": Asked(form={"add_members": ""}),
     "GET /nodes": Asked(show="{node}"),
     "POST /nodes/{name}/mode": Asked(form={"mode": "maintenance"}),
+    "GET /images": Asked(show="{image}"),
+    "POST /images": Asked(form={"name": "new", "tag": "1", "reference": "r/new:1", "projects": "{project}"}),
+    "POST /images/{name}:{tag}/check": Asked(query=_IN_PROJECT),
+    "POST /images/{name}:{tag}/delete": Asked(query=_IN_PROJECT),
+    "GET /resource-groups": Asked(show="{group}"),
+    "GET /resource-groups/{name}": Asked(),
+    "POST /resource-groups/{name}": Asked(form={"add_users": ""}),
+    "POST /resource-groups/{name}/delete": Asked(),
     f"GET {V1}/apps/authorize": Asked(headers={"X-Original-URI": "/{session}-8888/"}),
 }
 """How the routes are asked that are about somebody's things; what others answer is the same whoever has what."""

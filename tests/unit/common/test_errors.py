@@ -4,6 +4,7 @@ import pytest
 
 from common import errors
 from common.errors import InputError, PenstockError, Problem, UnavailableError, kind_of
+from common.sentence import Sentence
 
 
 @pytest.mark.parametrize(
@@ -46,3 +47,10 @@ def test_what_is_no_refusal_of_ours_may_pass(status: int) -> None:
 @pytest.mark.parametrize("status", [400, 413])
 def test_a_request_that_nobody_understands_or_takes_is_not_valid(status: int) -> None:
     assert kind_of(status) is InputError
+
+
+def test_a_reason_stays_the_sentence_that_it_is_but_where_something_has_to_go() -> None:
+    kept = InputError(Sentence("{node} refused it", node="worker1")).problems[0].reason
+    assert isinstance(kept, Sentence)
+    assert kept.parts == {"text": "{node} refused it", "values": {"node": "worker1"}}
+    assert InputError(Sentence("{url}", url="https://a:b@c/")).problems[0].reason == "https://c/"

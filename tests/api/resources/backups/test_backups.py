@@ -9,7 +9,7 @@ import pytest
 
 from common.repair_protocol import CONTROLLER_PATH
 from tests.api.cluster import V1, Cluster, ok, refused
-from tests.api.resources.repairs.test_repairs import controller, ordering, run  # noqa: F401
+from tests.api.resources.repairs.test_repairs import run
 
 pytestmark = pytest.mark.anyio
 
@@ -20,11 +20,11 @@ def backup(name: str, **told: Any) -> dict[str, Any]:
     return {"name": name, "time": "2026-11-23T02:00:00Z", "good": True, "rows": 7, "size": 5} | told
 
 
-async def tell(controller: httpx.AsyncClient, **report: Any) -> Any:  # noqa: F811
+async def tell(controller: httpx.AsyncClient, **report: Any) -> Any:
     return await ok(controller.post(CONTROLLER_PATH, json=report))
 
 
-async def test_what_the_controller_has_is_listed(ordering: Cluster, controller: httpx.AsyncClient) -> None:  # noqa: F811
+async def test_what_the_controller_has_is_listed(ordering: Cluster, controller: httpx.AsyncClient) -> None:
     await tell(controller, backups=[backup(TWO, ahead=True), backup(ONE, good=False, problem="the disk is full")])
     await tell(controller)
     listed = await ok(ordering.admin.get(f"{V1}/backups"))
@@ -36,7 +36,7 @@ async def test_what_the_controller_has_is_listed(ordering: Cluster, controller: 
     assert await ok(ordering.admin.get(f"{V1}/backups")) == []
 
 
-async def test_what_is_ordered_is_taken_once_and_told(ordering: Cluster, controller: httpx.AsyncClient) -> None:  # noqa: F811
+async def test_what_is_ordered_is_taken_once_and_told(ordering: Cluster, controller: httpx.AsyncClient) -> None:
     placed = await ok(ordering.admin.post(f"{V1}/backup-orders", json={"action": "now"}))
     assert (placed["action"], placed["state"], placed["by"]) == ("now", "ordered", "admin")
     assert (await tell(controller, wants=False))["backup_order"] is None
@@ -52,7 +52,7 @@ async def test_what_is_ordered_is_taken_once_and_told(ordering: Cluster, control
     assert [each["id"] for each in await ok(ordering.admin.get(f"{V1}/backup-orders"))] == [order["id"]]
 
 
-async def test_a_repair_comes_before_a_backup(ordering: Cluster, controller: httpx.AsyncClient) -> None:  # noqa: F811
+async def test_a_repair_comes_before_a_backup(ordering: Cluster, controller: httpx.AsyncClient) -> None:
     await ok(ordering.admin.post(f"{V1}/backup-orders", json={"action": "now"}))
     await ok(ordering.admin.post(f"{V1}/repairs/5-A/runs", json={}))
     reply = await tell(controller)
@@ -70,12 +70,12 @@ async def test_a_repair_comes_before_a_backup(ordering: Cluster, controller: htt
         ({"action": "now", "backup": ONE}, 422, "has no name yet"),
     ],
 )
-async def test_what_cannot_be_done_is_refused(ordering: Cluster, body: Any, status: int, reason: str) -> None:  # noqa: F811
+async def test_what_cannot_be_done_is_refused(ordering: Cluster, body: Any, status: int, reason: str) -> None:
     told = await refused(ordering.admin.post(f"{V1}/backup-orders", json=body), status)
     assert reason in told["reason"]
 
 
-async def test_one_order_waits_at_a_time_and_is_in_the_audit_log(ordering: Cluster) -> None:  # noqa: F811
+async def test_one_order_waits_at_a_time_and_is_in_the_audit_log(ordering: Cluster) -> None:
     await ok(ordering.admin.post(f"{V1}/backup-orders", json={"action": "drill"}))
     told = await refused(ordering.admin.post(f"{V1}/backup-orders", json={"action": "now"}), 409)
     assert "waits already" in told["reason"]

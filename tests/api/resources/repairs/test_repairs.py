@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
 
-from common.repair_protocol import CONTROLLER, CONTROLLER_PATH
-from tests.api.cluster import V1, Cluster, ok, refused, running_cluster
+from common.repair_protocol import CONTROLLER_PATH
+from tests.api.cluster import V1, Cluster, certified, ok, refused
 
 pytestmark = pytest.mark.anyio
 
@@ -24,27 +22,6 @@ STEP = {
     "seconds": 1.5,
     "tasks": ["Start the edge: changed"],
 }
-
-
-def of(name: str) -> dict[str, str]:
-    """What the edge says of a certificate."""
-    return {"X-Client-Verify": "SUCCESS", "X-Client-Name": name}
-
-
-@pytest.fixture
-async def ordering(database_url: str, tmp_path: Path) -> AsyncIterator[Cluster]:
-    """A cluster whose controller takes orders."""
-    (tmp_path / "log").mkdir()
-    (tmp_path / "key").write_text("a key of these tests")
-    folders = {"audit_folder": tmp_path / "log", "audit_key": tmp_path / "key"}
-    async with running_cluster(database_url, controller=True, **folders) as running:
-        yield running
-
-
-@pytest.fixture
-async def controller(ordering: Cluster) -> AsyncIterator[httpx.AsyncClient]:
-    async with ordering.client(**of(CONTROLLER)) as client:
-        yield client
 
 
 async def tell(controller: httpx.AsyncClient, *runs: dict[str, Any], wants: bool = True) -> Any:
@@ -113,7 +90,7 @@ async def test_without_a_controller_nothing_is_ordered(cluster: Cluster) -> None
 
 @pytest.mark.parametrize("name", ["worker1", ""])
 async def test_nobody_else_takes_orders(cluster: Cluster, name: str) -> None:
-    async with cluster.client(**of(name)) as client:
+    async with cluster.client(**certified(name)) as client:
         told = await refused(client.post(CONTROLLER_PATH, json={}), 401)
     assert "for the controller" in told["reason"]
 

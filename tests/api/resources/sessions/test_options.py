@@ -63,7 +63,7 @@ async def test_two_of_three_shares_run_and_a_deletion_lets_the_third_run(cluster
 
 
 async def test_a_session_waits_for_its_start(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    tonight = now() + timedelta(hours=8)
+    tonight = (now() + timedelta(hours=8)).replace(second=30)
     session = await ready.submit("night", starts_at=tonight.isoformat())
     await ready.settle()
     session = await ready.session("night")

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from api.scheduler.cluster import ClusterState
 from api.scheduler.elastic import one_more, part_id, parts
-from api.scheduler.explanations import gpus
+from api.scheduler.phrases import gpus
 from api.scheduler.snapshot import Cause, Decision, Placement, Reclaim, Resource, Running, Snapshot, Workload
 
 AMOUNT = r"([\d.]+) GPUs?"

@@ -225,6 +225,7 @@ def user(**changes: Any) -> User:
         "domain": None,
         "policy": None,
         "email": None,
+        "language": None,
         "disabled": False,
         "must_change_password": False,
         "created_at": AGO,

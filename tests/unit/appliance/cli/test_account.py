@@ -278,3 +278,14 @@ def test_config_is_written_beside_and_renamed(api: FakeApi, monkeypatch: pytest.
     with pytest.raises(Exception, match="No space left on device"):
         config.save(config.Config(URL, "two", "2"))
     assert config.load().api_key == "one"
+
+
+def test_the_language_of_the_console_is_chosen_or_left_to_the_browser(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("PATCH", "/auth/me", samples.user())
+    assert run("language", "ko")[:2] == (0, "The console speaks ko.\n")
+    assert run("language", "auto")[:2] == (0, "The console speaks the language of your browser.\n")
+    assert [call.body for call in logged_in.calls if call.method == "PATCH"] == [{"language": "ko"}, {"language": None}]
+    code, _, err = run("language", "de")
+    assert code == 2
+    assert "the console does not speak de" in err
+    assert "choose en, ko, ja, zh, th or auto" in err

@@ -22,7 +22,16 @@ START_CPU_S = 0.5
 """Twice the aim: other tests run beside this one, and share the caches of its core."""
 PENSTOCK = Path(sys.executable).with_name("penstock")
 SAYS_ONLY_THAT_IT_IS_DONE = {
-    *("login", "logout", "project set", "user password", "user logout", "node end-unknown", "apikey revoke"),
+    *(
+        "login",
+        "logout",
+        "language",
+        "project set",
+        "user password",
+        "user logout",
+        "node end-unknown",
+        "apikey revoke",
+    ),
     *(
         f"{group} delete"
         for group in ("project", "group", "image", "preset", "sandbox", "node", "user", "policy", "audit")

@@ -1,0 +1,116 @@
+"""Resource groups: which nodes belong to one, who may use it, and the changes that administrators make."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Form, Request, Response
+from pydantic import BaseModel, Field
+from starlette.requests import HTTPConnection
+
+from api.auth.policy import Action
+from api.console import forms, pages
+from api.console.routes import Router
+from api.control.manager import WakeAfterwards
+from api.endpoints import auditing, groups
+from api.endpoints.access import Caller, action
+from api.endpoints.transactions import Reading, Transaction
+from api.resources.groups import service
+from api.resources.groups.schemas import GroupChange, GroupRequest
+from api.resources.schemas import NamePath
+
+LISTS = ("nodes", "users", "projects")
+
+router = Router(prefix="/resource-groups")
+Line = Annotated[str, Field(max_length=2000)]
+
+
+class GroupForm(BaseModel):
+    """A resource group to create; names are parted by spaces or commas."""
+
+    name: Line = ""
+    description: Line = ""
+    nodes: Line = ""
+    gpu_model: Line = ""
+    open: bool = False
+    users: Line = ""
+    projects: Line = ""
+
+
+class ChangeForm(BaseModel):
+    """What to change: for whom it is, what comes in and what goes."""
+
+    open: bool | None = None
+    add_nodes: Line = ""
+    remove_nodes: Line = ""
+    add_users: Line = ""
+    remove_users: Line = ""
+    add_projects: Line = ""
+    remove_projects: Line = ""
+
+
+@router.get("")
+@action(Action.GROUP_READ)
+async def list_groups(request: Request, caller: Caller, db: Reading) -> Response:
+    """Show the resource groups that the caller may use or looks after, by name."""
+    values = {"groups": await groups.list_groups(caller, db)}
+    return await pages.live(request, "groups.html", "groups_live.html", values)
+
+
+@router.get("/{name}")
+@action(Action.GROUP_READ)
+async def show_group(name: NamePath, request: Request, caller: Caller, db: Reading) -> Response:
+    """Show a resource group."""
+    found = await groups.get_group(name, caller, db)
+    can = {
+        "allow": caller.may(Action.GROUP_ALLOW, domain=found.domain),
+        "manage": caller.may(Action.GROUP_MANAGE, domain=found.domain),
+    }
+    return await pages.live(request, "group.html", "group_live.html", {"group": found, "can": can})
+
+
+@router.post("", status_code=204)
+@action(Action.GROUP_MANAGE)
+async def create_group(
+    form: Annotated[GroupForm, Form()], caller: Caller, db: Transaction, response: Response, wake: WakeAfterwards
+) -> None:
+    """Create a resource group, and show it."""
+    body = form.model_dump() | {field: forms.names(getattr(form, field)) for field in LISTS}
+    made = await groups.create_group(forms.checked(GroupRequest, body), caller, db, wake)
+    response.headers["HX-Redirect"] = f"/resource-groups/{made.name}"
+
+
+async def _change(form: Annotated[ChangeForm, Form()], connection: HTTPConnection) -> GroupChange:
+    body: dict[str, Any] = {} if form.open is None else {"open": form.open}
+    for field in (f"{change}_{each}" for change in ("add", "remove") for each in LISTS):
+        if names := forms.names(getattr(form, field)):
+            body[field] = names
+    change = forms.checked(GroupChange, body)
+    auditing.needs(connection, service.needed(change))
+    return change
+
+
+@router.post("/{name}", status_code=204)
+@action(Action.GROUP_ALLOW)
+async def change_group(
+    *,
+    name: NamePath,
+    change: Annotated[GroupChange, Depends(_change)],
+    caller: Caller,
+    db: Transaction,
+    response: Response,
+    _wake: WakeAfterwards,
+) -> None:
+    """Change what belongs to a resource group and who may use it; sessions that run in it go on."""
+    await service.change(db, name, change, caller)
+    response.headers["HX-Trigger"] = "refresh"
+
+
+@router.post("/{name}/delete", status_code=204)
+@action(Action.GROUP_MANAGE)
+async def delete_group(
+    name: NamePath, caller: Caller, db: Transaction, response: Response, wake: WakeAfterwards
+) -> None:
+    """Delete a resource group that no project keeps to and no live session asks for."""
+    await groups.delete_group(name, caller, db, wake)
+    response.headers["HX-Redirect"] = "/resource-groups"

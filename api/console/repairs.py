@@ -1,0 +1,79 @@
+"""Repairs of known issues: ordered with a look first, and what became of every run, step by step while it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Form, Query, Request, Response
+from pydantic import BaseModel, Field
+
+from api.auth.policy import Action
+from api.console import forms, pages
+from api.console.routes import Router
+from api.endpoints import repairs
+from api.endpoints.access import Caller, SettingsOf, action
+from api.endpoints.transactions import Reading, Transaction
+from api.lists import stamps
+from api.resources.repairs import service
+from api.resources.repairs.schemas import RepairRequest
+from api.tables.nodes import Node
+from api.tables.repairs import RepairRun
+from common.repairs import OPEN
+
+router = Router(prefix="/repairs")
+Word = Annotated[str, Field(max_length=64)]
+
+
+class OrderForm(BaseModel):
+    """How to run a repair; without a node on all that have the symptom."""
+
+    repair: Word
+    node: Word = ""
+    dry_run: bool = False
+    agreed: bool = False
+
+
+@router.get("")
+@action(Action.REPAIR_READ)
+async def list_repairs(
+    *,
+    request: Request,
+    caller: Caller,
+    db: Reading,
+    settings: SettingsOf,
+    repair: Annotated[str, Query(max_length=64)] = "",
+    node: Annotated[str, Query(max_length=63)] = "",
+) -> Response:
+    """Show the last runs, and the repairs that there are."""
+    stamp = await stamps.stamp(db, (*stamps.PEOPLE, RepairRun, Node), caller.id, request.url)
+    if answer := pages.unchanged(request, stamp):
+        return answer
+    values = {
+        "runs": await service.runs(db),
+        "repairs": service.every(),
+        "chosen": repair,
+        "node": node,
+        "taken": settings.controller,
+    }
+    return await pages.live(request, "repairs.html", "repairs_live.html", values, stamp=stamp)
+
+
+@router.post("", status_code=204)
+@action(Action.REPAIR_RUN)
+async def order_repair(
+    form: Annotated[OrderForm, Form()], caller: Caller, db: Transaction, settings: SettingsOf, response: Response
+) -> None:
+    """Order a run, and show it."""
+    body = {"limit": form.node or None, "dry_run": form.dry_run, "agreed": form.agreed}
+    made = await repairs.order_repair(form.repair, forms.checked(RepairRequest, body), caller, db, settings)
+    response.headers["HX-Redirect"] = f"/repairs/runs/{made.id}"
+
+
+@router.get("/runs/{run_id}")
+@action(Action.REPAIR_READ)
+async def show_repair_run(run_id: UUID, request: Request, db: Reading) -> Response:
+    """Show one run with its steps so far."""
+    run = await service.show(db, run_id)
+    every_s = 3 if run.state in OPEN else 60
+    return await pages.live(request, "repair_run.html", "repair_run_live.html", {"run": run}, every_s=every_s)

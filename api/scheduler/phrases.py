@@ -1,0 +1,59 @@
+"""Phrases of which reasons are made: amounts with their units, and several names as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from common.gpu.share import MILLI, format_gpus
+from common.sentence import Sentence, Several
+
+
+@lru_cache(maxsize=4096)
+def gpus(milli: int) -> str:
+    """Return a share with its unit."""
+    if milli > MILLI:
+        return Sentence("{gpus} GPUs", gpus=format_gpus(milli))
+    return Sentence("{gpus} GPU", gpus=format_gpus(milli))
+
+
+@lru_cache(maxsize=4096)
+def cpus(milli: int) -> str:
+    """Return thousandths of a core with their unit."""
+    if milli == 1000:
+        return Sentence("{cpus} CPU", cpus="1")
+    return Sentence("{cpus} CPUs", cpus=f"{milli / 1000:g}")
+
+
+def memory(mib: int) -> str:
+    """Return an amount of memory with its unit."""
+    return Sentence("{mib} MiB of memory", mib=mib)
+
+
+def some(names: Sequence[str], most: int) -> str:
+    """Return the first names of several, and how many more there are."""
+    shown = names[0] if len(names) == 1 else Sentence("{names}", names=Several(names[:most]))
+    if len(names) <= most:
+        return shown
+    return Sentence("{names} and {count} more", names=shown, count=len(names) - most)
+
+
+def both(first: str, second: str) -> str:
+    """Return two sentences as one."""
+    return Sentence("{first}; {second}", first=first, second=second)
+
+
+def either(names: Sequence[str]) -> str:
+    """Return several names, of which any will do."""
+    found = names[0]
+    for name in names[1:]:
+        found = Sentence("{names} or {name}", names=found, name=name)
+    return found
+
+
+def together(names: Sequence[str]) -> str:
+    """Return several names, all of which are meant."""
+    found = names[0]
+    for name in names[1:]:
+        found = Sentence("{names} and {name}", names=found, name=name)
+    return found

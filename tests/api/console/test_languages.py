@@ -1,0 +1,100 @@
+"""Languages of pages: by account, else by browser; nothing that people read goes past translation."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+import pytest
+from sqlalchemy import select
+
+from api.tables.session_events import SessionEvent
+from api.tables.sessions import Session
+from tests.api.cluster import V1, Cluster, ok
+from tests.api.console.conftest import PAGE
+from tests.api.console.test_pages import PATHS
+from tests.api.steps import run
+
+pytestmark = pytest.mark.anyio
+
+SHOWN = re.compile(
+    r'\s(?:placeholder|title|aria-label|alt|hx-confirm|data-(?:silent|differ|texts|time|memory|busy|ended|lost))="([^"]*)"'
+)
+MARKED = re.compile(r"⟦[^⟦⟧]*⟧")
+OWN_NAMES = (
+    *("Penstock", "English", "GPU", "CPU", "MiB", "GiB", "UTC", "team-a", "python", "worker1", "first", "second"),
+    *("admin", "ready", "sleep", "infinity", "Simulated", "example", "site", "https", "nothing-here", "laptop", "psk_"),
+    *("local", "mps", "none", "time-slicing", "simulated", "all", "GET", "small", "default"),
+    *("worker", "tests", "data", "medium", "medium-gpu", "large", "large-gpu", "research-gpu"),
+)
+"""What is the same in every language: units, what people have named, and what is typed."""
+
+
+def unmarked(page: str) -> set[str]:
+    """Return the words of a page that nobody translates."""
+    page = re.sub(r"<(script|style|title)\b.*?</\1>|<!doctype html>", "", page, flags=re.DOTALL)
+    page = re.sub(r"<(\w+)[^>]* (?:lang=\"en\"|translate=\"no\").*?</\1>", "", page, flags=re.DOTALL)
+    page = re.sub(r"<code[^>]*>.*?</code>|<pre[^>]*>.*?</pre>|<time[^>]*>.*?</time>", "", page, flags=re.DOTALL)
+    page = re.sub(r'<option value="\w*" lang.*?</option>', "", page)
+    found = "\n".join([*SHOWN.findall(page), *re.findall(r">([^<>]+)<", page)])
+    while MARKED.search(found):
+        found = MARKED.sub("", found)
+    return {word for word in re.findall(r"[A-Za-z][\w-]*[A-Za-z]", found) if word not in OWN_NAMES}
+
+
+@pytest.mark.parametrize("path", [path for path in PATHS if path != "/nothing-here"])
+@pytest.mark.usefixtures("marked")
+async def test_no_text_of_a_page_goes_past_translation(ready: Cluster, browser: httpx.AsyncClient, path: str) -> None:
+    await run(ready, "first")
+    await ready.submit("second", 4000, preemptible=False)
+    await ready.settle()
+    page = (await browser.get(path)).text
+    assert "⟦" in page
+    assert unmarked(page) == set()
+
+
+def test_a_text_past_translation_is_found() -> None:
+    assert unmarked('<p title="More">⟦Fine ⟦too⟧⟧</p><b>Hello</b>') == {"More", "Hello"}
+
+
+async def test_a_page_speaks_the_language_of_the_browser_until_the_account_has_one(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    korean = {"Accept-Language": "ko-KR,ko;q=0.9"}
+    async with ready.client(**PAGE) as guest:
+        assert '<html lang="ko">' in (await guest.get("/login", headers=korean)).text
+        assert "ログ" not in (await guest.get("/login")).text
+    page = (await browser.get("/", headers=korean)).text
+    assert '<html lang="ko">' in page
+    assert "내 한도" in page
+    answer = await browser.post("/language", data={"language": "th"})
+    assert (answer.status_code, answer.headers["hx-refresh"]) == (204, "true")
+    assert (await ok(ready.admin.get(f"{V1}/auth/me")))["language"] == "th"
+    page = (await browser.get("/", headers=korean)).text
+    assert '<html lang="th">' in page
+    assert '<option value="th" lang="th" selected>' in page
+    assert (await browser.post("/language", data={"language": ""})).status_code == 204
+    assert '<html lang="ko">' in (await browser.get("/", headers=korean)).text
+    assert (await browser.post("/language", data={"language": "xx"})).status_code == 422
+    assert (await ready.admin.patch(f"{V1}/auth/me", json={"language": "xx"})).status_code == 422
+
+
+async def test_why_a_session_waits_is_kept_by_what_it_is_made_of_and_said_in_the_readers_language(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    await run(ready, "first")
+    await ready.submit("second", 4000, preemptible=False)
+    await ready.settle()
+    async with ready.database.reading() as db:
+        kept = (await db.scalars(select(Session).where(Session.name == "second"))).one()
+        first = (await db.scalars(select(SessionEvent).where(SessionEvent.session_id == kept.id))).one()
+    assert kept.reason_parts["values"]
+    assert str(kept.why) == kept.reason
+    assert first.reason_parts == {"text": "waits for the scheduler", "values": {}}
+    english = (await browser.get("/sessions/second?project=team-a")).text
+    assert kept.reason in english
+    chinese = (await browser.get("/sessions/second?project=team-a", headers={"Accept-Language": "zh"})).text
+    assert kept.reason not in chinese
+    assert "没有" in chinese or "空闲" in chinese or "配额" in chinese
+    assert "等待调度器" in chinese
+    assert (await ok(ready.admin.get(f"{V1}/sessions/second?project=team-a")))["reason"] == kept.reason

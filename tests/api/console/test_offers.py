@@ -1,0 +1,97 @@
+"""The pages of what a site offers: images, resource groups and presets, and who may change them."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from tests.api.cluster import V1, Cluster, ok
+from tests.api.console.conftest import PAGE
+from tests.api.console.test_languages import unmarked
+
+pytestmark = pytest.mark.anyio
+
+PART = {"HX-Request": "true"}
+IMAGE = {"name": "numpy", "tag": "1.26", "reference": "reservoir:5000/penstock/numpy:1.26"}
+GROUP = {"name": "big", "nodes": "worker1", "gpu_model": "", "open": "false", "projects": "team-a"}
+PRESET = {"name": "half", "gpus": "0.5", "cores": "2", "memory_gib": "1.5", "shm_mib": "64", "enforcement": "none"}
+
+
+async def test_an_image_is_registered_tried_again_and_deleted(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    made = await browser.post("/images", data={**IMAGE, "projects": "team-a"}, headers=PART)
+    assert (made.status_code, made.headers["hx-trigger"]) == (204, "refresh")
+    page = (await browser.get("/images?q=NUMPY")).text
+    assert "numpy:1.26" in page
+    assert "python:3.11" not in page
+    assert (await browser.post("/images/numpy:1.26/check?project=team-a", headers=PART)).status_code == 204
+    assert (await browser.post("/images/numpy:1.26/delete?project=team-a", headers=PART)).status_code == 204
+    assert "There is no such image." in (await browser.get("/images?q=numpy")).text
+    wrong = await browser.post("/images", data={**IMAGE, "reference": "!"}, headers=PART)
+    assert [told["pointer"] for told in wrong.json()["errors"]] == ["/reference"]
+
+
+async def test_members_look_after_the_images_that_they_registered(ready: Cluster) -> None:
+    async with await ready.user("alice") as alice:
+        await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"members": ["alice"]}))
+        own = await alice.post("/images", data={**IMAGE, "projects": "team-a"}, headers=PART)
+        assert own.status_code == 204
+        page = (await alice.get("/images", headers=PAGE)).text
+        assert 'hx-post="/images/numpy:1.26/delete?project=team-a"' in page
+        assert 'hx-post="/images/python:3.11/delete' not in page
+        assert (await alice.post("/images/python:3.11/delete", headers=PART)).status_code == 403
+
+
+async def test_a_resource_group_is_made_changed_and_deleted(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    made = await browser.post("/resource-groups", data=GROUP, headers=PART)
+    assert (made.status_code, made.headers["hx-redirect"]) == (204, "/resource-groups/big")
+    page = (await browser.get("/resource-groups/big")).text
+    assert "worker1" in page
+    assert "team-a" in page
+    change = {"add_users": "admin", "remove_projects": "team-a", "add_nodes": "", "remove_nodes": "worker1"}
+    assert (await browser.post("/resource-groups/big", data=change, headers=PART)).status_code == 204
+    group = await ok(ready.admin.get(f"{V1}/resource-groups/big"))
+    assert (group["nodes"], group["users"], group["projects"], group["open"]) == ([], ["admin"], [], False)
+    assert (await browser.post("/resource-groups/big", data={"open": "true"}, headers=PART)).status_code == 204
+    assert "everybody" in (await browser.get("/resource-groups")).text
+    gone = await browser.post("/resource-groups/big/delete", headers=PART)
+    assert (gone.status_code, gone.headers["hx-redirect"]) == (204, "/resource-groups")
+    assert (await browser.get("/resource-groups/big")).status_code == 404
+
+
+async def test_what_is_wrong_with_a_group_is_said_of_its_field_and_changes_nothing(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    answer = await browser.post("/resource-groups", data={**GROUP, "users": "nobody-here"}, headers=PART)
+    assert answer.status_code in (404, 422)
+    assert "nobody-here" in answer.text
+    assert (await browser.get("/resource-groups/big")).status_code == 404
+
+
+async def test_a_preset_is_made_in_gpus_cores_and_gib_and_deleted(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    assert (await browser.post("/presets", data=PRESET, headers=PART)).status_code == 204
+    preset = await ok(ready.admin.get(f"{V1}/presets/half"))
+    assert (preset["gpu_milli"], preset["cpu_milli"], preset["memory_mib"], preset["shm_mib"]) == (500, 2000, 1536, 64)
+    assert '<tr id="p-half">' in (await browser.get("/presets")).text
+    wrong = await browser.post("/presets", data={**PRESET, "name": "Not So"}, headers=PART)
+    assert [told["pointer"] for told in wrong.json()["errors"]] == ["/name"]
+    assert (await browser.post("/presets/half/delete", headers=PART)).status_code == 204
+    assert '<tr id="p-half">' not in (await browser.get("/presets")).text
+
+
+async def test_members_see_what_there_is_and_change_nothing(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await browser.post("/presets", data=PRESET, headers=PART)
+    await browser.post("/resource-groups", data={**GROUP, "open": "true"}, headers=PART)
+    async with await ready.user("alice") as alice:
+        for path in ("/presets", "/resource-groups"):
+            page = (await alice.get(path, headers=PAGE)).text
+            assert f'hx-post="{path}' not in page
+        assert "hx-post" not in (await alice.get("/resource-groups/big", headers=PAGE)).text.partition("<main")[2]
+        for path in ("/presets/half/delete", "/resource-groups/big/delete"):
+            assert (await alice.post(path, headers=PART)).status_code == 403
+        assert (await alice.post("/resource-groups/big", data={"open": "false"}, headers=PART)).status_code == 403
+
+
+@pytest.mark.usefixtures("marked")
+async def test_no_text_of_a_group_goes_past_translation(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await browser.post("/resource-groups", data={**GROUP, "open": "true"}, headers=PART)
+    assert unmarked((await browser.get("/resource-groups/big")).text) <= {"big"}

@@ -1,0 +1,178 @@
+"""The pages of operations: checks that are not well, repairs and backups that are ordered, the audit log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import httpx
+import pytest
+
+from api.console import audit
+from common.check_protocol import CheckReport
+from common.checks import CheckState
+from tests.api.cluster import V1, Cluster, ok, sign_in
+from tests.api.console.conftest import PAGE
+from tests.api.console.test_languages import unmarked
+from tests.api.resources.backups.test_backups import ONE, backup, tell
+from tests.api.resources.repairs.test_repairs import STEP, run
+
+pytestmark = pytest.mark.anyio
+
+PART = {"HX-Request": "true"}
+FULL = CheckReport(
+    id="disk",
+    name="disk has room",
+    state=CheckState.FAIL,
+    thing="/",
+    evidence="97 % is full",
+    hint="look at `du`",
+    repair="5-C",
+    since=datetime(2026, 1, 1, tzinfo=UTC),
+)
+
+
+@pytest.fixture
+async def operator(ordering: Cluster) -> AsyncIterator[httpx.AsyncClient]:
+    """A browser in which the administrator is signed in, on a site whose controller takes orders."""
+    async with ordering.client(**PAGE) as client:
+        await sign_in(client, "admin")
+        yield client
+
+
+async def test_a_check_that_is_not_well_is_acknowledged_told_of_again_and_cleared(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    assert "97 % is full" not in (await browser.get("/health/checks")).text
+    await ready.heartbeat(checks=[FULL])
+    await ready.settle()
+    page = (await browser.get("/health/checks")).text
+    assert "97 % is full" in page
+    assert "takes nothing new" in page
+    assert 'href="/repairs?repair=5-C&amp;node=worker1"' in page
+    assert "97 % is full" in (await browser.get("/health/checks?state=fail&node=worker1")).text
+    assert "No check is so." in (await browser.get("/health/checks?state=warn&node=worker1")).text
+    (check,) = (each for each in await ok(ready.admin.get(f"{V1}/health/checks")) if each["check"] == "disk")
+    here = f"/health/checks/{check['id']}"
+
+    known = await browser.post(f"{here}/acknowledgement", data={"hours": "2", "comment": "<b>I look</b>"}, headers=PART)
+    assert (known.status_code, known.headers["hx-trigger"]) == (204, "refresh")
+    page = (await browser.get("/health/checks")).text
+    assert "admin knows of it until" in page
+    assert "&lt;b&gt;I look" in page
+    assert (await browser.post(f"{here}/acknowledgement/end", headers=PART)).status_code == 204
+    assert "knows of it" not in (await browser.get("/health/checks")).text
+    assert (await browser.post(f"{here}/clear", headers=PART)).status_code == 204
+    assert "97 % is full" not in (await browser.get("/health/checks")).text.partition("What has changed")[0]
+    assert (await browser.post(f"{here}/acknowledgement", data={"hours": "0"}, headers=PART)).status_code == 422
+
+
+async def test_a_repair_is_ordered_and_shown_while_it_runs(
+    ordering: Cluster,
+    controller: httpx.AsyncClient,
+    operator: httpx.AsyncClient,
+) -> None:
+    page = (await operator.get("/repairs?repair=5-C&node=m1")).text
+    assert re.search(r'<option value="5-C" lang="en" selected>', page)
+    assert 'value="m1"' in page
+    ordered = await operator.post("/repairs", data={"repair": "5-A", "node": "m1", "dry_run": "true"}, headers=PART)
+    assert ordered.status_code == 204
+    path = ordered.headers["hx-redirect"]
+    assert "No step is done yet." in (await operator.get(path)).text
+    order = (await tell(controller))["order"]
+    assert (order["repair"], order["limit"], order["dry_run"], order["agreed"]) == ("5-A", "m1", True, False)
+    await tell(
+        controller, runs=[run(id=order["id"], state="rehearsed", steps=[STEP], sick=["m1"], reason="it is there")]
+    )
+    page = (await operator.get(path)).text
+    assert "Start the edge: changed" in page
+    assert "found, nothing done" in page
+    assert "it is there" in (await operator.get("/repairs")).text
+    refused = await operator.post("/repairs", data={"repair": "5-Z"}, headers=PART)
+    assert (refused.status_code, "no repair 5-Z" in refused.text) == (404, True)
+    wrong = await operator.post("/repairs", data={"repair": "5-A", "node": "a b"}, headers=PART)
+    assert [told["pointer"] for told in wrong.json()["errors"]] == ["/limit"]
+
+
+async def test_a_backup_is_ordered_and_its_bad_ones_are_told(
+    ordering: Cluster,
+    controller: httpx.AsyncClient,
+    operator: httpx.AsyncClient,
+) -> None:
+    assert "has told of no backup yet" in (await operator.get("/backups")).text
+    await tell(controller, backups=[backup(ONE, good=False, problem="the disk is full", size=3 << 30)])
+    page = (await operator.get("/backups")).text
+    assert "the disk is full" in page
+    assert "3 GiB" in page
+    for action, name in (("now", ""), ("verify", ONE)):
+        placed = await operator.post("/backups", data={"action": action, "backup": name}, headers=PART)
+        assert placed.status_code == 204
+        order = (await tell(controller))["backup_order"]
+        assert (order["action"], order["backup"]) == (action, name or None)
+        await tell(controller, backup_orders=[order | {"state": "done", "seconds": 2.5}])
+    assert "2.5" in (await operator.get("/backups")).text
+    assert (await operator.post("/backups", data={"action": "restore"}, headers=PART)).status_code == 422
+
+
+async def test_without_a_controller_pages_say_where_to_go(browser: httpx.AsyncClient) -> None:
+    for path, command in (("/repairs", "penstock repair run"), ("/backups", "penstock backup now")):
+        page = (await browser.get(path)).text
+        assert command in page
+        assert f'hx-post="{path}"' not in page
+
+
+async def test_the_audit_log_is_searched_page_by_page(audited: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with audited.client(**PAGE) as browser:
+        await sign_in(browser, "admin")
+        await audited.add_project("vision", 1000)
+        await ok(audited.admin.patch(f"{V1}/projects/vision", json={"quota_milli": 3000}))
+        await audited.add_project("later", 1000)
+        await audited.settle()
+        page = (await browser.get("/audit?object=projects/vision&user=admin&since=2026-01-01")).text
+        assert "quota_milli: 1000 → 3000" in page
+        assert "Older ones" not in page
+        assert "The log has no such line." in (await browser.get("/audit?user=nobody")).text
+        assert "The log has no such line." in (await browser.get("/audit?until=2026-01-01")).text
+        monkeypatch.setattr(audit, "SHOWN", 2)
+        address, lines = "/audit", list[str]()
+        while address:
+            page = (await browser.get(address)).text
+            assert ('href="/audit?"' in page) is ("after=" in address), "there is a way back to the newest"
+            lines += re.findall(r'id="l-(\d+)"', page)
+            older = re.search(r'href="(/audit\?[^"]*after=\d+)"', page)
+            address = older[1].replace("&amp;", "&") if older else ""
+        assert lines == sorted(lines, key=int, reverse=True)
+        assert len(lines) == len(set(lines)) > 3
+        for wrong in ("since=yesterday", "action=A%20B", "after=x", "result=good"):
+            assert (await browser.get(f"/audit?{wrong}")).status_code == 422
+        await audited.settle()
+        assert "audit_read" in (await browser.get("/audit?action=audit_read")).text
+
+
+async def test_members_have_none_of_these_pages(ready: Cluster) -> None:
+    async with await ready.user("alice") as member:
+        home = (await member.get("/", headers=PAGE)).text
+        for path in ("/health/checks", "/repairs", "/backups", "/audit"):
+            assert f'href="{path}"' not in home
+            assert (await member.get(path, headers=PAGE)).status_code == 403
+
+
+@pytest.mark.usefixtures("marked")
+async def test_no_text_of_these_pages_goes_past_translation(
+    ordering: Cluster,
+    controller: httpx.AsyncClient,
+    operator: httpx.AsyncClient,
+) -> None:
+    await ordering.add_node()
+    await ordering.heartbeat(checks=[FULL])
+    await ordering.settle()
+    ordered = await operator.post("/repairs", data={"repair": "5-A"}, headers=PART)
+    order = (await tell(controller))["order"]
+    await tell(
+        controller, runs=[run(id=order["id"], state="rehearsed", steps=[STEP], sick=["m1"], reason="it is there")]
+    )
+    await tell(controller, backups=[backup(ONE, good=False, problem="the disk is full")])
+    await operator.post("/backups", data={"action": "verify", "backup": ONE}, headers=PART)
+    for path in ("/health/checks", "/repairs", ordered.headers["hx-redirect"], "/backups", "/audit"):
+        assert unmarked((await operator.get(path)).text) <= {"projects", "vision"}, path

@@ -73,7 +73,8 @@ def pools(draft: Draft, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, 
             beyond = ledger.over_quota if in_quota else ledger.over_fair_share
             if workload not in vain.pools[kind] and ((surplus := beyond(project)) or guests):
                 lines = None if in_quota or not ledger.beside.counts else ledger.beside.lines()
-                yield kind, pool(surplus, last_may_pass=last_may_pass, guests_of=guests, lines=lines)
+                of_age = _beyond_by_age(draft, surplus) if last_may_pass and not in_quota else None
+                yield kind, pool(surplus, last_may_pass=last_may_pass, guests_of=guests, lines=lines, alone=of_age)
     extras: Pool = ("extras", project, 0)
     if draft.residents.has_extras(project) and workload not in vain.pools[extras]:
         # its gangs have grown for want of other work, whatever that is worth
@@ -138,6 +139,11 @@ def _own_and_beyond_beside(
         if workload not in vain.pools[kind]:
             lines = ledger.beside.lines()
             yield kind, own(surplus, last_may_pass=True, due_beside=due, guests_of=project, lines=lines)
+
+
+def _beyond_by_age(draft: Draft, surplus: Mapping[str, int]) -> frozenset[str]:
+    """Return who came last to what projects have beyond: who was within the share stays, whatever starts later."""
+    return draft.residents.youngest(draft.ledger.before(surplus), draft.terminating)
 
 
 def _without_right(draft: Draft) -> list[Claim]:

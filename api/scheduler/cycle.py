@@ -235,7 +235,8 @@ class Cycle:
         """
         in_quota = self.ledger.is_guaranteed(workload)
         if not (in_quota or workload.total_milli):
-            return 2, 0, 0, 0, workload.submitted_at, workload.id
+            part = self.ledger.beside.spare.part(workload) if self.ledger.beside.counts else (0, 0)
+            return 2, 0, *part, workload.submitted_at, workload.id
         if in_quota and (self.guarantees_fit or self.draft.waited_long(workload)):
             return 0 if self.draft.waited_long(workload) else 1, 0, 0, 0, workload.submitted_at, workload.id
         tier = 1 if in_quota else 2 if self.ledger.within_fair_share(workload) else 3

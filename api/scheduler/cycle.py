@@ -256,7 +256,7 @@ class Cycle:
             return
         if claim is None or not claim.places:
             self._reserve(workload)
-        elif not self.claims.is_deferred(workload):
+        elif claim.standing is Standing.NOMINATED:
             self._keep(claim, replace(claim, standing=_standing(workload)))
         self.draft.wait(PendingWorkload(workload, refused=self._refused(workload)))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from api.scheduler.claims import Claims
 from api.scheduler.holdings import Amounts
 from api.scheduler.snapshot import NO_CAP, Bounds, ProjectState, Resource, Workload
+from api.scheduler.spare_beside import SpareBeside
 from api.scheduler.victims import Line
 
 SCALE = 1 << 20
@@ -35,6 +36,7 @@ class Beside:
     def __init__(self, projects: Mapping[str, ProjectState], amounts: OfProjects, claims: Claims) -> None:
         self._projects, self._amounts, self._claims = projects, amounts, claims
         self.counts = bool(amounts)
+        self.spare = SpareBeside(projects, {}, claims)
         self._lines: Mapping[str, Line] | None = None
 
     @classmethod
@@ -48,7 +50,9 @@ class Beside:
             of = {each.name: replace(held.get(each.name, NONE)) for each in projects.values() if each.bounds(resource)}
             if of:
                 own[resource] = of
-        return cls(projects, own, claims)
+        found = cls(projects, own, claims)
+        found.spare = SpareBeside(projects, amounts, claims)
+        return found
 
     def refuses(self, workload: Workload, *, now: bool = False) -> Refusal | None:
         """Return what the project may not have of it, or with `now` not beside those that are terminating."""
@@ -152,6 +156,7 @@ class Beside:
     def place(self, workload: Workload) -> None:
         """Note that a workload starts."""
         self._lines = None
+        self.spare.count(workload, 1)
         for resource, of in self._amounts.items():
             if workload.project in of:
                 of[workload.project].count(workload.amount(resource), preemptible=workload.preemptible)
@@ -159,6 +164,7 @@ class Beside:
     def terminate(self, workload: Workload) -> None:
         """Note that a workload is being stopped."""
         self._lines = None
+        self.spare.count(workload, -1)
         for resource, of in self._amounts.items():
             if workload.project in of:
                 of[workload.project].stop(workload.amount(resource), preemptible=workload.preemptible)

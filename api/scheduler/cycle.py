@@ -21,6 +21,9 @@ from api.scheduler.shares import Shares
 from api.scheduler.snapshot import Decision, SchedulerSettings, Workload
 
 Key = tuple[int, int, int, int, int, str]
+NOBODY: frozenset[str] = frozenset()
+VainPast = defaultdict[frozenset[str], Vain]
+"""What was tried in vain past the claims of these workloads."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Cycle:
         self.guarantees_fit = sum(demand.guaranteed for demand in demands) <= state.capacity
         self._for_guarantees = Reserve(self.draft, Standing.DEFERRED)
         self._for_fair_shares = Reserve(self.draft, Standing.SOFT)
-        self._vain, self._vain_past_soft = Vain(), Vain()
+        self._vain: VainPast = defaultdict(Vain)
         self._given_up = False
         if settings.consolidation:
             self.draft.note_moves([*queue, *(each.workload for each in state.terminating.values())])
@@ -158,11 +161,16 @@ class Cycle:
         return not self.ledger.in_quota(workload) and self.ledger.may_retain(workload)
 
     def _in_order(self, nominated: Sequence[Workload]) -> Iterator[Workload]:
-        """Yield the queue: what is nominated, then what is guaranteed, also past larger ones that are not."""
+        """Yield the queue: what is nominated, then what is guaranteed, then what is fair, then the rest.
+
+        The first of a project do not hide others of a better right: those would reclaim in the next decision what the
+        rest of another project got in this one.
+        """
         yield from sorted(nominated, key=lambda item: (item.submitted_at, item.id))
+        beyond: dict[str, list[Workload]] = defaultdict(list)
         rest: dict[str, list[Workload]] = defaultdict(list)
-        queues = {name: self._guaranteed(queue, rest[name]) for name, queue in self.queues.items()}
-        yield from self._by_share(queues)
+        yield from self._by_share({name: self._guaranteed(queue, beyond[name]) for name, queue in self.queues.items()})
+        yield from self._by_share({name: self._fair(queue, rest[name]) for name, queue in beyond.items()})
         yield from self._by_share({name: iter(queue) for name, queue in rest.items()})
         yield from self.infeasible
 
@@ -185,6 +193,14 @@ class Cycle:
                 and (claim := quota_alone(self.draft, workload))
             ):
                 self.draft.keep(claim)
+
+    def _fair(self, queue: Sequence[Workload], rest: list[Workload]) -> Iterator[Workload]:
+        """Yield what is within the fair share when its turn comes; the rest comes after."""
+        for workload in queue:
+            if self.ledger.within_fair_share(workload):
+                yield workload
+            else:
+                rest.append(workload)
 
     def _is_first(self, workload: Workload) -> bool:
         """Return whether nothing of the quota is kept yet, or of the limit where it asks for more than the quota."""
@@ -219,11 +235,11 @@ class Cycle:
         """
         in_quota = self.ledger.is_guaranteed(workload)
         if not (in_quota or workload.total_milli):
-            return 2, 0, 0, 0, workload.submitted_at, workload.id
+            part = self.ledger.beside.spare.part(workload) if self.ledger.beside.counts else (0, 0)
+            return 2, 0, *part, workload.submitted_at, workload.id
         if in_quota and (self.guarantees_fit or self.draft.waited_long(workload)):
             return 0 if self.draft.waited_long(workload) else 1, 0, 0, 0, workload.submitted_at, workload.id
-        after = self.ledger.retained(workload.project, workload) + workload.total_milli
-        tier = 1 if in_quota else 2 if after <= self.ledger.shares.exact.get(workload.project, 0) else 3
+        tier = 1 if in_quota else 2 if self.ledger.within_fair_share(workload) else 3
         had = self.ledger.had(workload.project)
         return tier, *self.ledger.ratios(workload), had, workload.submitted_at, workload.id
 
@@ -240,39 +256,46 @@ class Cycle:
             return
         if claim is None or not claim.places:
             self._reserve(workload)
-        elif not self.claims.is_deferred(workload):
+        elif claim.standing is Standing.NOMINATED:
             self._keep(claim, replace(claim, standing=_standing(workload)))
         self.draft.wait(PendingWorkload(workload, refused=self._refused(workload)))
 
     def _statement(self, workload: Workload, claim: Claim | None) -> Statement | None:
         """Return what is proposed for a workload; what it gives back itself may be room, whatever was full before."""
         if claim is None or not claim.places:
-            return self._proposed(workload, self._vain, self._vain_past_soft)
+            return self._proposed(workload, self._vain)
         with self.draft.without([claim]):
             if claim.standing is Standing.NOMINATED:
                 found = allocate.now(self.draft, workload, Vain()) or allocate.kept(self.draft, claim)
                 if found:
                     return found
-            return self._proposed(workload, Vain(), Vain())
+            return self._proposed(workload, defaultdict(Vain))
 
-    def _proposed(self, workload: Workload, vain: Vain, past_soft: Vain) -> Statement | None:
+    def _proposed(self, workload: Workload, vain: VainPast) -> Statement | None:
         """Return places that are free, being freed, or reclaimed from others.
 
-        What is guaranteed passes over soft claims before anybody is stopped for it.
+        Who has a better right passes over soft claims before anybody is stopped for it.
         """
-        found = allocate.now(self.draft, workload, vain)
+        found = allocate.now(self.draft, workload, vain[NOBODY])
         soft = [] if found else self._passed_over_by(workload)
         if found or not soft:
-            return found or self._later(workload, vain)
-        if self._is_vain(workload, past_soft):
+            return found or self._later(workload, vain[NOBODY])
+        past = vain[frozenset(claim.workload.id for claim in soft)]
+        if self._is_vain(workload, past):
             return None
         with self.draft.without(soft):
-            return allocate.now(self.draft, workload, past_soft) or self._later(workload, past_soft)
+            return allocate.now(self.draft, workload, past) or self._later(workload, past)
 
     def _passed_over_by(self, workload: Workload) -> list[Claim]:
-        """Return the soft claims that it may pass over: without GPUs not those that have CPU or memory guaranteed."""
+        """Return the soft claims that it may pass over: without GPUs not those that have CPU or memory guaranteed.
+
+        What is within the fair share passes over those of other projects which are, by now, beyond theirs.
+        """
         if not self.ledger.in_quota(workload):
-            return []
+            if not (workload.total_milli and self.ledger.within_fair_share(workload)):
+                return []
+            others = [each for each in self.claims.soft() if each.workload.project != workload.project]
+            return [each for each in others if not self.ledger.within_fair_share(each.workload)]
         if workload.total_milli:
             return self.claims.soft()
         beside = self.ledger.beside
@@ -301,7 +324,7 @@ class Cycle:
         self._given_up |= claim is not None and claim.places not in ((), statement.places)
         self.draft.commit(statement)
         if statement.victims:
-            for vain in (self._vain, self._vain_past_soft):
+            for vain in self._vain.values():
                 vain.later.clear()
 
     def _serve_again(self) -> None:

@@ -6,6 +6,7 @@ that are terminating nor those reclaimed. What is kept for a workload never coun
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -34,6 +35,7 @@ class Ledger:
     beside: Beside
     domains: DomainLimits
     shares: Shares = field(default_factory=Shares)
+    _placed: Counter[str] = field(default_factory=Counter, init=False)
     _over_quota: dict[str, int] | None = field(default=None, init=False)
     _over_fair_share: tuple[Shares, dict[str, int]] | None = field(default=None, init=False)
 
@@ -176,8 +178,13 @@ class Ledger:
             self._over_fair_share = self.shares, self._beyond(lines)
         return _without(self._over_fair_share[1], but)
 
+    def before(self, beyond: Mapping[str, int]) -> dict[str, int]:
+        """Return what of that projects have beyond a line they had before this decision."""
+        return {name: milli - self._placed[name] for name, milli in beyond.items()}
+
     def place(self, workload: Workload) -> None:
         """Note that a workload starts."""
+        self._placed[workload.project] += workload.total_milli
         self._forget_beyond()
         self.holdings_of(workload.project).add(workload)
         self.beside.place(workload)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from api.scheduler import pending_reasons
@@ -32,13 +32,14 @@ def reclaim(draft: Draft, workload: Workload, vain: Vain) -> Statement | None:
         return None
     for kind, pool in pools(draft, workload, vain):
         makes_guaranteed = bool(pool.own) and pool.lines is not None
-        with draft.without(_without_right(draft) if makes_guaranteed else ()):
+        on_work = _on_running_work(draft, workload) if pool.own and not makes_guaranteed else []
+        with draft.without(_without_right(draft) if makes_guaranteed else on_work):
             victims = cheapest(draft.later, draft.residents, workload, pool)
             if not victims:
                 vain.pools[kind].add(workload)
                 continue
             with draft.once_gone(victims):
-                is_taken = pool.own and _is_for_another(draft, guaranteed=makes_guaranteed)
+                is_taken = pool.own and _is_for_another(draft, on_work, guaranteed=makes_guaranteed)
                 places = None if is_taken else draft.later.find(workload)
         if places and draft.may_take(workload, places, draft.ledger.may_retain):
             return Statement(workload, places, victims, pending_reasons.names(victims, workload.project))
@@ -73,7 +74,8 @@ def pools(draft: Draft, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, 
             beyond = ledger.over_quota if in_quota else ledger.over_fair_share
             if workload not in vain.pools[kind] and ((surplus := beyond(project)) or guests):
                 lines = None if in_quota or not ledger.beside.counts else ledger.beside.lines()
-                yield kind, pool(surplus, last_may_pass=last_may_pass, guests_of=guests, lines=lines)
+                of_age = _beyond_by_age(draft, surplus) if last_may_pass and not in_quota else None
+                yield kind, pool(surplus, last_may_pass=last_may_pass, guests_of=guests, lines=lines, alone=of_age)
     extras: Pool = ("extras", project, 0)
     if draft.residents.has_extras(project) and workload not in vain.pools[extras]:
         # its gangs have grown for want of other work, whatever that is worth
@@ -140,15 +142,32 @@ def _own_and_beyond_beside(
             yield kind, own(surplus, last_may_pass=True, due_beside=due, guests_of=project, lines=lines)
 
 
+def _beyond_by_age(draft: Draft, surplus: Mapping[str, int]) -> frozenset[str]:
+    """Return who came last to what projects have beyond: who was within the share stays, whatever starts later."""
+    return draft.residents.youngest(draft.ledger.before(surplus), draft.terminating)
+
+
 def _without_right(draft: Draft) -> list[Claim]:
     """Return the places that are kept for who is neither nominated nor guaranteed anything."""
     kept = [claim for claim in draft.claims.with_places() if claim.standing is not Standing.NOMINATED]
     return [claim for claim in kept if not draft.ledger.is_guaranteed(claim.workload)]
 
 
-def _is_for_another(draft: Draft, *, guaranteed: bool) -> bool:
-    """Return whether one that waits before this one would take the room; that of a guarantee only another one may."""
-    waiting = [item.workload for item in draft.waiting if not item.never]
+def _on_running_work(draft: Draft, workload: Workload) -> list[Claim]:
+    """Return the soft claims of other projects to places of which nothing is free: own work is stopped past them.
+
+    They are for who has no right to stop who runs there, and lose nothing that they have.
+    """
+    return [each for each in draft.claims.soft() if not each.idle and each.workload.project != workload.project]
+
+
+def _is_for_another(draft: Draft, passed: Sequence[Claim], *, guaranteed: bool) -> bool:
+    """Return whether one that waits before this one would take the room; that of a guarantee only another one may.
+
+    Those whose claims were `passed` over are not asked.
+    """
+    kept = {claim.workload.id for claim in passed}
+    waiting = [item.workload for item in draft.waiting if not item.never and item.workload.id not in kept]
     before = {signature_of(each): each for each in waiting if not guaranteed or draft.ledger.is_guaranteed(each)}
     asked = list(before.values())[:NOMINATIONS_CHECKED]
     return any(draft.ledger.may_retain(other) and draft.later.find(other) is not None for other in asked)

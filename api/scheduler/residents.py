@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,10 +54,12 @@ class Residents:
         self._columns = np.zeros((11, FEWEST), dtype=np.int64)
         self._rows: tuple[Layout, int, Ints] | None = None
         self._extras: Counter[str] = Counter()
+        self._by_age: dict[str, list[Running]] = {}
 
     def add(self, running: Running) -> None:
         """Note where it runs."""
         workload = running.workload
+        self._by_age.pop(workload.project, None)
         project = self._projects.setdefault(workload.project, len(self._projects))
         entries = self._entries[workload.id] = []
         beside = [workload.amount(resource) for resource in RESOURCES]
@@ -81,6 +83,7 @@ class Residents:
     def remove(self, running: Running) -> None:
         """Forget it; the exact inverse of `add`."""
         workload = running.workload
+        self._by_age.pop(workload.project, None)
         self._moved.pop(workload.id, None)
         if running.part_of:
             self._extras[workload.project] -= 1
@@ -106,6 +109,24 @@ class Residents:
         """Return those of a project."""
         return self._of[project].values() if project in self._of else ()
 
+    def youngest(self, amounts: Mapping[str, int], but: Collection[str]) -> frozenset[str]:
+        """Return who came last to so many milli-GPU of each project; the one that passes the amount is among them.
+
+        Of those that started at once the first to be served are the oldest.
+        """
+        found: set[str] = set()
+        for name, amount in amounts.items():
+            left = amount
+            if name not in self._by_age:
+                self._by_age[name] = sorted(self._of[name].values(), key=_age) if name in self._of else []
+            for running in self._by_age[name]:
+                if left <= 0:
+                    break
+                if running.workload.id not in but:
+                    found.add(running.workload.id)
+                    left -= running.workload.total_milli
+        return frozenset(found)
+
     def has_below(self, project: str, priority: int) -> bool:
         """Return whether a preemptible workload of the project has a lower priority."""
         return project in self._priorities and any(each < priority for each in self._priorities[project])
@@ -125,6 +146,8 @@ class Residents:
     def candidates(self, pool: VictimPool, layout: Layout) -> Candidates:
         """Return those who are in the pool."""
         has, rows = self._in_pool(pool), self._rows_of(layout)
+        if pool.alone is not None:
+            has &= self._those(pool.alone)
         node, project, milli = self._columns[:3, : len(has)]
         nodes = len(self._nodes) + 1
         held = np.bincount(node[has], weights=milli[has], minlength=nodes).astype(np.int64)
@@ -175,6 +198,12 @@ class Residents:
         for id_ in pool.taken:
             has[self._entries.get(id_, [])] = False
         return has
+
+    def _those(self, ids: Iterable[str]) -> Flags:
+        found = np.zeros(len(self._running), dtype=bool)
+        for id_ in ids:
+            found[self._entries[id_]] = True
+        return found
 
     def _is_beyond(self, lines: Mapping[str, Line], *, last_may_pass: bool) -> Flags:
         """Return which work may be what its project has beyond its quotas of CPU and memory."""
@@ -229,3 +258,9 @@ class Residents:
             numbers = [self._nodes.get(node.name, known) for node in layout.nodes]
             self._rows = layout, known, np.array(numbers, dtype=np.int64)
         return self._rows[2]
+
+
+def _age(running: Running) -> tuple[int, bool, int, int]:
+    """Rank the youngest first: of a gang what it has grown by, then who was served last."""
+    workload = running.workload
+    return -running.since, not running.part_of, workload.priority, -workload.submitted_at

@@ -56,7 +56,8 @@ class VictimPool:
     `everyone`, whoever runs counts, to tell which places become free soonest; with `soon_only` only who can be
     reclaimed or whose end is known, with `movable` only who can be reclaimed, ran long enough, and was moved less often
     than that, and with `of` only who is of these projects. With `extras_alone` it is the further containers of gangs.
-    The projects `together` have to give up `due_together` milli-GPU, whichever of them does.
+    Where there are some `alone`, nobody else is. The projects `together` have to give up `due_together` milli-GPU,
+    whichever of them does.
     """
 
     surplus: Mapping[str, int] = field(default_factory=dict)
@@ -76,6 +77,7 @@ class VictimPool:
     movable: int | None = None
     of: frozenset[str] | None = None
     extras_alone: bool = False
+    alone: frozenset[str] | None = None
     due_together: int = 0
     together: frozenset[str] = frozenset()
 

@@ -28,6 +28,10 @@ SharesOption = Annotated[
 WeightOption = Annotated[
     int | None, typer.Option("--weight", metavar="N", help="Its part of what is spare, with --shares; 0: its quota.")
 ]
+QuotaOption = Annotated[
+    str | None,
+    typer.Option("-g", "--gpus", metavar="N|none", help="What the quotas of its projects may come to; none: any."),
+]
 LimitOption = Annotated[
     str | None,
     typer.Option("--limit", metavar="N|none", help="What its projects hold together at most, with --shares."),
@@ -46,11 +50,16 @@ def create(
     name: NameArgument,
     *,
     description: Annotated[str | None, typer.Option("--description", help="Who it is.")] = None,
+    gpus: QuotaOption = None,
+    shares: SharesOption = None,
+    weight: WeightOption = None,
+    limit: LimitOption = None,
     policy: PolicyOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Create a domain; users and projects are put into it when they are made."""
-    made = config.load().client.domains.create(name=name, **given(description=description, policy=policy))
+    fields = _changes(gpus, limit, policy, description=description, shares=shares, over_quota_weight=weight)
+    made = config.load().client.domains.create(name=name, **fields)
     output.show(made, form, lambda _: print(f"Created domain {made['name']}."))
 
 
@@ -59,10 +68,7 @@ def update(
     name: NameArgument,
     *,
     description: Annotated[str | None, typer.Option("--description", help="Who it is.")] = None,
-    gpus: Annotated[
-        str | None,
-        typer.Option("-g", "--gpus", metavar="N|none", help="What the quotas of its projects may come to; none: any."),
-    ] = None,
+    gpus: QuotaOption = None,
     shares: SharesOption = None,
     weight: WeightOption = None,
     limit: LimitOption = None,
@@ -70,13 +76,7 @@ def update(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Change a domain; quotas that are beyond a new limit stay, but grow no more."""
-    changes = cast("DomainChange", given(description=description, shares=shares, over_quota_weight=weight))
-    if gpus is not None:
-        changes["quota_milli"] = None if gpus == NONE else parse_gpus(gpus, "--gpus")
-    if limit is not None:
-        changes["limit_milli"] = None if limit == NONE else parse_gpus(limit, "--limit")
-    if policy is not None:
-        changes["policy"] = None if policy == NONE else policy
+    changes = _changes(gpus, limit, policy, description=description, shares=shares, over_quota_weight=weight)
     changed = config.load().client.domains.change(name, **changes)
     output.show(changed, form, lambda _: print(f"Changed domain {changed['name']}."))
 
@@ -86,6 +86,17 @@ def delete(name: NameArgument) -> None:
     """Delete a domain that nothing belongs to."""
     config.load().client.domains.delete(name)
     print(f"Deleted domain {name}.")
+
+
+def _changes(gpus: str | None, limit: str | None, policy: str | None, **others: object) -> DomainChange:
+    changes = cast("DomainChange", given(**others))
+    if gpus is not None:
+        changes["quota_milli"] = None if gpus == NONE else parse_gpus(gpus, "--gpus")
+    if limit is not None:
+        changes["limit_milli"] = None if limit == NONE else parse_gpus(limit, "--limit")
+    if policy is not None:
+        changes["policy"] = None if policy == NONE else policy
+    return changes
 
 
 def _table(domains: list[Domain]) -> None:

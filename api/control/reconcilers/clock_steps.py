@@ -15,6 +15,7 @@ from api.database import Database
 from api.resources.accounting import service as accounting
 from api.resources.images import repository as images
 from api.resources.nodes import service as nodes
+from api.resources.projects import spare_had
 from api.resources.sessions import lifecycle
 
 log = structlog.get_logger()
@@ -49,6 +50,7 @@ class ClockSteps:
                 await lifecycle.move(db, step)
                 await accounting.move(db, step)
                 await images.move(db, step)
+                await spare_had.move(db, step)
             self._began, self.total = began, self.total + step
         return at
 

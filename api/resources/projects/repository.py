@@ -77,6 +77,11 @@ async def groups_for(db: AsyncSession, project: Project, names: Iterable[str]) -
     return {name: bool(usable) for name, usable in await db.execute(query)}
 
 
+async def limit_of_domain(db: AsyncSession, name: str) -> int | None:
+    """Return what the projects of a domain hold together at most, in milli-GPU; None is no limit."""
+    return await db.scalar(select(Domain.limit_milli).where(Domain.name == name))
+
+
 async def quota_of_domain(db: AsyncSession, name: str) -> int | None:
     """Return what the quotas of a domain's projects may come to, in milli-GPU; None is no limit."""
     return await db.scalar(select(Domain.quota_milli).where(Domain.name == name))

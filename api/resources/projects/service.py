@@ -96,18 +96,25 @@ def check_active(project: Project, at: datetime) -> None:
     )
 
 
-def check_cap(project: Project, milli: int, *, preemptible: bool) -> None:
-    """Refuse what is larger than all that a project may hold, so that it would wait for ever; raises InputError."""
+async def check_cap(db: AsyncSession, project: Project, milli: int, *, preemptible: bool) -> None:
+    """Refuse what is larger than all that a project or its domain may hold, and so never runs; raises InputError."""
     is_limit = preemptible and project.over_quota
     most = cap(project) if is_limit else project.quota_milli
-    if most is None or milli <= most:
-        return
-    kind = "" if preemptible or not project.over_quota else " by work that cannot be reclaimed"
-    raise InputError(
-        f"{project.name} may hold {format_gpus(most)} GPU{kind}, and {format_gpus(milli)} GPU are asked for",
-        where="gpu_milli",
-        hint=f"ask for fewer, or for a larger {'limit' if is_limit else 'quota'}",
-    )
+    if most is not None and milli > most:
+        kind = "" if preemptible or not project.over_quota else " by work that cannot be reclaimed"
+        raise InputError(
+            f"{project.name} may hold {format_gpus(most)} GPU{kind}, and {format_gpus(milli)} GPU are asked for",
+            where="gpu_milli",
+            hint=f"ask for fewer, or for a larger {'limit' if is_limit else 'quota'}",
+        )
+    limit = await repository.limit_of_domain(db, project.domain) if project.domain else None
+    if limit is not None and milli > limit:
+        hold = f"the projects of {project.domain} may hold {format_gpus(limit)} GPU together"
+        raise InputError(
+            f"{hold}, and {format_gpus(milli)} GPU are asked for",
+            where="gpu_milli",
+            hint=f"ask for fewer, or for a larger limit of {project.domain}",
+        )
 
 
 def cap(project: Project) -> int | None:

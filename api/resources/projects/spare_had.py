@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import and_, case, func, literal, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -12,6 +12,12 @@ from api.tables.sessions import HOLDS, Session
 
 COUNT_S = 60.0
 """So often it is counted what projects have; what begins and ends in between is not."""
+
+
+async def move(db: AsyncSession, step: timedelta) -> None:
+    """Move up to when it was counted, as the clock was set by so much: that is no time in which anything was held."""
+    query = update(Project).values(had_at=Project.had_at + step)
+    await db.execute(query, execution_options={"synchronize_session": False})
 
 
 async def count(db: AsyncSession, at: datetime, half_life_s: int) -> None:

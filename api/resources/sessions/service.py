@@ -93,7 +93,7 @@ async def restart(db: AsyncSession, project: str, name: str, caller: Identity, s
         if session.state not in RESTARTED:
             hint = "submit it again" if session.state in ENDED else "restart one that runs"
             raise ConflictError(f"session {name} is {session.state}", where="name", hint=hint)
-        _check_may_wait(session, settings)
+        await _check_may_wait(db, session, settings)
         asked = {"request_id": request_id.current()}
         if await reclaim(db, session.id, session.revision, f"restarted by {caller.name}", **asked):
             log.info("audit", what="session restarted", session=name, project=project, by=caller.name)
@@ -260,11 +260,11 @@ async def _delete(db: AsyncSession, session: Session) -> bool:
     return await change(db, session, **values)
 
 
-def _check_may_wait(session: Session, settings: Settings) -> None:
+async def _check_may_wait(db: AsyncSession, session: Session, settings: Settings) -> None:
     """Refuse to put a session into the queue that it would not leave again; raises ConflictError."""
     projects.check_active(session.project, now())
     try:
-        projects.check_cap(session.project, session.total_milli, preemptible=session.preemptible)
+        await projects.check_cap(db, session.project, session.total_milli, preemptible=session.preemptible)
         cpu_milli = session.replicas * leases.counted_cpu_milli(session.cpu_milli, settings)
         memory_mib = session.replicas * session.memory_mib
         beside.check_caps(session.project, cpu_milli, memory_mib, preemptible=session.preemptible)

@@ -152,7 +152,7 @@ async def _make(
     preemptible = kind is Kind.TRAINING if request.preemptible is None else request.preemptible
     in_one_place = request.within_required or ways.is_in_one_island(request)
     elastic.check(request, preemptible=preemptible, in_one_place=in_one_place, settings=context.settings)
-    projects.check_cap(project, request.replicas * amounts.gpu_milli, preemptible=preemptible)
+    await projects.check_cap(db, project, request.replicas * amounts.gpu_milli, preemptible=preemptible)
     cpu_milli = request.replicas * leases.counted_cpu_milli(amounts.cpu_milli, context.settings)
     beside.check_caps(project, cpu_milli, request.replicas * amounts.memory_mib, preemptible=preemptible)
     title, reference = await _image(db, request, project)

@@ -6,6 +6,7 @@ import pytest
 
 from api.control.loop import Loop
 from tests.api.cluster import V1, Cluster, ok, refused
+from tests.api.steps import body
 
 pytestmark = pytest.mark.anyio
 
@@ -77,3 +78,20 @@ async def test_the_projects_of_a_domain_hold_no_more_than_its_limit_together(rea
     assert await loop.run() == 0
     await ok(ready.admin.patch(f"{V1}/domains/acme", json={"limit_milli": None}))
     assert await loop.run() == 2, "a change of the domain is heard of"
+
+
+async def test_what_is_larger_than_the_limit_of_the_domain_is_refused_at_once(ready: Cluster) -> None:
+    """Whatever its project may hold: it would wait for ever. That much is taken, and so is what comes one by one."""
+    domain = {"name": "acme", "shares": True, "quota_milli": 1000, "limit_milli": 2000}
+    await ok(ready.admin.post(f"{V1}/domains", json=domain))
+    project = {"name": "rockets", "quota_milli": 0, "period": FOR_EVER, "domain": "acme"}
+    await ok(ready.admin.post(f"{V1}/projects", json=project))
+    await ready.submit("whole", project="rockets", gpu_milli=2000)
+    await ready.submit("other", project="rockets", gpu_milli=1000)
+    gang = body("gang", "rockets", gpu_milli=1000, replicas=3)
+    error = await refused(ready.admin.post(f"{V1}/sessions", json=gang), 422)
+    assert error == error | {
+        "where": "gpu_milli",
+        "reason": "the projects of acme may hold 2 GPU together, and 3 GPU are asked for",
+        "hint": "ask for fewer, or for a larger limit of acme",
+    }

@@ -11,7 +11,8 @@ from api.control.loop import Loop
 from api.control.reconcilers.failures import Failures
 from api.control.reconcilers.timed import TimedReconciler
 from api.resources.projects import service, spare_had
-from tests.api.cluster import V1, Cluster, ok
+from tests.api.cluster import V1, Cluster, SlowClock, ok
+from tests.api.steps import set_clock
 
 pytestmark = pytest.mark.anyio
 HALF = 3600
@@ -64,6 +65,25 @@ async def test_it_is_counted_once_a_minute_where_there_is_a_half_life(ready: Clu
     assert first is not None
     await reconciler.apply()
     assert await counted_at(ready) == first, "not again at once"
+
+
+@pytest.mark.parametrize("step_s", [HALF, -HALF])
+async def test_a_step_of_the_clock_is_no_time_that_passes(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch, step_s: int
+) -> None:
+    """Neither is what was counted before a step counted again, nor is a step counted as what was held."""
+    settings = ready.settings.model_copy(update={"spare_half_life_s": HALF})
+    clock = SlowClock()
+    reconciler = TimedReconciler(ready.database, settings, clock, Failures())
+    await reconciler.apply()
+    first = await counted_at(ready)
+    assert first is not None
+    set_clock(monkeypatch, step_s)
+    clock.passed += 1
+    await reconciler.apply()
+    moved = await counted_at(ready)
+    assert moved is not None
+    assert abs((moved - first).total_seconds() - step_s) < 1
 
 
 async def counted_at(cluster: Cluster) -> datetime | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -306,3 +307,31 @@ def _check(world: World) -> None:
                     if id_ != workload.id and id_ in world.queue:
                         cluster.allocate(places, world.queue[id_])
                 assert cluster.find(workload) is None, f"{workload.id} waits behind {other.id}"
+
+
+def test_what_is_spare_of_cpu_and_memory_is_shared_by_weights() -> None:
+    """Eight CPUs, two of them guaranteed to `a`: of the six that are spare it has two thirds, whoever came first."""
+    shares = World(
+        (node("n1", 0, cpu_milli=8000),),
+        (project("a", 0, cpu=Bounds(2000), weight=2), project("b", 0, weight=1)),
+    )
+    for name, at in (("a", 100), ("b", 0)):
+        shares.submit(*(work(f"{name}{each}", name, 0, at, cpu_milli=1000) for each in range(9)))
+    shares.settle()
+    assert Counter(each.workload.project for each in shares.running.values()) == {"a": 6, "b": 2}
+
+
+def test_who_has_least_of_the_spare_for_its_weight_has_what_becomes_free() -> None:
+    shares = World(
+        (node("n1", 0, cpu_milli=4000),),
+        (project("a", 0, weight=1), project("b", 0, weight=1), project("c", 0, cpu=Bounds(0))),
+    )
+    shares.submit(*(work(f"a{at}", "a", 0, at, cpu_milli=1000) for at in range(6)))
+    shares.settle()
+    shares.submit(
+        work("c0", "c", 0, 0, cpu_milli=1000), *(work(f"b{at}", "b", 0, 50 + at, cpu_milli=1000) for at in range(4))
+    )
+    for gone in ("a0", "a1"):
+        shares.delete(gone)
+        shares.settle()
+    assert Counter(each.workload.project for each in shares.running.values()) == {"a": 2, "b": 2}

@@ -63,10 +63,17 @@ def smallest(
     running: tuple[Running, ...],
     new: Workload,
     beyond: dict[str, int],
+    *,
+    is_fair: bool,
 ) -> tuple[int, int] | None:
-    """The fewest milli-GPU, then the fewest victims, of every set that there is; below a line only last."""
+    """The fewest milli-GPU, then the fewest victims, of every set that there is; below a line only last.
+
+    For a fair share nobody goes below the line but of those that came last, which have more than it together.
+    """
     candidates = [each for each in running if each.workload.preemptible and each.workload.project != new.project]
     for last_may_pass in (False, True):
+        if last_may_pass and is_fair:
+            candidates = [each for each in candidates if _came_last(each, running, beyond)]
         found = [
             rank(victims)[:2]
             for victims in sets(candidates)
@@ -76,6 +83,14 @@ def smallest(
         if found:
             return min(found)
     return None
+
+
+def _came_last(one: Running, running: tuple[Running, ...], beyond: dict[str, int]) -> bool:
+    """Whether those of its project that came later are not all that it has beyond its line."""
+    name, age = one.workload.project, (one.since, one.workload.submitted_at)
+    later = [each for each in running if each.workload.project == name]
+    later = [each for each in later if (each.since, each.workload.submitted_at) > age]
+    return sum(each.workload.total_milli for each in later) < beyond[name]
 
 
 shares_of = st.sampled_from([250, 500, 750, 1000, 1000, 1500, 2000, 3000, 4000])
@@ -151,10 +166,11 @@ def test_a_fair_share_is_taken_back_with_the_smallest_set(
     fair = _fair(snapshot)
     if new.total_milli > fair["a"]:
         return
-    judge(snapshot, new, {name: milli - fair[name] for name, milli in held(running, projects).items()})
+    beyond = {name: milli - fair[name] for name, milli in held(running, projects).items()}
+    judge(snapshot, new, beyond, is_fair=True)
 
 
-def judge(snapshot: Snapshot, new: Workload, beyond: dict[str, int]) -> None:
+def judge(snapshot: Snapshot, new: Workload, beyond: dict[str, int], *, is_fair: bool = False) -> None:
     """Compare a decision about one new workload with the best one."""
     decision = decide(snapshot)
     check(snapshot, decision)
@@ -162,7 +178,7 @@ def judge(snapshot: Snapshot, new: Workload, beyond: dict[str, int]) -> None:
         assert new.id in decision.placements
         assert not decision.reclaims, "nobody is reclaimed for nothing"
         return
-    best = smallest(snapshot.nodes, snapshot.running, new, beyond)
+    best = smallest(snapshot.nodes, snapshot.running, new, beyond, is_fair=is_fair)
     taken = {reclaim.victim for reclaim in decision.reclaims}
     victims = [each for each in snapshot.running if each.workload.id in taken]
     if best is None:

@@ -149,3 +149,29 @@ def test_places_are_kept_only_where_a_workload_may_still_go(
     world.delete("stays")
     world.settle()
     assert {place.node for place in world.running["gang"].placements} == {"l", "m"}
+
+
+def own_of_lower_priority_where_another_waits(*, gpus: int) -> World:
+    """On `n` work of `a` and `b` within their fair shares, some that stays, and a place that is kept for `waits`."""
+    projects = project("a", 0, weight=4), project("b", 0, weight=4), project("c", 0)
+    world = World((node("n", 4),), projects, now=NOW)
+    world.running["stays"] = runs(work("stays", "c", 2, preemptible=False), on("n", 0, 0, 1, 1))
+    world.running["low"] = runs(work("low", "a", gpus, priority=10), on("n", *[1] * gpus), since=100)
+    if gpus == 1:
+        world.running["other"] = runs(work("other", "b", 1), on("n", 0, 1), since=50)
+    world.submit(work("waits", "b", gpus, NOW - 1000), work("high", "a", gpus, NOW - 10, priority=90))
+    return world
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_a_place_for_a_fair_share_saves_nobody_from_a_higher_priority_of_its_project(gpus: int) -> None:
+    """Who waits for the place has no right to stop who runs there: it loses nothing that was free."""
+    world = own_of_lower_priority_where_another_waits(gpus=gpus)
+    assert set(world.step().reservations) >= {"waits"}
+    world.settle()
+    assert "high" in world.running
+    assert [each.victim for decision in world.decisions for each in decision.reclaims] == ["low"]
+    del world.queue["low"]
+    world.delete("high")
+    world.settle()
+    assert "waits" in world.running, "what its project gives up is the place of who waits for it"

@@ -132,3 +132,15 @@ def test_what_can_never_be_within_the_limit_of_the_domain_is_told_so() -> None:
         "the projects of x may have 4 GPUs together, and 5 GPUs are asked for; "
         "ask for fewer, or for a larger limit of x"
     )
+
+
+def test_a_guarantee_takes_nothing_of_a_part_of_a_domain_s_quota() -> None:
+    """The sessions of `a` would be the first to go by their priority: they are what its domain is guaranteed."""
+    projects = ProjectState("a", 0, domain="x"), ProjectState("c", 2000), ProjectState("d", 0)
+    world = Site((node("m", 4),), projects)
+    world.domains = (DomainState("x", quota_milli=2000),)
+    world.submit(*(work(f"a{at}", "a", priority=10) for at in range(2)), *(work(f"d{at}", "d") for at in range(2)))
+    world.settle()
+    world.submit(*(work(f"c{at}", "c", at=1) for at in range(2)))
+    assert sorted(world.settle()) == ["d0", "d1"]
+    assert world.held() == {"a": 2000, "c": 2000, "d": 0}

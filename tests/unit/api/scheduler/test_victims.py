@@ -76,6 +76,25 @@ def test_who_may_be_taken_follows_every_step(pool: VictimPool, found: list[Runni
         assert count.owed() == max(0, pool.due - given_up)
 
 
+def test_who_came_last_to_what_is_beyond() -> None:
+    """Three GPUs of `a`, and of those that started at once who was served first is the older one."""
+    residents = Residents()
+    running = [
+        runs(work("old", "a", 2), on("n0"), since=1),
+        runs(work("first", "a", 1, at=1), on("n0"), since=2),
+        runs(work("second", "a", 1, at=2), on("n0"), since=2),
+        runs(work("low", "a", 1, at=0, priority=10), on("n0"), since=2),
+    ]
+    for each in running:
+        residents.add(each)
+    assert residents.youngest({"a": 1, "b": 5}, ()) == {"low"}
+    assert residents.youngest({"a": 1500}, ()) == {"low", "second"}
+    assert residents.youngest({"a": 1500}, ("low",)) == {"second", "first"}
+    assert residents.youngest({"a": 0}, ()) == set()
+    residents.remove(running[3])
+    assert residents.youngest({"a": 2001}, ()) == {"second", "first", "old"}
+
+
 @given(victim_pools(), st.lists(st.tuples(*[st.integers(0, 3)] * 4), max_size=12), st.integers(0, 12))
 def test_who_is_there_is_told_by_arrays_as_by_one_after_the_other(
     pool: VictimPool, found: list[tuple[int, int, int, int]], gone: int

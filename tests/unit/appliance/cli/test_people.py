@@ -124,6 +124,9 @@ def test_domains(logged_in: FakeApi, run: Run) -> None:
     logged_in.on("POST", "/domains", domain(), status=201)
     assert run("domain", "create", "physics", "--policy", "one")[1] == "Created domain physics.\n"
     assert logged_in.last.body == {"name": "physics", "policy": "one"}
+    run("domain", "create", "physics", "--gpus", "2.5", "--shares", "--weight", "3", "--limit", "4")
+    shares = {"shares": True, "over_quota_weight": 3, "limit_milli": 4000}
+    assert logged_in.last.body == {"name": "physics", "quota_milli": 2500, **shares}
     logged_in.on("DELETE", "/domains/physics", {"done": True})
     assert run("domain", "delete", "physics")[1] == "Deleted domain physics.\n"
 

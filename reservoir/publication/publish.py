@@ -78,7 +78,7 @@ def _publish(store: Store, chosen: dict[str, Bundle], progress: Progress) -> Pub
     number = 1 + max(store.numbers(), default=0)
     staging = store.publications / f".{number}.new"
     shutil.rmtree(staging, ignore_errors=True)
-    with space_on(store.root):
+    with space_on(store.root, staging):
         kinds.publish(list(chosen.values()), staging, store.blobs, store.apt_key(), progress)
         (staging / RECORD).write_text(json.dumps(made_of | {"number": number}))
         for path in staging.rglob("*"):

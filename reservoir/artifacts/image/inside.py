@@ -25,7 +25,7 @@ def main() -> None:
         try:
             ACTIONS[name](**change)
         except OSError as error:
-            sys.exit(f"cannot {name} {error.filename}: {error.strerror}")
+            raise OSError(f"cannot {name} {error.filename}: {error.strerror}") from None
 
 
 def write(path: str, content: str, mode: int) -> None:

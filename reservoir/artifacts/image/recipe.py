@@ -308,7 +308,7 @@ def finish(root: Path, recipe: Image) -> None:
         roots.change(root, [roots.write(file.path, file.content, int(file.mode, 8)) for file in recipe.files])
     except ProcessError as error:
         raise InputError(
-            error.problems[0].reason.partition("\n")[2].strip(),
+            error.problems[0].reason.rpartition("OSError: ")[2],
             where=f"{recipe.reference}: files",
             hint="give a path that no file is in the way of, and no link that leads in a circle",
         ) from error

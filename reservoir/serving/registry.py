@@ -16,8 +16,7 @@ from common.disk_limit import DiskLimit
 from common.errors import NotFoundError, UnavailableError
 from common.progress import Progress, silent
 from reservoir import settings
-from reservoir.artifacts.image import oci
-from reservoir.artifacts.image import publish as tree
+from reservoir.artifacts.image import oci, storage
 
 DATA = Path("/var/lib/docker-registry")
 """Where the registry of this machine keeps images."""
@@ -42,7 +41,7 @@ def push(root: Path, registry: str, ca: Path | None, progress: Progress = silent
             if _digest(http, image["name"], image["tag"]) != image["digest"]:
                 limit.refuse_where_full(f"pushing {reference}")
                 progress(f"push {reference}")
-                _copy(index.parent.resolve() / tree.LAYOUT / "blobs/sha256", image, registry, certificates)
+                _copy(index.parent.resolve() / storage.LAYOUT / "blobs/sha256", image, registry, certificates)
                 pushed.append(reference)
     return pushed
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -24,13 +25,14 @@ def sweep(folder: Path) -> None:
 def write(path: Path, content: bytes | str, mode: int = 0o644) -> None:
     """Write a file beside, wait until it is on the disk, and give it its name: readers see the old one or the new one.
 
-    Text is written as UTF-8. An interruption leaves the old file; raises OSError where there is no space or no right.
+    Text is written as UTF-8. An interruption leaves the old file; raises OSError with its path where there is no
+    space or no right.
     A device or a pipe, such as `/dev/stdout`, gets the content and stays what it is.
     """
     if path.parent == DEVICES or (path.exists() and not path.is_file()):
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}{BESIDE}", delete=False) as file:
+    with _named(path), NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}{BESIDE}", delete=False) as file:
         beside = Path(file.name)
         try:
             os.fchmod(file.fileno(), mode)
@@ -41,6 +43,16 @@ def write(path: Path, content: bytes | str, mode: int = 0o644) -> None:
         except BaseException:
             beside.unlink(missing_ok=True)
             raise
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Put the path into an error of the system that has none, as of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from appliance.cli.backup_orders import AHEAD
 from appliance.cli.files import read_site
 from appliance.cli.options import group
 from appliance.cli.output import Format, FormatOption, duration, moment, print_json, show
+from appliance.cli.reservoir.common import Key, ReplaceKey, TrustFirst, public_key
 from appliance.site.inventory import SITE_FILE, STATE
 from common.backup_protocol import BackupAction
 from common.errors import InputError, PenstockError, ProcessError
@@ -231,6 +232,10 @@ def rebuild(
     bundle: Annotated[Path, typer.Option(help="Folder of the bundle.")],
     name: Name = None,
     source: From = None,
+    *,
+    key: Key = None,
+    trust_first: TrustFirst = False,
+    replace_key: ReplaceKey = False,
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Come back on a bare reservoir node: unseal, deploy from the bundle, restore. Run again, it goes on where it was.
@@ -241,9 +246,11 @@ def rebuild(
     from appliance.site.backup.make import FOLDER
     from appliance.site.rebuild import Rebuild
     from appliance.site.rollout import require_all
+    from reservoir.intake.trust import Spoken
 
+    spoken = Spoken(public_key(key), trust_first, replace_key)
     with screen() as listener:
-        done = Rebuild(source or FOLDER, identity, bundle, listener).run(name)
+        done = Rebuild(source or FOLDER, identity, bundle, listener, spoken=spoken).run(name)
     if output is Format.JSON:
         print_json(_plain(done.restored) | {"seconds": done.seconds, "deployment": done.deployment.json()})
     else:

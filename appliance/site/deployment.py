@@ -43,7 +43,7 @@ from common import files
 from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, Problem, UnavailableError
 from common.progress import Progress
 from common.yaml_document import parse
-from reservoir.bundle import bundles
+from reservoir.bundle import bundles, expiry
 from reservoir.contents.bundle import Bundle
 from reservoir.intake.store import Store
 from reservoir.intake.take import Imported, take
@@ -160,6 +160,7 @@ def deploy(
     plan = waves.plan(site, limit)
     require_controller(site)
     identity, listed = product.listed(bundle, root)
+    product.require_installed(listed, bundle)
     done = Deployment(site.name, listed.version, identity, f"{datetime.now(UTC):%FT%TZ}")
     done.workers = [node.name for node in site.with_role(NodeRole.WORKER)]
     clock = _Clock(done.phases, listener.phase)
@@ -258,8 +259,6 @@ def _publish(bundle: Path | None, root: Path, spoken: Spoken, progress: Progress
     if imported.identity != done.bundle:
         reason = f"the medium showed {done.bundle} before, and {imported.identity} now"
         raise IntegrityError(reason, where=str(bundle), hint=bundles.HINT)
-    if imported.warning:
-        progress(f"warning: {imported.warning}")
     if imported.trust:
         progress(f"{imported.identity} is signed by {imported.trust.fingerprint}, {imported.trust.words}")
     if not imported.complete:
@@ -276,6 +275,9 @@ def _publish(bundle: Path | None, root: Path, spoken: Spoken, progress: Progress
     for problem in published.left_out:
         progress(f"left out of the publication: {problem}")
     served.require(Store(root), imported.identity, published.bundles, bundle)
+    for each in served.bundles(Store(root)).values():
+        if warning := expiry.warning(each, datetime.now(UTC)):
+            progress(f"warning: {warning}")
     done.rolled_back = published.number if published.rolled_back else 0
     if imported.changed:
         done.changed.append("bundle imported")

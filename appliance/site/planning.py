@@ -122,6 +122,7 @@ class _Rehearsal:
         left = departure.close(site, state, run, check=True)
         listener.phase("bundle")
         found = product.verified(bundle, root, listener.progress)
+        product.require_installed(found.bundle, bundle)
         served.require_foreseen(Store(root), found.identity, bundle)
         require_releases(site, found.bundle)
         edge_certificate.require(site, state)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
-from common.errors import NotFoundError
+from packaging.version import Version
+
+from common.errors import ConflictError, NotFoundError
 from common.progress import Progress
 from reservoir.bundle import bundles
 from reservoir.bundle.verification import verify
@@ -55,6 +58,20 @@ def own(bundle: Bundle) -> PythonArtifact:
     raise NotFoundError(
         "the bundle holds no penstock", where=bundles.LIST, hint="deploy from a bundle of the product's own manifest"
     )
+
+
+def require_installed(bundle: Bundle, folder: Path | None) -> None:
+    """Raise ConflictError where a bundle brings a newer Penstock than this machine has, which knows nothing of it.
+
+    An older one is what a site went back to.
+    """
+    found, mine = _penstock(bundle), version("penstock")
+    if found and Version(found.version) > Version(mine):
+        raise ConflictError(
+            f"the bundle brings Penstock {found.version}, and this machine has {mine}",
+            where=str(folder or bundles.LIST),
+            hint=f"run `penstock site upgrade {folder or 'BUNDLE'}`, then the same command again",
+        )
 
 
 def _held(root: Path) -> tuple[str, Bundle]:

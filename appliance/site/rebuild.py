@@ -21,6 +21,7 @@ from appliance.site.backup.secrets import AUTHORITY, Places, require_bare
 from appliance.site.deployment import DeployListener, Deployment
 from common import files
 from common.errors import ConflictError
+from reservoir.intake.trust import Spoken
 
 UNDER_WAY = "rebuild"
 """The file of the state that names the backup of a rebuild from its beginning to its end."""
@@ -37,13 +38,17 @@ class Rebuilt:
 
 @dataclass(frozen=True)
 class Rebuild:
-    """A rebuild from the backups in `source`, opened by `identity`, and from a bundle."""
+    """A rebuild from the backups in `source`, opened by `identity`, and from a bundle.
+
+    `spoken` says whose bundle to trust, where neither installer nor backup does.
+    """
 
     source: Path
     identity: Path
     bundle: Path
     listener: DeployListener
     places: Places = field(default_factory=Places)
+    spoken: Spoken = field(default_factory=Spoken)
 
     def run(self, name: str | None) -> Rebuilt:
         """Rebuild from a backup by its name, or the newest good one."""
@@ -54,7 +59,13 @@ class Rebuild:
         with _clock(seconds, "deploy"):
             site, text = deployment.deployed_site(self.places.state), self._site_file.read_text(encoding="utf-8")
             deployed = deployment.deploy(
-                site, self.bundle, self.listener, file=text, state=self.places.state, root=self.places.root
+                site,
+                self.bundle,
+                self.listener,
+                file=text,
+                spoken=self.spoken,
+                state=self.places.state,
+                root=self.places.root,
             )
         with _clock(seconds, "restore"), alone(self.places.state) as held:
             backups = Backups(site, self.listener.event, places=self.places)

@@ -16,7 +16,7 @@ class DiskSettings(StrictModel):
         default=STOP_PERCENT,
         ge=50,
         le=100,
-        description="on a node whose disk is fuller, which fails its check, no image is pulled or pushed, no package "
+        description="on a node whose disk is fuller, which fails its check, no image is pulled, no package "
         "uploaded, no bundle imported; where the master's is, no session is submitted, and what they use is recorded "
         "later. All else goes on",
     )

@@ -142,7 +142,7 @@ def assemble(
     below.mkdir(parents=True, exist_ok=True)
     staging = below / f".{final.name}.partial"
     shutil.rmtree(staging, ignore_errors=True)
-    with space_on(below):
+    with space_on(below, staging):
         (staging / BLOBS).mkdir(parents=True)
         for blob in blobs:
             link_or_copy(blob, staging / BLOBS / blob.name)

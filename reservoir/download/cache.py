@@ -145,13 +145,18 @@ def pieces(path: Path) -> Iterator[bytes]:
 
 
 @contextmanager
-def space_on(folder: Path) -> Iterator[None]:
-    """Turn a full disk below `folder` into an error that says so."""
+def space_on(folder: Path, unfinished: Path | None = None) -> Iterator[None]:
+    """Turn a full disk below `folder` into an error that says so.
+
+    A folder that is `unfinished` is deleted then: its space is needed for what is good.
+    """
     try:
         yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
+        if unfinished:
+            shutil.rmtree(unfinished, ignore_errors=True)
         raise UnavailableError(
             f"no space left on the disk of {folder}", where=str(folder), hint="free some space, then run it again"
         ) from error

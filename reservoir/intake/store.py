@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -43,14 +43,18 @@ class Store:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Hold the store for one change; raises ConflictError while another process changes it."""
+        """Hold the store for one change; raises ConflictError while another process changes it.
+
+        A first change that fails before anything came leaves no store.
+        """
+        lock = self.root / ".lock"
+        folders = [self.root, self.blobs.parent, self.blobs, self.bundles, self.publications, self.keys]
+        missing = [path for path in (*folders, lock) if not path.exists()]
         try:
-            for folder in (self.root, self.blobs, self.bundles, self.publications):
+            for folder in folders:
                 folder.mkdir(parents=True, exist_ok=True)
-                folder.chmod(0o755)
-            self.keys.mkdir(exist_ok=True)
-            self.keys.chmod(0o700)
-            handle = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+                folder.chmod(0o700 if folder == self.keys else 0o755)
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
         except PermissionError as error:
             raise ForbiddenError(
                 "the reservoir may not be changed by this user", where=str(self.root), hint="run it as root"
@@ -58,6 +62,8 @@ class Store:
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not os.fstat(handle).st_nlink:
+                    raise BlockingIOError("a change that failed took the lock away")
             except BlockingIOError as error:
                 raise ConflictError(
                     "another import or publication is running",
@@ -66,9 +72,21 @@ class Store:
                 ) from error
             for folder in (self.root, self.keys, *self.bundles.glob("[!.]*")):
                 files.sweep(folder)
-            yield
+            try:
+                yield
+            except BaseException:
+                self._forget(missing)
+                raise
         finally:
             os.close(handle)
+
+    def _forget(self, made: list[Path]) -> None:
+        """Take away what a change made of an empty store, unless something came into it."""
+        if self.incoming.exists():
+            return
+        for path in reversed(made):
+            with suppress(OSError):
+                path.rmdir() if path.is_dir() else path.unlink()
 
     def imported(self) -> dict[str, Bundle]:
         """Return the imported bundles by identity."""

@@ -70,7 +70,7 @@ def make(full: Path, receipt: Receipt, digest: str, key: ed25519.SigningKey) -> 
     final = full.with_name(f"{full.name}-since-{receipt.fingerprint[:8]}-{receipt.serial}")
     staging = full.with_name(f".{final.name}.partial")
     shutil.rmtree(staging, ignore_errors=True)
-    with space_on(full.parent):
+    with space_on(full.parent, staging):
         carry.write(found, medium, key, staging)
     bundles.replace_folder(staging, final)
     return final

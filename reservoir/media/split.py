@@ -91,7 +91,7 @@ def split(folder: Path, size: int, key: SigningKey, below: Path, progress: Progr
     count = len(plan.media)
     names = [f"{number:0{len(str(count))}}-of-{count}" for number in range(1, count + 1)]
     below.mkdir(parents=True, exist_ok=True)
-    with space_on(below):
+    with space_on(below, staging):
         for number, name in enumerate(names, 1):
             progress(f"write medium {number} of {count}")
             medium = Medium(

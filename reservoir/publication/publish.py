@@ -12,6 +12,7 @@ from typing import Any
 from common.errors import ConflictError, ForbiddenError, IntegrityError, NotFoundError, Problem
 from common.progress import Progress, silent
 from reservoir.artifacts import kinds
+from reservoir.artifacts.image import storage
 from reservoir.contents.bundle import Bundle
 from reservoir.download.cache import flush, flush_all, space_on
 from reservoir.intake.store import Store
@@ -78,7 +79,7 @@ def _publish(store: Store, chosen: dict[str, Bundle], progress: Progress) -> Pub
     number = 1 + max(store.numbers(), default=0)
     staging = store.publications / f".{number}.new"
     shutil.rmtree(staging, ignore_errors=True)
-    with space_on(store.root):
+    with space_on(store.root, staging):
         kinds.publish(list(chosen.values()), staging, store.blobs, store.apt_key(), progress)
         (staging / RECORD).write_text(json.dumps(made_of | {"number": number}))
         for path in staging.rglob("*"):
@@ -159,7 +160,9 @@ def record_of(folder: Path) -> dict[str, Any]:
 
 def _served(store: Store, *, changed: bool) -> Published:
     folder = store.current.resolve()
-    return Published(int(folder.name), folder, record_of(folder)["bundles"], changed, store.rolled_back())
+    # one of an earlier release has none yet
+    mended = storage.write(folder / "images")
+    return Published(int(folder.name), folder, record_of(folder)["bundles"], changed or mended, store.rolled_back())
 
 
 def _serves(store: Store, wanted: dict[str, object]) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cmp_to_key
 from typing import Any
 
@@ -13,6 +13,9 @@ from reservoir.scan.osv import Advisory, Affected, Event, Range
 from reservoir.scan.package_list import PackageList, Subject, covers, key
 from reservoir.scan.severity import Rating, rate
 from reservoir.scan.versions import Compare, comparison
+
+# one in so many may be somebody's own
+FEW = 1000
 
 
 @dataclass(frozen=True)
@@ -31,50 +34,44 @@ class Hit:
 
 @dataclass
 class Data:
-    """What the advisories were: how many each database has for each ecosystem, and when it was changed last.
+    """What the advisories were: when each database changed each of those that it has for each ecosystem.
 
     What was withdrawn says nothing, and is not counted.
     """
 
-    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    times: dict[tuple[str, str], datetime] = field(default_factory=dict)
+    times: dict[tuple[str, str], array[float]] = field(default_factory=dict)
 
     def note(self, advisory: Advisory) -> None:
         """Count an advisory for every ecosystem that it speaks of."""
         for ecosystem in {affected.package.ecosystem for affected in advisory.affected if affected.package}:
-            place = ecosystem, advisory.database
-            self.counts[place] += 1
-            self.times[place] = max(self.times.get(place, advisory.modified), advisory.modified)
+            times = self.times.setdefault((ecosystem, advisory.database), array("d"))
+            times.append(advisory.modified.timestamp())
 
     def count(self, ecosystem: str) -> int:
         """Return how many advisories speak of an ecosystem, such as `Debian:12`."""
-        return sum(self._sizes(ecosystem).values())
+        return sum(map(len, self._of(ecosystem).values()))
 
     def newest(self, ecosystem: str) -> datetime:
         """Return when the greatest of its databases was changed last; raises KeyError where there is none.
 
-        Not the newest of all: a file of one's own does not make an old export one of today.
+        A few files of one's own, whatever they are called, do not make an old export one of today: other databases do
+        not count, and neither does the newest one of a thousand.
         """
-        sizes = self._sizes(ecosystem)
-        if not sizes:
+        known = self._of(ecosystem)
+        if not known:
             raise KeyError(ecosystem)
-        most = max(sizes.values())
-        times = {
-            database: max(
-                time for (advised, name), time in self.times.items() if name == database and covers(advised, ecosystem)
-            )
-            for database, size in sizes.items()
-            if size == most
-        }
-        return min(times.values())
+        most = max(map(len, known.values()))
+        passed_over = min(max(1, most // FEW), most - 1)
+        last = min(sorted(times)[-1 - passed_over] for times in known.values() if len(times) == most)
+        return datetime.fromtimestamp(last, UTC)
 
-    def _sizes(self, ecosystem: str) -> Counter[str]:
-        """Return how many advisories each database has on an ecosystem."""
-        sizes: Counter[str] = Counter()
-        for (advised, database), count in self.counts.items():
+    def _of(self, ecosystem: str) -> dict[str, list[float]]:
+        """Return when the advisories on an ecosystem were changed, by their database."""
+        found: dict[str, list[float]] = {}
+        for (advised, database), times in self.times.items():
             if covers(advised, ecosystem):
-                sizes[database] += count
-        return sizes
+                found.setdefault(database, []).extend(times)
+        return found
 
 
 def match(advisories: Iterable[Advisory], wanted: PackageList, now: datetime) -> tuple[list[Hit], Data]:

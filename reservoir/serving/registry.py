@@ -1,4 +1,4 @@
-"""The container registry, which gets the published images that it lacks."""
+"""Another container registry than the site's, which gets the published images that it lacks."""
 
 from __future__ import annotations
 
@@ -12,37 +12,31 @@ from typing import Any
 import httpx
 
 from common import process
-from common.disk_limit import DiskLimit
 from common.errors import NotFoundError, UnavailableError
 from common.progress import Progress, silent
-from reservoir import settings
-from reservoir.artifacts.image import oci
-from reservoir.artifacts.image import publish as tree
+from reservoir.artifacts.image import oci, storage
 
-DATA = Path("/var/lib/docker-registry")
-"""Where the registry of this machine keeps images."""
 ACCEPT = ", ".join(oci.MEDIA_TYPES)
 
 
-def push(root: Path, registry: str, ca: Path | None, progress: Progress = silent, *, data: Path = DATA) -> list[str]:
+def push(root: Path, registry: str, ca: Path | None, progress: Progress = silent) -> list[str]:
     """Push every published image whose digest the registry lacks; return their references.
 
-    `registry` is host:port and speaks TLS; `ca` is the file of the authority that signed its certificate. Raises
-    UnavailableError where there is something to push, and the disk of `data` is too full for it.
+    `registry` is host:port and speaks TLS; `ca` is the file of the authority that signed its certificate. The site's
+    own reads the publication and lacks nothing. Raises UnavailableError where it does not answer.
     """
     index = root / "current" / "images" / "index.json"
     if not index.is_file():
         raise NotFoundError("nothing was published yet", where=str(index), hint="run `penstock reservoir publish`")
-    limit, pushed = DiskLimit([data], settings.disk_stop_percent()), []
+    pushed = []
     with _client(registry, ca) as http, tempfile.TemporaryDirectory() as certificates:
         if ca:
             shutil.copyfile(ca, Path(certificates) / "ca.crt")
         for image in json.loads(index.read_text())["images"]:
             reference = f"{image['name']}:{image['tag']}"
             if _digest(http, image["name"], image["tag"]) != image["digest"]:
-                limit.refuse_where_full(f"pushing {reference}")
                 progress(f"push {reference}")
-                _copy(index.parent.resolve() / tree.LAYOUT / "blobs/sha256", image, registry, certificates)
+                _copy(index.parent.resolve() / storage.LAYOUT / "blobs/sha256", image, registry, certificates)
                 pushed.append(reference)
     return pushed
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -18,7 +16,6 @@ from common.errors import UnavailableError
 from common.protocol import METRICS_PATH, GpuMetrics, ImageStatus, MetricsReport
 from reservoir.contents.artifact import PythonArtifact
 from reservoir.intake.take import take
-from reservoir.serving import registry
 from tests.api.cluster import V1, Cluster, ok, running_cluster
 from tests.api.steps import body
 from tests.integration.reservoir.disks import Disk, mounted
@@ -133,24 +130,3 @@ def test_where_the_reservoir_is_full_no_bundle_is_imported(disk: Disk, tmp_path:
         take(bundle, root, trust_first=True)
     empty(disk)
     assert take(bundle, root, trust_first=True).complete
-
-
-def test_where_the_registry_is_full_no_image_is_pushed_and_what_it_has_is_no_reason(
-    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    images = tmp_path / "current" / "images"
-    images.mkdir(parents=True)
-    image = {"name": "penstock/pause", "tag": "1", "digest": "sha256:1"}
-    (images / "index.json").write_text(json.dumps({"images": [image]}))
-    held: dict[str, str] = {}
-
-    def client(registry: str, _: Path | None) -> httpx.Client:
-        answers = httpx.MockTransport(lambda _: httpx.Response(200 if held else 404, headers=held))
-        return httpx.Client(base_url=f"https://{registry}", transport=answers)
-
-    monkeypatch.setattr(registry, "_client", client)
-    fill(disk, 97)
-    with pytest.raises(UnavailableError, match="97 % full, and pushing penstock/pause:1 can wait"):
-        registry.push(tmp_path, "reservoir:5000", None, data=disk.folder)
-    held["docker-content-digest"] = "sha256:1"
-    assert registry.push(tmp_path, "reservoir:5000", None, data=disk.folder) == []

@@ -16,7 +16,7 @@ from common.errors import ProcessError
 from tests.lab.journey import Journey
 
 IMAGE = "reservoir:5000/penstock/numpy:1.26"
-REPOSITORY = "/var/lib/docker-registry/docker/registry/v2/repositories/penstock/numpy"
+REPOSITORY = "/var/lib/penstock/reservoir/current/images/registry/docker/registry/v2/repositories/penstock/numpy"
 LEFTOVER = "systemd-run --quiet --unit=leftover /opt/penstock/agent/bin/python -m http.server 6001"
 SUBMIT = (
     "submit",

@@ -108,7 +108,8 @@ def _told(taken: Imported) -> str:
 def publish_command(
     root: Root = DEFAULT_ROOT,
     registry: Annotated[
-        str | None, typer.Option("--registry", metavar="HOST:PORT", help="Push the images to this registry as well.")
+        str | None,
+        typer.Option("--registry", metavar="HOST:PORT", help="Push the images to this other registry as well."),
     ] = None,
     ca: Annotated[Path | None, typer.Option("--ca", help="The CA that signed the registry's certificate.")] = None,
     unattended: Annotated[

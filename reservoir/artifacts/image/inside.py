@@ -25,12 +25,13 @@ def main() -> None:
         try:
             ACTIONS[name](**change)
         except OSError as error:
-            raise OSError(error.errno, f"cannot {name} it: {error.strerror}", error.filename) from None
+            raise OSError(f"cannot {name} {error.filename}: {error.strerror}") from None
 
 
 def write(path: str, content: str, mode: int) -> None:
-    """Write a file, with the folders above it."""
-    file = Path("/", path.lstrip("/"))
+    """Write a file, with the folders above it: above what a link leads to where it is one."""
+    # a Path would end a circle of links with an error of its own
+    file = Path(os.path.realpath(Path("/", path.lstrip("/"))))
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(content)
     file.chmod(mode)

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import ConflictError, IntegrityError
-from reservoir.artifacts.image import oci
+from reservoir.artifacts.image import oci, storage
 from reservoir.artifacts.image.check import carried, named
+from reservoir.artifacts.image.storage import LAYOUT, LIST
 from reservoir.artifacts.kind import Staging
 from reservoir.contents.artifact import ImageArtifact, ImagePart
-
-LIST = "index.json"
-LAYOUT = "oci"
 
 
 def publish(staging: Staging) -> None:
@@ -46,6 +44,7 @@ def write(
     (layout / "index.json").write_bytes(oci.encode({"schemaVersion": 2, "mediaType": oci.INDEX, "manifests": entries}))
     listed = {"images": [_listed(image) for _, image in sorted(found.items())]}
     (tree / LIST).write_text(json.dumps(listed, indent=1))
+    storage.write(tree)
 
 
 def _chosen(staging: Staging) -> list[ImageArtifact]:

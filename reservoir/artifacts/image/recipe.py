@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from common import files, process
-from common.errors import UnavailableError
+from common.errors import InputError, ProcessError, UnavailableError
 from common.progress import Progress
 from reservoir import settings
 from reservoir.artifacts.debian import publish as apt_tree
@@ -143,7 +143,7 @@ class Builder:
             stages.append(_Stage("Python packages", parts, self._install_python))
         if self.recipe.files or self.recipe.remove or self.recipe.units != Units():
             own = self.recipe.model_dump(include={"files", "units", "remove"})
-            stages.append(_Stage("files", [own], lambda root, _: _finish(root, self.recipe)))
+            stages.append(_Stage("files", [own], lambda root, _: finish(root, self.recipe)))
         return stages
 
     def _kept(self, keys: list[str]) -> list[Layer]:
@@ -299,9 +299,19 @@ def _environment() -> dict[str, str]:
     )
 
 
-def _finish(root: Path, recipe: Image) -> None:
-    """Write the recipe's files, set its units, and take away what it names."""
-    roots.change(root, [roots.write(file.path, file.content, int(file.mode, 8)) for file in recipe.files])
+def finish(root: Path, recipe: Image) -> None:
+    """Write the recipe's files, set its units, and take away what it names; needs root.
+
+    Raises InputError where a file has no place in the root.
+    """
+    try:
+        roots.change(root, [roots.write(file.path, file.content, int(file.mode, 8)) for file in recipe.files])
+    except ProcessError as error:
+        raise InputError(
+            error.problems[0].reason.rpartition("OSError: ")[2],
+            where=f"{recipe.reference}: files",
+            hint="give a path that no file is in the way of, and no link that leads in a circle",
+        ) from error
     for action, units in (("enable", recipe.units.enable), ("mask", recipe.units.mask)):
         if units:
             process.run([*roots.ISOLATED, "chroot", root, "systemctl", action, *units], env=_environment())

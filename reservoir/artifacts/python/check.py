@@ -24,10 +24,11 @@ def check(bundles: Sequence[Bundle], find: Find) -> Iterator[Problem]:
             parse_wheel_filename(name)
         except (InvalidWheelFilename, ValueError) as error:
             yield Problem(name, f"not the name of a wheel: {error}", AGAIN)
+            continue
         if (path := find(wheel.sha256)) is None:
             continue
         try:
-            core_metadata.read(path)
+            core_metadata.read_named(path, name)
         except ValueError as error:
             yield Problem(name, f"not a wheel: {error}", AGAIN)
 

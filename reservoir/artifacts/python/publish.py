@@ -70,7 +70,7 @@ def _described(path: Path, artifact: PythonArtifact) -> dict[str, Any]:
 def _metadata(path: Path) -> bytes:
     """Return the core metadata in a wheel; raises IntegrityError where there is none."""
     try:
-        return core_metadata.read(path)
+        return core_metadata.read_named(path, path.name)
     except ValueError as error:
         raise IntegrityError(f"not a wheel: {error}", where=path.name, hint=AGAIN) from error
 

@@ -22,6 +22,7 @@ from reservoir.manifest.model import MACHINES, Project, Target
 
 # the newest C library (2.x) that uv knows; what runs on it runs on later ones
 UV_NEWEST_GLIBC = 40
+WITH_WHEEL = "take a version that has a wheel for the target, or let one be built of its sources under `python.sdists`"
 LEGACY_PLATFORMS = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 
 
@@ -55,7 +56,7 @@ def closure(
             f"no set of wheels for Python {target.interpreter} on {target.release} {target.arch} fits: "
             + re.sub(r"\s+", " ", error.problems[0].reason.partition("\n")[2]),
             where=where,
-            hint="correct the requirement, or take a version that has a wheel for the target",
+            hint=f"correct the requirement, or {WITH_WHEEL}",
         ) from error
     locals_ = {pyproject.name(path) for _, path in projects}
     packages = tomllib.loads(out).get("packages", [])
@@ -99,7 +100,7 @@ def _best(package: dict[str, Any], order: dict[Tag, int], target: Target, where:
             f"{package['name']} {package.get('version', '')} has no wheel for Python {target.interpreter} "
             f"on {target.release} {target.arch}",
             where=where,
-            hint="take a version that has one",
+            hint=WITH_WHEEL,
         )
     return min(ranked, key=lambda item: item[0])[1]
 

@@ -6,6 +6,7 @@ The server loads it by its entry point. The reservoir's folder comes from the en
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -28,7 +29,9 @@ from reservoir.serving.uploads.server import ADMIN, INDEX
 
 hookimpl = HookimplMarker("devpiserver")
 Handler = Callable[[Request], Response]
-UPLOADS = {"submit", "file_upload", "doc_upload"}
+UPLOADS = {"file_upload", "doc_upload"}
+REGISTER = "submit"
+"""What old tools send before a file; the server would keep a name of which nothing ever came."""
 RESULT = re.compile(r"^/[^/]+/[^/]+/\+[ef]/")
 """Where anybody could store what they like as results of tests; a mirror cannot be told otherwise."""
 ADDRESS_HEADER = "X-Real-IP"
@@ -86,12 +89,13 @@ def check(handler: Handler, registry: Any) -> Handler:
     def checked(request: Request) -> Response:
         if request.environ["PATH_INFO"] == MAY_PATH:
             return Response(status=HTTPStatus.NO_CONTENT if request.authenticated_userid else HTTPStatus.UNAUTHORIZED)
-        if request.method == "POST" and RESULT.search(request.environ["PATH_INFO"]):
-            return _refusal(403, "results of tests are not kept here")
+        if never := _never(request):
+            return never
         try:
             name = _uploaded(request)
             if name is not None and (refusal := _refused(request, registry, name)):
                 return refusal
+            _require_whole(request)
         except InputError as error:
             return _refusal(400, str(error))
         except (IntegrityError, UnavailableError) as error:
@@ -105,6 +109,17 @@ def _tries_password(request: Request) -> bool:
     if request.environ["PATH_INFO"] == "/+login":
         return True
     return any(request.headers.get(name) for name in ("Authorization", "X-Devpi-Auth"))
+
+
+def _never(request: Request) -> Response | None:
+    """Return the answer to what nobody may send; None to everything else."""
+    if request.method != "POST":
+        return None
+    if RESULT.search(request.environ["PATH_INFO"]):
+        return _refusal(403, "results of tests are not kept here")
+    if request.POST.get(":action") == REGISTER:
+        return _refusal(410, "a name is registered by its first upload alone. Hint: upload a file of the package")
+    return None
 
 
 def _refused(request: Request, registry: Any, name: str) -> Response | None:
@@ -154,6 +169,19 @@ def _uploaded(request: Request) -> str | None:
     except ValueError:
         return None
     return str(body.get("name", "")) if isinstance(body, dict) and "targetindex" in body else None
+
+
+def _require_whole(request: Request) -> None:
+    """Raise InputError where a file that came is not the one that the form says, as when its end is lacking."""
+    form = request.POST if request.method == "POST" else {}
+    said, content = form.get("sha256_digest"), getattr(form.get("content"), "file", None)
+    if said and content:
+        found = hashlib.file_digest(content, "sha256").hexdigest()
+        content.seek(0)
+        if found != said.lower():
+            raise InputError(
+                f"the file that came has the sha256 {found}, not {said}", where="content", hint="upload it again"
+            )
 
 
 def _refusal(status: int, reason: str) -> Response:

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from reservoir.artifacts.image import layer, oci
+from tests.integration.edge import rendered
 
 # user "puller", password "secret"
 PASSWORD = "puller:$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a"
@@ -51,8 +53,11 @@ class Registry:
         )
 
 
-def start(program: Path, folder: Path, *, password: bool) -> Registry:
-    """Start a registry that keeps its data in `folder`; whoever reads or writes needs the password where one is set."""
+def start(program: Path, folder: Path, *, password: bool, published: Path | None = None) -> Registry:
+    """Start a registry that keeps its data in `folder`; whoever reads or writes needs the password where one is set.
+
+    One that is given what is `published` reads that alone, as the site's does.
+    """
     certificate(folder)
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -64,6 +69,9 @@ def start(program: Path, folder: Path, *, password: bool) -> Registry:
             "tls": {"certificate": str(folder / "ca.crt"), "key": str(folder / "private/server.key")},
         },
     }
+    if published:
+        configuration["storage"] = yaml.safe_load(rendered("reservoir", "etc/docker/registry/config.yml"))["storage"]
+        configuration["storage"]["filesystem"]["rootdirectory"] = str(published / "images/registry")
     if password:
         (folder / "passwords").write_text(f"{PASSWORD}\n")
         configuration["auth"] = {"htpasswd": {"realm": "test", "path": str(folder / "passwords")}}

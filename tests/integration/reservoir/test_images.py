@@ -339,7 +339,7 @@ def test_what_cannot_be_read_is_told_with_its_place_in_the_manifest(workshop: Wo
     assert not (workshop.folder / "reservoir.lock").exists()
 
 
-def test_the_sites_registry_gets_what_it_lacks_and_nothing_else(
+def test_another_registry_gets_what_it_lacks_and_nothing_else(
     workshop: Workshop, upstream: Registry, own: Registry
 ) -> None:
     digest = upload(workshop, upstream, "team/site", "site")
@@ -366,6 +366,45 @@ def test_the_sites_registry_gets_what_it_lacks_and_nothing_else(
     assert json.loads(penstock(*publish).stdout)["pushed"] == []
     own.delete("ext/alone", saved)
     assert json.loads(penstock(*publish).stdout)["pushed"] == ["ext/alone:1"]
+
+
+def test_the_sites_registry_serves_what_is_published_and_takes_nothing(
+    workshop: Workshop, upstream: Registry, program: Path
+) -> None:
+    """As the role configures it: with every architecture and kind of manifest, and a rollback rolls it back."""
+    digests = [upload(workshop, upstream, "team/kept", "one"), upload(workshop, upstream, "team/kept", "two")]
+    older = upload(workshop, upstream, "team/older", "older", options=("--format", "v2s2"))
+    root = workshop.folder / "site"
+    for number, digest in enumerate(digests, 1):
+        source = f"docker://{upstream.address}/team/kept@{digest}"
+        workshop.want(kept={"source": source}, older={"source": f"docker://{upstream.address}/team/older:1"})
+        manifest = workshop.folder / "manifest.yml"
+        manifest.write_text(manifest.read_text().replace("version: '1'", f"version: '{number}'"))
+        workshop.lock()
+        workshop.build()
+        workshop.run("import", "--trust-first", workshop.folder / f"out/images-{number}", "--root", root)
+        workshop.run("publish", "--root", root)
+    folder = workshop.folder / "registry"
+    folder.mkdir()
+    site = registries.start(program, folder, password=False, published=root / "current")
+    try:
+        assert (site.digest("ext/kept", "1"), site.digest("ext/older", "1")) == (digests[1], older)
+        assert site.digest("ext/kept", digests[0]) is None
+        workshop.run("rollback", "--root", root)
+        assert site.digest("ext/kept", "1") == digests[0]
+        tls = ["--src-cert-dir", str(folder)]
+        copy = ["skopeo", "--insecure-policy", "copy", "--quiet", "--all", *tls, f"docker://{site.address}/ext/kept:1"]
+        subprocess.run([*copy, f"oci:{workshop.folder / 'pulled'}:image"], check=True)
+        (entry,) = json.loads((workshop.folder / "pulled/index.json").read_text())["manifests"]
+        assert entry["digest"] == digests[0]
+        push = ["skopeo", "--insecure-policy", "copy", "--quiet", "--dest-cert-dir", str(folder)]
+        source = f"oci:{workshop.folder / 'pulled'}:image"
+        assert subprocess.run([*push, source, f"docker://{site.address}/ext/mine:1"], check=False).returncode
+        assert site.digest("ext/mine", "1") is None
+        assert not list((root / "current/images/registry").rglob("_uploads"))
+    finally:
+        site.process.terminate()
+        site.process.wait()
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import ProcessError
+from common.errors import InputError, ProcessError
 from reservoir.artifacts.image import root as roots
+from reservoir.artifacts.image.recipe import finish
+from reservoir.manifest.model import Image
 
 
 @pytest.fixture
@@ -52,6 +54,15 @@ def test_a_link_that_leads_on_in_the_root_is_followed_there(root: Path) -> None:
     assert (written.read_text(), written.stat().st_mode & 0o777) == ("yes", 0o600)
 
 
+def test_a_link_to_what_is_not_there_yet_is_followed_too(root: Path) -> None:
+    (root / "resolv.conf").symlink_to("/run/resolver/stub.conf")
+    (root / "data").symlink_to("srv/data")
+    roots.change(root, [roots.write("/resolv.conf", "yes"), roots.write("/data/one", "yes")])
+    assert (root / "run/resolver/stub.conf").read_text() == "yes"
+    assert (root / "srv/data/one").read_text() == "yes"
+    assert (root / "resolv.conf").is_symlink()
+
+
 @pytest.mark.parametrize("path", ["/folder/kept", "/folder/kept/file", "/folder", "/file", "/up/kept"])
 def test_what_is_taken_away_is_taken_from_the_root(root: Path, host: Path, path: str) -> None:
     before = everything(host)
@@ -62,5 +73,16 @@ def test_what_is_taken_away_is_taken_from_the_root(root: Path, host: Path, path:
 
 def test_what_cannot_be_made_is_named(root: Path) -> None:
     (root / "plain").write_text("")
-    with pytest.raises(ProcessError, match=r"cannot write it: File exists: '/plain'"):
+    with pytest.raises(ProcessError, match=r"cannot write /plain: File exists"):
         roots.change(root, [roots.write("/plain/below", "")])
+
+
+@pytest.mark.parametrize("path", ["/plain/below", "/round"])
+def test_a_file_of_a_recipe_that_has_no_place_is_an_error_in_the_recipe(root: Path, path: str) -> None:
+    (root / "plain").write_text("")
+    (root / "round").symlink_to("round")
+    recipe = Image.model_validate(
+        {"name": "demo", "tag": "1", "target": "debian12", "packages": [], "files": [{"path": path, "content": ""}]}
+    )
+    with pytest.raises(InputError, match=rf"demo:1: files: cannot write /{path.split('/')[1]}: .*Hint: give a path"):
+        finish(root, recipe)

@@ -255,12 +255,18 @@ def test_an_upload_with_a_published_name_is_refused_with_the_hint(site: Site, sp
     assert site.install("published") == "publication 1.0"
 
 
-@pytest.mark.parametrize("action", ["file_upload", "submit", "doc_upload"])
+@pytest.mark.parametrize("action", ["file_upload", "doc_upload"])
 def test_no_other_kind_of_upload_leads_past_the_check(site: Site, action: str) -> None:
     done = site.send("published", "9.0", wheel(site.folder, "published", "9.0"), action)
     assert done.status_code == 403
     assert "no upload may take its place" in done.text
     assert site.install("published") == "publication 1.0"
+
+
+def test_a_name_without_a_file_is_not_kept(site: Site) -> None:
+    assert site.send("nothing", "1.0", wheel(site.folder, "nothing"), "submit").status_code == 410
+    with connect(site.path, site.secret) as admin:
+        assert "nothing" not in admin.uploaded()
 
 
 def test_what_is_no_name_is_refused(site: Site) -> None:
@@ -309,9 +315,8 @@ def test_a_name_is_its_first_uploaders_until_it_is_shared(site: Site) -> None:
         bert = ("bert", admin.add_account("bert"))
         assert admin.first_uploader("hers") == "ada"
     other = wheel(site.folder, "hers", "2.0", "FROM = 'bert'\n")
-    for action in ("file_upload", "submit"):
-        refused = site.send("Hers", "2.0", other, action, auth=bert)
-        assert (refused.status_code, "belongs to ada" in refused.text) == (403, True), refused.text
+    refused = site.send("Hers", "2.0", other, auth=bert)
+    assert (refused.status_code, "belongs to ada" in refused.text) == (403, True), refused.text
     assert "uploads add-owner Hers bert" in refused.text
     assert owner(site, "add-owner", "Hers", "bert") == (0, ["ada", "bert"])
     assert site.send("hers", "2.0", other, auth=bert).status_code == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
 from pathlib import Path
 
@@ -45,10 +46,22 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_beside(tmp_path: Path, monk
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match=f"No space left.*{tmp_path / 'note'}"):
         files.write(tmp_path / "note", "new")
     assert (tmp_path / "note").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["note"]
+
+
+def test_a_file_that_the_disk_does_not_take_is_named(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large") as caught:
+            files.write(tmp_path / "note", "longer than that")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.filename == str(tmp_path / "note")
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_a_power_cut_left_is_swept_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from appliance.site import deployment, pki, playbook, preflight, product
+from appliance.site import deployment, driver_bundles, pki, playbook, preflight, product, served
 from appliance.site.backup.make import Backups
 from appliance.site.model import Site
 from appliance.site.site_file import load
@@ -22,6 +22,7 @@ from common.progress import silent
 from common.yaml_document import parse
 from reservoir.bundle import bundles
 from reservoir.contents.artifact import PythonArtifact
+from reservoir.contents.bundle import Bundle
 
 EXAMPLE = Path(__file__).parents[4] / "inventory/example/site.yml"
 
@@ -123,6 +124,7 @@ class World:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     played = World(tmp_path)
     monkeypatch.setattr(deployment, "require_controller", lambda _: None)
+    monkeypatch.setattr(product, "version", lambda _: "1.2.3", raising=False)
     monkeypatch.setattr(bundles, "read_signed", lambda *_: SimpleNamespace(bundle=played.bundle(), content=b"{}"))
     monkeypatch.setattr(deployment, "take", played.take)
     monkeypatch.setattr(deployment, "publish", played.publish)
@@ -293,6 +295,37 @@ def test_a_bundle_of_something_else_is_refused(site: Site, world: World) -> None
     with pytest.raises(NotFoundError, match="the bundle holds no penstock"):
         run(site, world)
     assert world.did == ["import", "publish", "issue"]
+
+
+def test_a_bundle_of_a_newer_version_than_the_controller_is_installed_here_first(
+    site: Site, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(product, "version", lambda _: "1.2.2")
+    with pytest.raises(ConflictError, match=r"brings Penstock 1.2.3, .* has 1.2.2.*`penstock site upgrade bundle`"):
+        run(site, world)
+    assert world.did == []
+    # what a site went back to is older
+    monkeypatch.setattr(product, "version", lambda _: "1.3")
+    assert run(site, world).ok
+
+
+def test_every_deploy_warns_of_what_is_served_beyond_its_time(
+    site: Site, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = Bundle(
+        name="old",
+        version="1",
+        created="2026-01-01T00:00:00Z",
+        expires="2026-01-02T00:00:00Z",
+        targets=[],
+        artifacts=[],
+    )
+    monkeypatch.setattr(served, "bundles", lambda _: {"old-1": old})
+    monkeypatch.setattr(driver_bundles, "require", lambda *_: None)
+    said: list[str] = []
+    monkeypatch.setattr(deployment.DeployListener, "progress", lambda _, step, *__: said.append(step))
+    run(site, world)
+    assert "warning: the time of old 1 is over since 2026-01-02; ask its maker for a newer one" in said
 
 
 def test_nodes_whose_release_the_bundle_does_not_serve_are_named_before_anything_else(site: Site, world: World) -> None:

@@ -14,7 +14,7 @@ from appliance.site.foreseen import Foreseen
 from appliance.site.model import Site
 from appliance.site.preflight import FINDINGS, PRESENT
 from appliance.site.site_file import load
-from common.errors import ProcessError
+from common.errors import ConflictError, ProcessError
 from common.yaml_document import parse
 from reservoir.contents.artifact import PythonArtifact
 from reservoir.publication.publish import LAYOUT
@@ -90,6 +90,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     played.found = SimpleNamespace(bundle=bundle, identity="penstock-1.2.3-abc", blob=lambda _: None)
     monkeypatch.setattr(deployment, "require_controller", lambda _: None)
     monkeypatch.setattr(product, "verify", played.verify)
+    monkeypatch.setattr(product, "version", lambda _: "1.2.3", raising=False)
     monkeypatch.setattr(departure, "close", lambda *_, **__: [])
     monkeypatch.setattr(playbook, "run", played.run)
     return played
@@ -119,6 +120,15 @@ def test_where_all_is_as_it_should_be_nothing_would_change(site: Site, world: Wo
     assert (world.asked["name"], world.asked["check"], world.asked["diff"]) == ("site", True, True)
     assert files(world.state) == before
     assert not world.asked["state"].exists()
+
+
+def test_a_plan_refuses_a_bundle_that_has_to_be_installed_here_first(
+    site: Site, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known(site, world)
+    monkeypatch.setattr(product, "version", lambda _: "1.2.2")
+    with pytest.raises(ConflictError, match="`penstock site upgrade bundle`"):
+        plan(site, world)
 
 
 def test_a_node_that_joins_has_a_certificate_for_the_plan_alone(site: Site, world: World) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from appliance.site.backup.secrets import Places, members
 from appliance.site.deployment import DeployListener, Deployment
 from appliance.site.rebuild import UNDER_WAY, Rebuild
 from common.errors import ConflictError, ProcessError
+from reservoir.intake.trust import Spoken
 
 SITE = """
 name: s
@@ -61,8 +62,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
         Catalogue(backups).write(record)
     found = Machine(Rebuild(backups, key, tmp_path / "bundle", DeployListener(), places(tmp_path / "bare")))
 
-    def deployed(site: Any, bundle: Path, *_: object, file: str, **__: object) -> Deployment:
+    def deployed(site: Any, bundle: Path, *_: object, file: str, spoken: Spoken, **__: object) -> Deployment:
         assert (site.name, bundle.name, file) == ("s", "bundle", SITE)
+        assert spoken == found.rebuild.spoken
         found.do("deploy")
         return Deployment("s", "1", "b", "now")
 
@@ -82,6 +84,12 @@ def test_a_bare_machine_is_unsealed_deployed_and_restored(machine: Machine) -> N
     assert list(done.seconds) == ["unseal", "deploy", "restore"]
     assert (machine.state / "pki/ca.key").read_text() == "authority"
     assert not (machine.state / UNDER_WAY).exists()
+
+
+def test_whose_bundle_to_trust_may_be_said(machine: Machine) -> None:
+    machine.rebuild = replace(machine.rebuild, spoken=Spoken(first=True))
+    machine.rebuild.run(None)
+    assert "deploy" in machine.done
 
 
 def test_a_machine_with_a_site_is_left_as_it_is(machine: Machine) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import threading
@@ -7,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reservoir.download.cache import Cache
+from common.errors import UnavailableError
+from reservoir.download.cache import Cache, space_on
 
 
 def test_a_second_build_says_who_holds_the_cache_and_goes_on_afterwards(
@@ -41,3 +43,12 @@ def test_who_held_the_cache_before_is_not_told(tmp_path: Path) -> None:
     with Cache(tmp_path).alone():
         pass
     assert (tmp_path / ".lock").read_bytes() == b""
+
+
+def test_a_full_disk_keeps_nothing_unfinished(tmp_path: Path) -> None:
+    unfinished = tmp_path / ".out.partial"
+    unfinished.mkdir()
+    (unfinished / "half").touch()
+    with pytest.raises(UnavailableError, match="no space left on the disk"), space_on(tmp_path, unfinished):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert not unfinished.exists()

@@ -184,6 +184,22 @@ def test_a_disk_that_fills_up_meanwhile_leaves_nothing_behind(
     assert contents(site) == before
 
 
+def test_a_first_import_that_is_refused_leaves_no_store(tmp_path: Path, bundle: Path, key: Ed25519PrivateKey) -> None:
+    root = tmp_path / "new"
+    with pytest.raises(IntegrityError):
+        take(bundle, root, key=Ed25519PrivateKey.generate().public_key())
+    assert not root.exists()
+    # what an installer left there is not the import's
+    (root / "keys").mkdir(parents=True)
+    Store(root).pinned_key.write_bytes(ed25519.encode_public(Ed25519PrivateKey.generate().public_key()))
+    before = contents(root)
+    with pytest.raises(IntegrityError):
+        take(bundle, root)
+    assert contents(root) == before
+    assert {path.name for path in root.iterdir()} == {"keys"}
+    assert take(bundle, root, key=key.public_key(), replace_key=True).changed
+
+
 def test_bundles_of_another_key_are_refused_until_the_key_is_given(site: Path, tmp_path: Path) -> None:
     other = Ed25519PrivateKey.generate()
     foreign = make_bundle(tmp_path / "foreign", other, version="3.0", body="foreign")

@@ -237,6 +237,18 @@ def test_a_disk_that_fills_up_while_pieces_are_joined_keeps_the_pieces_alone(
     assert take(media[-1], site).complete
 
 
+def test_a_disk_that_fills_up_keeps_no_unfinished_media(
+    tmp_path: Path, bundle: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("reservoir.media.carry.flush_all", full)
+    with pytest.raises(UnavailableError, match="no space left on the disk"):
+        split.split(bundle, 20_000_000, key, tmp_path / "discs")
+    assert not list((tmp_path / "discs").iterdir())
+
+
 def test_media_of_one_set_have_one_maker(tmp_path: Path, bundle: Path, media: list[Path]) -> None:
     site, stranger = tmp_path / "site", Ed25519PrivateKey.generate()
     take(media[0], site)

@@ -180,13 +180,14 @@ def test_each_release_needs_fresh_advisories_of_its_own(tmp_path: Path) -> None:
     assert "Debian:12" not in said
 
 
-def test_a_file_of_ones_own_does_not_make_an_old_export_one_of_today(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["MINE-1", "GHSA-3"])
+def test_a_file_of_ones_own_does_not_make_an_old_export_one_of_today(tmp_path: Path, name: str) -> None:
     old = "2025-01-01T00:00:00Z"
     write(
         tmp_path,
         advisory("GHSA-1", "PyPI", "other", {"introduced": "0"}, modified=old),
         advisory("GHSA-2", "PyPI", "another", {"introduced": "0"}, modified=old),
-        advisory("MINE-1", "PyPI", "third", {"introduced": "0"}),
+        advisory(name, "PyPI", "third", {"introduced": "0"}),
     )
     assert "PyPI: the newest advisory is of 2025-01-01" in refusal(tmp_path, OLD)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -7,9 +8,9 @@ import pytest
 from reservoir.contents.artifact import Artifact
 from reservoir.scan.match import Hit, groups, in_range, match
 from reservoir.scan.osv import Advisory, Range
-from reservoir.scan.package_list import package_list
+from reservoir.scan.package_list import PackageList, package_list
 from reservoir.scan.versions import comparison
-from tests.unit.reservoir.scan.advisories import NOW, URLLIB3, advisory, bundle, deb, package
+from tests.unit.reservoir.scan.advisories import NOW, TODAY, URLLIB3, advisory, bundle, deb, package
 
 
 def hits(artifact: Artifact, *advisories: dict[str, Any]) -> list[Hit]:
@@ -193,3 +194,13 @@ def test_what_is_withdrawn_later_still_counts(day: str, count: int) -> None:
 def test_a_list_without_any_version_is_a_fault_in_doubt(versions: tuple[str, ...], doubtful: bool) -> None:
     found = hits(package("python", "demo", "1.0"), advisory("A-1", "PyPI", "demo", versions=versions))
     assert [hit.doubt for hit in found] == (["none of its versions can be compared"] if doubtful else [])
+
+
+@pytest.mark.parametrize(("fresh", "today"), [(1, False), (2, False), (3, True)])
+def test_a_few_of_very_many_do_not_make_all_of_them_new(fresh: int, today: bool) -> None:
+    old = [
+        Advisory.model_validate(advisory(f"A-{n}", "PyPI", "x", modified="2025-01-01T00:00:00Z")) for n in range(2000)
+    ]
+    new = [Advisory.model_validate(advisory(f"A-new-{n}", "PyPI", "x")) for n in range(fresh)]
+    _, data = match([*old, *new], PackageList({}, []), NOW)
+    assert (data.newest("PyPI") == datetime.fromisoformat(TODAY)) is today

@@ -48,7 +48,7 @@ def test_the_wheel_that_the_target_would_choose_is_taken(
 
 
 def test_a_package_without_a_wheel_for_the_target_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match=r"m.yml: python: demo 1.0 has no wheel for Python 3.11 on bookworm amd64"):
+    with pytest.raises(InputError, match=r"m.yml: python: demo 1.0 has no wheel for .* amd64.*Hint: .*`python.sdists`"):
         resolve(monkeypatch, locked("demo-1.0-cp312-cp312-manylinux_2_28_x86_64.whl"))
 
 
@@ -57,7 +57,9 @@ def test_what_uv_cannot_solve_names_the_place_in_the_manifest(monkeypatch: pytes
         raise ProcessError("uv ended with code 1:\n  demo has no usable wheels", where="uv pip")
 
     monkeypatch.setattr(process, "run", fail)
-    with pytest.raises(InputError, match=r"m.yml: python: no set of wheels .* demo has no usable wheels"):
+    with pytest.raises(
+        InputError, match=r"m.yml: python: no set of wheels .* no usable wheels.*Hint: .*`python.sdists`"
+    ):
         wheels.closure(["demo"], [], TARGET, PLAIN, "m.yml: python")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -49,6 +50,19 @@ def test_no_push_leads_past_the_check(method: str, content_type: str) -> None:
 def test_no_form_leads_past_the_check(action: str, spelling: str) -> None:
     assert answer(Request.blank("/site/dev/", POST={":action": action, "name": spelling})) == 403
     assert answer(Request.blank("/site/dev/", POST={":action": action, "name": "mine"})) == 200
+
+
+@pytest.mark.usefixtures("site")
+@pytest.mark.parametrize("name", ["demo", "mine"])
+def test_no_name_is_registered_without_a_file(name: str) -> None:
+    assert answer(Request.blank("/site/dev/", POST={":action": "submit", "name": name, "version": "1.0"})) == 410
+
+
+@pytest.mark.usefixtures("site")
+@pytest.mark.parametrize(("came", "status"), [(b"all of it", 200), (b"all", 400)])
+def test_a_file_that_lacks_its_end_is_refused(came: bytes, status: int) -> None:
+    form = {":action": "file_upload", "name": "mine", "sha256_digest": hashlib.sha256(b"all of it").hexdigest()}
+    assert answer(Request.blank("/site/dev/", POST=form | {"content": ("mine-1.0.tar.gz", came)})) == status
 
 
 @pytest.mark.parametrize("permission", ["del_entry", "del_project", "del_verdata"])

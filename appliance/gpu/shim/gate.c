@@ -7,6 +7,7 @@
 #include "account.h"
 #include "device.h"
 #include "fork.h"
+#include "frees.h"
 #include "gate.h"
 #include "lengths.h"
 #include "limits.h"
@@ -223,4 +224,5 @@ void psg_context_gone(uint64_t context)
         psg_unlock(&gate->lock);
     }
     psg_measures_gone(context);
+    psg_frees_finish(context);
 }

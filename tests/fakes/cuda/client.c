@@ -383,6 +383,8 @@ static CUresult graph_command(const char *word, const number *n)
         return p_cuDeviceGraphMemTrim((int)n[0]);
     if (same(word, "endcapture"))
         return p_cuStreamEndCapture(stream_named(n[0]), &graphs[n[1]]);
+    if (same(word, "freeasyncon"))
+        return p_cuMemFreeAsync(memory[n[0]], stream_named(n[1]));
     if (same(word, "asyncon"))
         return p_cuMemAllocAsync(&memory[n[0]], n[1], stream_named(n[2]));
     return CUDA_ERROR_UNKNOWN;

@@ -74,6 +74,8 @@ typedef struct block {
     unsigned gpu;
     struct CUctx_st *context;
     struct CUmemPoolHandle_st *pool;
+    unsigned freed_on; /* by a stream of that GPU, which gets there at that moment of its work */
+    uint64_t freed_at;
     struct block *next;
 } block;
 
@@ -123,6 +125,8 @@ uint64_t driver_pages(uint64_t bytes);
 /* Takes memory for a block of a context; 0 where the GPU has not that much left. */
 CUdeviceptr driver_place(const struct CUctx_st *context, uint64_t bytes);
 void driver_unplace(CUdeviceptr address, unsigned gpu, uint64_t bytes);
+/* Frees what streams were told to free and have come to by now. */
+void driver_free_reached(void);
 /* Frees what only descriptors have held that are closed by now. */
 void driver_free_exported(void);
 /* Takes away what stands behind a sparse array. */
@@ -152,6 +156,9 @@ CUresult driver_join_default(CUstream stream);
 /* The stream is captured no more. */
 void driver_end_capture(CUstream stream);
 CUresult driver_queue(CUstream stream, uint64_t duration);
+/* When the work of a stream ends, as its GPU counts; whether that has come. */
+uint64_t driver_tail(CUstream stream);
+int driver_has_ended(unsigned gpu, uint64_t moment);
 void driver_wait(unsigned gpu, uint64_t moment);
 
 /* An entry point of the driver, as cuGetProcAddress knows it. */

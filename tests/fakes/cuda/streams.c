@@ -186,6 +186,8 @@ CUresult stream_command(const char *word, const unsigned long long *n)
         return p_cuGreenCtxStreamCreate(&streams[n[0]], greens[n[1]], CU_STREAM_NON_BLOCKING, 0);
     if (same(word, "streamfree"))
         return p_cuStreamDestroy(streams[n[0]]);
+    if (same(word, "syncstream"))
+        return p_cuStreamSynchronize(streams[n[0]]);
     if (same(word, "capture"))
         return p_cuStreamBeginCapture(streams[n[0]], CU_STREAM_CAPTURE_MODE_RELAXED);
     if (same(word, "ownstreams"))

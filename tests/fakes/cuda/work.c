@@ -46,9 +46,24 @@ int driver_capturing(CUstream stream)
     return named(stream) && stream->capture != NULL;
 }
 
-static int is_done(unsigned gpu, uint64_t moment)
+uint64_t driver_tail(CUstream stream)
+{
+    return *tail_of(stream);
+}
+
+int driver_has_ended(unsigned gpu, uint64_t moment)
 {
     return machine_now() >= machine_ends(gpu, moment);
+}
+
+/* What the program is told of the end of some work, which has freed then what it was to free. */
+static int is_done(unsigned gpu, uint64_t moment)
+{
+    int done = driver_has_ended(gpu, moment);
+    pthread_mutex_lock(&driver_lock);
+    driver_free_reached();
+    pthread_mutex_unlock(&driver_lock);
+    return done;
 }
 
 void driver_wait(unsigned gpu, uint64_t moment)
@@ -97,6 +112,7 @@ static CUresult synchronise(unsigned gpu, uint64_t until)
 {
     driver_wait(gpu, until);
     pthread_mutex_lock(&driver_lock);
+    driver_free_reached();
     driver_pools_settle();
     pthread_mutex_unlock(&driver_lock);
     return CUDA_SUCCESS;

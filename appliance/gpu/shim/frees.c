@@ -98,8 +98,9 @@ static bool is_over(const struct late *late, uint64_t context)
 void psg_frees_reap(void)
 {
     CUstreamCaptureMode mode;
-    if (!__atomic_load_n(&lates, __ATOMIC_RELAXED) || !psg_asking_begin(&mode))
+    if (!__atomic_load_n(&lates, __ATOMIC_RELAXED))
         return;
+    psg_asking_begin(&mode);
     struct late *taken = take(is_over, 0);
     psg_asking_end(&mode);
     give_back(taken);

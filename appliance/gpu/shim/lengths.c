@@ -44,6 +44,7 @@ struct pair {
     CUcontext context;
     const void *what;
     uint64_t from;
+    uint64_t expected; /* what was known of its length */
 };
 
 static struct function functions[FUNCTIONS];
@@ -171,11 +172,13 @@ struct psg_measured psg_measure_begin(int gpu, CUstream stream, const void *what
         return measured;
     psg_lock(&measuring);
     int number = free_pair(gpu);
-    if (number >= 0 && psg_asking_begin(&mode)) {
+    if (number >= 0) {
         struct pair *pair = &pairs[gpu][number];
-        if (record_begin(pair, stream)) {
+        psg_asking_begin(&mode);
+        if (psg_may_ask(stream) && record_begin(pair, stream)) {
             pair->state = OPEN;
             pair->what = what;
+            pair->expected = psg_length(what);
             pair->from = from;
             pair->turn = turn;
             measured.pair = number;
@@ -194,45 +197,46 @@ void psg_measure_end(struct psg_measured measured, CUstream stream)
     psg_lock(&measuring);
     struct pair *pair = &pairs[measured.gpu][measured.pair];
     if (pair->state == OPEN) {
-        pair->state = FREE;
-        if (psg_asking_begin(&mode)) {
-            if (REAL(cuEventRecord, pair->end, stream) == CUDA_SUCCESS)
-                pair->state = RECORDED;
-            psg_asking_end(&mode);
-        }
+        psg_asking_begin(&mode);
+        bool recorded = psg_may_ask(stream) && REAL(cuEventRecord, pair->end, stream) == CUDA_SUCCESS;
+        psg_asking_end(&mode);
+        pair->state = recorded ? RECORDED : FREE;
     }
     psg_unlock(&measuring);
 }
 
 /* What a measure says of the length of a launch, and of how long it was delayed. What is delayed at the beginning of one turn
- * after the other has become longer. */
-static void take(struct pair *pair, uint64_t ns, struct psg_delay *delay)
+ * after the other has become longer; what others waited for in vain may have waited for them. */
+static void take(struct pair *pair, uint64_t ns, bool overdue, struct psg_delay *delay)
 {
     uint64_t known = psg_length(pair->what);
     bool late = pair->turn != PSG_WITHIN && known && ns > known + known / WEIGHT + MILLISECOND;
-    if (late && (pair->turn == PSG_BESIDE || ++place_of(pair->what)->doubts < AGAIN))
-        *delay = (struct psg_delay){pair->from, ns - known};
-    else
+    if (late && (pair->turn == PSG_BESIDE || ++place_of(pair->what)->doubts < AGAIN)) {
+        delay->from = pair->from;
+        delay->ns = ns - known;
+        return;
+    }
+    delay->longer += (int64_t)ns - (int64_t)pair->expected;
+    if (!overdue || !known || ns < known)
         learn(pair->what, ns);
 }
 
-struct psg_delay psg_measures_read(int gpu)
+struct psg_delay psg_measures_read(int gpu, bool overdue)
 {
-    struct psg_delay delay = {0, 0};
+    struct psg_delay delay = {0, 0, 0};
     CUstreamCaptureMode mode;
     psg_lock(&measuring);
-    if (psg_asking_begin(&mode)) {
-        for (int each = 0; each < PAIRS; each++) {
-            struct pair *pair = &pairs[gpu][each];
-            float milliseconds;
-            if (pair->state != RECORDED || REAL(cuEventQuery, pair->end) == CUDA_ERROR_NOT_READY)
-                continue;
-            pair->state = FREE;
-            if (REAL(cuEventElapsedTime, &milliseconds, pair->begin, pair->end) == CUDA_SUCCESS && milliseconds >= 0)
-                take(pair, (uint64_t)((double)milliseconds * 1e6), &delay);
-        }
-        psg_asking_end(&mode);
+    psg_asking_begin(&mode);
+    for (int each = 0; each < PAIRS; each++) {
+        struct pair *pair = &pairs[gpu][each];
+        float milliseconds;
+        if (pair->state != RECORDED || REAL(cuEventQuery, pair->end) == CUDA_ERROR_NOT_READY)
+            continue;
+        pair->state = FREE;
+        if (REAL(cuEventElapsedTime, &milliseconds, pair->begin, pair->end) == CUDA_SUCCESS && milliseconds >= 0)
+            take(pair, (uint64_t)((double)milliseconds * 1e6), overdue, &delay);
     }
+    psg_asking_end(&mode);
     psg_unlock(&measuring);
     return delay;
 }

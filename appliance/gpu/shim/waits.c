@@ -79,9 +79,12 @@ EXPORT CUresult cuCtxSynchronize_v2(CUcontext context)
 
 EXPORT CUresult cuEventSynchronize(CUevent event)
 {
+    struct wait wait = begin_wait();
     CUresult result = REAL(cuEventSynchronize, event);
-    if (result == CUDA_SUCCESS && psg_gpu_here(NULL) >= 0)
-        look_at_memory();
+    if (wait.gpu < 0 || result != CUDA_SUCCESS)
+        return result;
+    look_at_memory();
+    psg_seen_event(wait.gpu, wait.admitted);
     return result;
 }
 

@@ -186,10 +186,14 @@ static CUresult make_mipmap(number name, number width, number height, number lev
     return p_cuMipmappedArrayCreate(&mipmaps[name], &as, (unsigned)levels);
 }
 
+static char kernels[OBJECTS][64];
+
 static CUresult make_function(number name, const char *kernel)
 {
     CUmodule module;
     CUresult code = p_cuModuleLoadData(&module, "");
+    if (kernel != kernels[name])
+        snprintf(kernels[name], sizeof kernels[name], "%s", kernel);
     return code != CUDA_SUCCESS ? code : p_cuModuleGetFunction(&functions[name], module, kernel);
 }
 
@@ -202,6 +206,23 @@ static CUresult launch_ex(number function)
 {
     CUlaunchConfig as = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1};
     return p_cuLaunchKernelEx(&as, functions[function], NULL, NULL);
+}
+
+/* A function that was never launched before, on a stream. */
+static CUresult launch_anew(number function)
+{
+    CUresult code = make_function(function, kernels[function]);
+    return code != CUDA_SUCCESS ? code : launch(function, next_stream());
+}
+
+/* With a large grid, behind some with a small one. */
+static CUresult launch_with_grids(number function)
+{
+    CUresult code = CUDA_SUCCESS;
+    for (unsigned each = 0; each <= SMALL_GRIDS && code == CUDA_SUCCESS; each++)
+        code = p_cuLaunchKernel(
+            functions[function], each < SMALL_GRIDS ? 1 : LARGE_GRID, 1, 1, 1, 1, 1, 0, next_stream(), NULL, NULL);
+    return code;
 }
 
 number now(void)
@@ -219,6 +240,8 @@ CUresult launch_as(number function, number how)
     case 3: return p_cuGraphLaunch(execs[function], NULL);
     case 4: return launch(function, next_stream());
     case 5: return launch(function, CU_STREAM_LEGACY);
+    case 6: return launch_anew(function);
+    case 7: return launch_with_grids(function);
     default: return launch(function, NULL);
     }
 }

@@ -89,11 +89,14 @@ typedef unsigned long long number;
 void tell(number value);
 number now(void);
 CUresult launch_as(number function, number how);
+#define SMALL_GRIDS 4
+#define LARGE_GRID 4000
 
 /* Adds launches to what a step does. */
 CUresult add_part(number function, number count, number how);
 
-/* Steps for some ms, each followed by a synchronisation where it `waits`, and begun every so many ms (0: at once). Tells the
+/* Steps for some ms, each followed by a synchronisation where it `waits` (2: for an event on the next stream, 3: by asking
+ * for that again and again), and begun every so many ms (0: at once). Tells the
  * ns that all steps took, those of the longest, how many there were, and then the launches of each part. */
 CUresult steps(number milliseconds, number waits, number every);
 

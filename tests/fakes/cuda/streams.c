@@ -173,6 +173,8 @@ CUresult stream_command(const char *word, const unsigned long long *n)
         made = (int)n[0] >= made ? (int)n[0] + 1 : made;
         return p_cuStreamCreate(&streams[n[0]], 0);
     }
+    if (same(word, "streamaside")) /* which nothing is launched on in turn */
+        return p_cuStreamCreate(&streams[n[0]], CU_STREAM_NON_BLOCKING);
     if (same(word, "green"))
         return p_cuGreenCtxCreate(&greens[n[0]], NULL, (int)n[1], CU_GREEN_CTX_DEFAULT_STREAM);
     if (same(word, "greenfree"))

@@ -319,25 +319,32 @@ CUresult cuEventDestroy(CUevent hEvent)
     return cuEventDestroy_v2(hEvent);
 }
 
-static CUresult launch(CUfunction function, CUstream stream)
+uint64_t driver_duration(CUfunction function, uint64_t x, uint64_t y, uint64_t z)
 {
-    return function == NULL ? CUDA_ERROR_INVALID_HANDLE : driver_queue(stream, function->duration);
+    uint64_t blocks = x * y * z;
+    return function->duration * (blocks > 0 ? blocks : 1);
+}
+
+static CUresult launch(CUfunction function, uint64_t x, uint64_t y, uint64_t z, CUstream stream)
+{
+    return function == NULL ? CUDA_ERROR_INVALID_HANDLE : driver_queue(stream, driver_duration(function, x, y, z));
 }
 
 CUresult cuLaunchKernel(CUfunction f, unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ, unsigned blockDimX,
     unsigned blockDimY, unsigned blockDimZ, unsigned sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 {
     FAULT();
-    (void)gridDimX, (void)gridDimY, (void)gridDimZ, (void)blockDimX, (void)blockDimY, (void)blockDimZ;
+    (void)blockDimX, (void)blockDimY, (void)blockDimZ;
     (void)sharedMemBytes, (void)kernelParams, (void)extra;
-    return launch(f, hStream);
+    return launch(f, gridDimX, gridDimY, gridDimZ, hStream);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
     FAULT();
     (void)kernelParams, (void)extra;
-    return config == NULL ? CUDA_ERROR_INVALID_VALUE : launch(f, config->hStream);
+    return config == NULL ? CUDA_ERROR_INVALID_VALUE
+                          : launch(f, config->gridDimX, config->gridDimY, config->gridDimZ, config->hStream);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ,
@@ -345,9 +352,9 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gridDimX, unsigned gri
     void **kernelParams)
 {
     FAULT();
-    (void)gridDimX, (void)gridDimY, (void)gridDimZ, (void)blockDimX, (void)blockDimY, (void)blockDimZ;
+    (void)blockDimX, (void)blockDimY, (void)blockDimZ;
     (void)sharedMemBytes, (void)kernelParams;
-    return launch(f, hStream);
+    return launch(f, gridDimX, gridDimY, gridDimZ, hStream);
 }
 
 CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsList, unsigned numDevices, unsigned flags)
@@ -355,7 +362,8 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsLi
     FAULT();
     (void)flags;
     for (unsigned index = 0; index < numDevices; index++) {
-        CUresult code = launch(launchParamsList[index].function, launchParamsList[index].hStream);
+        const CUDA_LAUNCH_PARAMS *one = &launchParamsList[index];
+        CUresult code = launch(one->function, one->gridDimX, one->gridDimY, one->gridDimZ, one->hStream);
         if (code != CUDA_SUCCESS)
             return code;
     }
@@ -365,21 +373,19 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsLi
 CUresult cuLaunch(CUfunction f)
 {
     FAULT();
-    return launch(f, NULL);
+    return launch(f, 1, 1, 1, NULL);
 }
 
 CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
 {
     FAULT();
-    (void)grid_width, (void)grid_height;
-    return launch(f, NULL);
+    return launch(f, (unsigned)grid_width, (unsigned)grid_height, 1, NULL);
 }
 
 CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream)
 {
     FAULT();
-    (void)grid_width, (void)grid_height;
-    return launch(f, hStream);
+    return launch(f, (unsigned)grid_width, (unsigned)grid_height, 1, hStream);
 }
 
 CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)

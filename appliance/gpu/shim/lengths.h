@@ -25,8 +25,9 @@ struct psg_measured {
 };
 
 /* When a launch goes: while the sharer has the GPU to itself, as the first since its turn came, which may have to wait behind
- * what others still do, or in a time that is not its own. */
-enum psg_turn { PSG_WITHIN, PSG_FIRST, PSG_BESIDE };
+ * what others still do, or in a time that is not its own; or while the sharer itself works on other streams, of which it says
+ * no more than how long it takes at most. */
+enum psg_turn { PSG_WITHIN, PSG_FIRST, PSG_BESIDE, PSG_AMONG };
 
 /* Before and after a launch on a stream of a GPU, which begins at `from`: records an event where one is worth while. */
 struct psg_measured psg_measure_begin(int gpu, CUstream stream, const void *what, uint64_t from, enum psg_turn turn);

@@ -96,7 +96,7 @@ CUresult launch_as(number function, number how);
 CUresult add_part(number function, number count, number how);
 
 /* Steps for some ms, each followed by a synchronisation where it `waits` (2: for an event on the next stream, 3: by asking
- * for that again and again), and begun every so many ms (0: at once). Tells the
+ * for that again and again, 4: for each stream), and begun every so many ms (0: at once). Tells the
  * ns that all steps took, those of the longest, how many there were, and then the launches of each part. */
 CUresult steps(number milliseconds, number waits, number every);
 
@@ -104,6 +104,7 @@ CUresult steps(number milliseconds, number waits, number every);
 #define STREAMS 80
 CUstream stream_named(unsigned long long name);
 CUstream next_stream(void);
+CUresult synchronise_streams(void);
 
 #define same(word, other) (strcmp(word, other) == 0)
 

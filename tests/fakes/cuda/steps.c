@@ -42,6 +42,8 @@ static CUresult wait(number how)
     static CUevent event;
     if (how < 2)
         return p_cuCtxSynchronize();
+    if (how == 4)
+        return synchronise_streams();
     CUresult code = event ? CUDA_SUCCESS : cuEventCreate(&event, CU_EVENT_DEFAULT);
     if (code == CUDA_SUCCESS)
         code = cuEventRecord(event, next_stream());

@@ -22,6 +22,14 @@ CUstream next_stream(void)
     return made ? streams[next++ % made] : NULL;
 }
 
+CUresult synchronise_streams(void)
+{
+    CUresult code = CUDA_SUCCESS;
+    for (int each = 0; each < made && code == CUDA_SUCCESS; each++)
+        code = p_cuStreamSynchronize(streams[each]);
+    return code;
+}
+
 struct allocation {
     pthread_barrier_t *start;
     CUcontext context;

@@ -10,7 +10,7 @@ from appliance.gpu.layout import ENDLESS_NS
 from appliance.gpu.share_files import read_account
 from tests.fakes.cuda.clients import Bench, build_clock
 from tests.fakes.cuda.sharing import START_NS
-from tests.fakes.cuda.steps import ANEW, BY_ASKING, BY_EVENT, BY_SYNCHRONISING, WITH_GRIDS, Got, together
+from tests.fakes.cuda.steps import ANEW, BY_ASKING, BY_EVENT, BY_STREAMS, BY_SYNCHRONISING, WITH_GRIDS, Got, together
 from tests.gpu.rows import LONGEST_REQUEST_MS, MEAN_REQUEST_MS, ON_STREAMS, REQUESTS, ROWS, Row, Work
 
 POINTS = 0.03
@@ -68,6 +68,24 @@ def test_a_recording_that_stays_open_takes_no_share_from_others(
     work = Work([("busy_400ms", 1, ON_STREAMS)], streams=1)
     [got] = together(bench, clock, tmp_path, [(300, work)], 40, wait=wait, before=["streamaside 9", "capture 9"])
     assert got.part == pytest.approx(0.3, abs=POINTS), got
+
+
+def test_waiting_behind_neighbours_is_not_learned_as_the_length_of_short_kernels_on_two_streams(
+    bench: Bench, clock: Path, tmp_path: Path
+) -> None:
+    short = Work([("busy_5us", 20, ON_STREAMS)], streams=2)
+    even, got = together(bench, clock, tmp_path, [(300, Work([("busy_2ms", 4, ON_STREAMS)], streams=1)), (700, short)], 20, wait=BY_STREAMS)
+    assert even.part == pytest.approx(0.3, abs=POINTS)
+    assert got.part >= 0.6, got
+
+
+def test_short_kernels_do_not_starve_beside_several_with_long_ones(bench: Bench, clock: Path, tmp_path: Path) -> None:
+    short = Work([("busy_500us", 100, ON_STREAMS)], waits=False, streams=2)
+    long = [(400, Work([("busy_150ms", 2, 0), ("busy_20ms", 1, 0)])), (500, Work([("busy_150ms", 3, 0)]))]
+    got = together(bench, clock, tmp_path, [(100, short), *long], 40, wait=BY_EVENT)
+    # beside kernels as long as a whole period it gets two thirds of its share
+    assert got[0].part >= 0.06, got
+    assert got[0].longest_ms < 1500, got
 
 
 def test_launches_behind_work_that_does_not_end_on_their_stream_are_held_once(

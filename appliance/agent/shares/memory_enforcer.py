@@ -98,8 +98,8 @@ class MemoryEnforcer:
     def _read(self) -> dict[str, dict[str, Reading]]:
         """Return what NVML counts, and charge what of it the accounts do not know.
 
-        These are read before and after, and the larger number counts: what changes meanwhile is no difference. Nor is what
-        only one look finds: a program may have taken and freed memory between two readings.
+        These are read before and after, and the larger number counts: what changes meanwhile is no difference. Nor is
+        what only one look finds: a program may have taken and freed memory between two readings.
         """
         before = self._counted()
         readings = self._gpu_readings.memory()
@@ -111,7 +111,9 @@ class MemoryEnforcer:
         for identity, uncounted in found.items():
             last = self._uncounted.get(identity, {})
             try:
-                self._accounts.charge(identity, {uuid: min(size, last.get(uuid, 0)) for uuid, size in uncounted.items()})
+                self._accounts.charge(
+                    identity, {uuid: min(size, last.get(uuid, 0)) for uuid, size in uncounted.items()}
+                )
             except PenstockError as error:
                 log.warning("what is uncounted is not charged", id=identity, reason=str(error))
         self._uncounted = found

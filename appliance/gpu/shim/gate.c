@@ -190,27 +190,31 @@ uint64_t psg_admitted(int gpu)
     return gpu < 0 ? 0 : atomic_load(&psg_gates[gpu].admitted);
 }
 
+void psg_seen_some(int gpu, uint64_t admitted)
+{
+    struct psg_gate *gate = &psg_gates[gpu];
+    if (psg_pending(gate) == 0)
+        return;
+    psg_lock(&gate->lock);
+    uint64_t now = psg_now();
+    if (atomic_load(&gate->admitted) == admitted && !is_busy(gate, now))
+        all_ended(gpu, gate, now, true);
+    psg_unlock(&gate->lock);
+}
+
 void psg_seen_idle(int gpu, CUstream stream, uint64_t context, uint64_t admitted)
 {
     struct psg_gate *gate = &psg_gates[gpu];
-    if (psg_pending(gate) == 0 || (!context && !psg_is_only(&gate->streams, stream)))
+    if (psg_pending(gate) == 0)
         return;
+    if (!context && !psg_is_only(&gate->streams, stream)) {
+        psg_seen_some(gpu, admitted);
+        return;
+    }
     psg_lock(&gate->lock);
     /* Of what another thread has launched meanwhile nobody knows anything. */
     if (atomic_load(&gate->admitted) == admitted && psg_all_are_of(&gate->streams, context))
         all_ended(gpu, gate, psg_now(), true);
-    psg_unlock(&gate->lock);
-}
-
-void psg_seen_event(int gpu, uint64_t admitted)
-{
-    struct psg_gate *gate = gpu < 0 ? NULL : &psg_gates[gpu];
-    if (!gate || psg_pending(gate) == 0)
-        return;
-    psg_lock(&gate->lock);
-    uint64_t now = psg_now();
-    if (psg_pending(gate) && atomic_load(&gate->admitted) == admitted && !is_busy(gate, now))
-        all_ended(gpu, gate, now, true);
     psg_unlock(&gate->lock);
 }
 

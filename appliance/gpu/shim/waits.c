@@ -84,7 +84,7 @@ EXPORT CUresult cuEventSynchronize(CUevent event)
     if (wait.gpu < 0 || result != CUDA_SUCCESS)
         return result;
     look_at_memory();
-    psg_seen_event(wait.gpu, wait.admitted);
+    psg_seen_some(wait.gpu, wait.admitted);
     return result;
 }
 

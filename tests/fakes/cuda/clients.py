@@ -221,17 +221,22 @@ class Tenant:
 def crowd(share: Tenant, count: int, *commands: str, timeout: float = 280) -> list[list[Answer]]:
     """Run as many clients at the same time, "SEED" in commands being the number of each; returns their answers.
 
-    Raises AssertionError where one fails or says anything of errors.
+    Raises AssertionError where one fails or says anything of errors. None of them is left running.
     """
     text = "\n".join(["init", "primary 0 0", *commands, ""])
     clients = [start(share) for _ in range(count)]
-    for number, client in enumerate(clients):
-        feed(client, text.replace("SEED", str(number + 1)))
     answers = []
-    for client in clients:
-        output, errors = client.communicate(timeout=timeout)
-        assert (client.returncode, errors) == (0, "")
-        answers.append([Answer.parse(line) for line in output.splitlines()])
+    try:
+        for number, client in enumerate(clients):
+            feed(client, text.replace("SEED", str(number + 1)))
+        for client in clients:
+            output, errors = client.communicate(timeout=timeout)
+            assert (client.returncode, errors) == (0, ""), output
+            answers.append([Answer.parse(line) for line in output.splitlines()])
+    finally:
+        for client in clients:
+            client.kill()
+            client.wait()
     return answers
 
 

@@ -95,6 +95,7 @@ struct CUevent_st {
     uint64_t done;
     unsigned gpu;
     int recorded;
+    CUevent next; /* of those whose time is not known yet */
 };
 
 struct CUfunc_st {

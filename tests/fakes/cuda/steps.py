@@ -12,10 +12,9 @@ from tests.fakes.cuda.clients import Answer, Bench, Tenant, feed, gpu_uuid, star
 from tests.fakes.cuda.sharing import PERIOD_NS, START_NS, nanoseconds
 from tests.gpu.rows import AS_GRAPH, Work
 
-
 ANEW, WITH_GRIDS = 6, 7
-"""How a part is launched besides (`tests/gpu/rows.py`): on streams in turn, a function that is new each time, or one with small
-grids and then with a large one, all of `BLOCKS` blocks."""
+"""How a part is launched besides (`tests/gpu/rows.py`): on streams in turn, a function that is new each time, or one
+with small grids and then with a large one, all of `BLOCKS` blocks."""
 BLOCKS = 4004
 BY_SYNCHRONISING, BY_EVENT, BY_ASKING, BY_STREAMS = 1, 2, 3, 4
 """How a step waits for its end."""

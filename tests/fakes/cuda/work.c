@@ -56,12 +56,39 @@ int driver_has_ended(unsigned gpu, uint64_t moment)
     return machine_now() >= machine_ends(gpu, moment);
 }
 
+/* Events that were recorded and have not come yet; when each of them comes is kept, for a GPU with slices soon forgets. */
+static CUevent coming;
+
+/* The caller has the lock. */
+static void keep_times(void)
+{
+    for (CUevent *each = &coming; *each != NULL;) {
+        CUevent event = *each;
+        if (!driver_has_ended(event->gpu, event->done)) {
+            each = &event->next;
+            continue;
+        }
+        event->done = machine_ends(event->gpu, event->done);
+        *each = event->next;
+    }
+}
+
+static void forget_event(CUevent event)
+{
+    for (CUevent *each = &coming; *each != NULL; each = &(*each)->next)
+        if (*each == event) {
+            *each = event->next;
+            return;
+        }
+}
+
 /* What the program is told of the end of some work, which has freed then what it was to free. */
 static int is_done(unsigned gpu, uint64_t moment)
 {
     int done = driver_has_ended(gpu, moment);
     pthread_mutex_lock(&driver_lock);
     driver_free_reached();
+    keep_times();
     pthread_mutex_unlock(&driver_lock);
     return done;
 }
@@ -267,11 +294,18 @@ CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
     code = check(hStream);
     if (code != CUDA_SUCCESS || driver_capturing(hStream))
         return code;
+    pthread_mutex_lock(&driver_lock);
+    forget_event(hEvent);
     hEvent->gpu = driver_stream_context(hStream)->gpu;
     hEvent->done = *tail_of(hStream);
-    if (is_done(hEvent->gpu, hEvent->done))
-        hEvent->done = machine_now();
     hEvent->recorded = 1;
+    if (driver_has_ended(hEvent->gpu, hEvent->done)) {
+        hEvent->done = machine_now();
+    } else {
+        hEvent->next = coming;
+        coming = hEvent;
+    }
+    pthread_mutex_unlock(&driver_lock);
     return CUDA_SUCCESS;
 }
 
@@ -310,6 +344,9 @@ CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 CUresult cuEventDestroy_v2(CUevent hEvent)
 {
     FAULT();
+    pthread_mutex_lock(&driver_lock);
+    forget_event(hEvent);
+    pthread_mutex_unlock(&driver_lock);
     free(hEvent);
     return CUDA_SUCCESS;
 }

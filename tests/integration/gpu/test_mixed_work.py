@@ -74,7 +74,14 @@ def test_waiting_behind_neighbours_is_not_learned_as_the_length_of_short_kernels
     bench: Bench, clock: Path, tmp_path: Path
 ) -> None:
     short = Work([("busy_5us", 20, ON_STREAMS)], streams=2)
-    even, got = together(bench, clock, tmp_path, [(300, Work([("busy_2ms", 4, ON_STREAMS)], streams=1)), (700, short)], 20, wait=BY_STREAMS)
+    even, got = together(
+        bench,
+        clock,
+        tmp_path,
+        [(300, Work([("busy_2ms", 4, ON_STREAMS)], streams=1)), (700, short)],
+        20,
+        wait=BY_STREAMS,
+    )
     assert even.part == pytest.approx(0.3, abs=POINTS)
     assert got.part >= 0.6, got
 

@@ -90,7 +90,7 @@ void tell(number value);
 number now(void);
 CUresult launch_as(number function, number how);
 #define SMALL_GRIDS 4
-#define LARGE_GRID 4000
+#define LARGE_GRID (4000 * 80 * 16) /* for which a GPU of 80 multiprocessors has to begin 4,000 times */
 
 /* Adds launches to what a step does. */
 CUresult add_part(number function, number count, number how);

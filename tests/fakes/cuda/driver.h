@@ -157,7 +157,7 @@ CUresult driver_join_default(CUstream stream);
 /* The stream is captured no more. */
 void driver_end_capture(CUstream stream);
 CUresult driver_queue(CUstream stream, uint64_t duration);
-/* How long a function runs with a grid: each block as long as its name says. */
+/* How long a function runs with a grid: as long as its name says where there is room for all blocks at once. */
 uint64_t driver_duration(CUfunction function, uint64_t x, uint64_t y, uint64_t z);
 /* When the work of a stream ends, as its GPU counts; whether that has come. */
 uint64_t driver_tail(CUstream stream);

@@ -14,8 +14,8 @@ from tests.gpu.rows import AS_GRAPH, Work
 
 ANEW, WITH_GRIDS = 6, 7
 """How a part is launched besides (`tests/gpu/rows.py`): on streams in turn, a function that is new each time, or one
-with small grids and then with a large one, all of `BLOCKS` blocks."""
-BLOCKS = 4004
+with small grids and then with a large one, which take `TIMES` as long together as one small one."""
+TIMES = 4004
 BY_SYNCHRONISING, BY_EVENT, BY_ASKING, BY_STREAMS = 1, 2, 3, 4
 """How a step waits for its end."""
 
@@ -95,7 +95,7 @@ def together(
         answers = [Answer.parse(line) for line in output.splitlines()]
         assert (process.returncode, errors, [answer.code for answer in answers if answer.code]) == (0, "", [])
         took, longest, count, *launches = answers[-1].told
-        lengths = [nanoseconds(kernel) * (BLOCKS if how == WITH_GRIDS else 1) for kernel, _, how in work.parts]
+        lengths = [nanoseconds(kernel) * (TIMES if how == WITH_GRIDS else 1) for kernel, _, how in work.parts]
         computed = sum(each * length for each, length in zip(launches, lengths, strict=True))
         found.append(
             Got(

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #define SECOND 1000000000ULL
+#define BLOCKS_AT_ONCE 16 /* of a multiprocessor */
 
 struct CUctx_st *driver_stream_context(CUstream stream)
 {
@@ -358,8 +359,8 @@ CUresult cuEventDestroy(CUevent hEvent)
 
 uint64_t driver_duration(CUfunction function, uint64_t x, uint64_t y, uint64_t z)
 {
-    uint64_t blocks = x * y * z;
-    return function->duration * (blocks > 0 ? blocks : 1);
+    uint64_t blocks = x * y * z, at_once = machine()->multiprocessors * (uint64_t)BLOCKS_AT_ONCE;
+    return function->duration * (blocks > at_once ? (blocks + at_once - 1) / at_once : 1);
 }
 
 static CUresult launch(CUfunction function, uint64_t x, uint64_t y, uint64_t z, CUstream stream)

@@ -111,8 +111,12 @@ CUresult synchronise_streams(void);
 /* Names of objects of a kind. */
 #define OBJECTS 64
 
-/* Obey a command about streams, or contexts; CUDA_ERROR_UNKNOWN where it is about something else. */
+extern CUfunction functions[OBJECTS];
+extern CUgraphExec execs[OBJECTS];
+
+/* Obey a command about streams, contexts, or launches; CUDA_ERROR_UNKNOWN where it is about something else. */
 CUresult stream_command(const char *word, const unsigned long long *n);
 CUresult context_command(const char *word, const unsigned long long *n);
+CUresult work_command(const char *word, const unsigned long long *n, const char *text);
 
 #endif

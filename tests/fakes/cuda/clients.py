@@ -30,7 +30,9 @@ def gpu_uuid(index: int) -> str:
 
 def build_client(folder: Path) -> None:
     """Compile the client into a folder that has the fake libraries."""
-    sources = [SOURCES / f"{name}.c" for name in ("client", "client_contexts", "churn", "streams", "steps")]
+    sources = [
+        SOURCES / f"{name}.c" for name in ("client", "client_contexts", "client_work", "churn", "streams", "steps")
+    ]
     flags: list[str | Path] = [
         "-std=gnu17",
         "-O1",

@@ -90,20 +90,25 @@ def together(
     for _, work, process in running:
         feed(process, "\n".join([*commands(work, seconds * 1000, wait, before), ""]))
     found = []
-    for tenant, work, process in running:
-        output, errors = process.communicate(timeout=120)
-        answers = [Answer.parse(line) for line in output.splitlines()]
-        assert (process.returncode, errors, [answer.code for answer in answers if answer.code]) == (0, "", [])
-        took, longest, count, *launches = answers[-1].told
-        lengths = [nanoseconds(kernel) * (TIMES if how == WITH_GRIDS else 1) for kernel, _, how in work.parts]
-        computed = sum(each * length for each, length in zip(launches, lengths, strict=True))
-        found.append(
-            Got(
-                computed / (seconds * 1e9),
-                computed / took,
-                longest / 1e6,
-                took / count / 1e6,
-                tenant.total().busy_ns / (seconds * 1e9),
+    try:
+        for tenant, work, process in running:
+            output, errors = process.communicate(timeout=120)
+            answers = [Answer.parse(line) for line in output.splitlines()]
+            assert (process.returncode, errors, [answer.code for answer in answers if answer.code]) == (0, "", [])
+            took, longest, count, *launches = answers[-1].told
+            lengths = [nanoseconds(kernel) * (TIMES if how == WITH_GRIDS else 1) for kernel, _, how in work.parts]
+            computed = sum(each * length for each, length in zip(launches, lengths, strict=True))
+            found.append(
+                Got(
+                    computed / (seconds * 1e9),
+                    computed / took,
+                    longest / 1e6,
+                    took / count / 1e6,
+                    tenant.total().busy_ns / (seconds * 1e9),
+                )
             )
-        )
+    finally:
+        for _, _, process in running:
+            process.kill()
+            process.wait()
     return found

@@ -22,6 +22,8 @@ OWNER = "PENSTOCK_TESTS_PID"
 SERVER = "postgresql"
 """The folder of the server that they share, in that of the run."""
 
+pytest.register_assert_rewrite("tests.fakes")  # or what fails there would not tell its values
+
 LIMITS_S = {"integration": 1800, "lab": 3600}
 """How long a test of these tiers may take, with what it sets up for others, on a busy machine."""
 

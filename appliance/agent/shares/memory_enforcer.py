@@ -59,6 +59,7 @@ class MemoryEnforcer:
         self._slack_mib = slack_mib
         self._end = end
         self._over: dict[str, int] = {}
+        self._uncounted: dict[str, dict[str, int]] = {}
 
     async def run(self, tell: Callable[[], None]) -> None:
         """Check for ever; `tell` is called when the warning of a container changes."""
@@ -97,18 +98,25 @@ class MemoryEnforcer:
     def _read(self) -> dict[str, dict[str, Reading]]:
         """Return what NVML counts, and charge what of it the accounts do not know.
 
-        These are read before and after, and the larger number counts: what changes meanwhile is no difference.
+        These are read before and after, and the larger number counts: what changes meanwhile is no difference. Nor is
+        what only one look finds: a program may have taken and freed memory between two readings.
         """
         before = self._counted()
         readings = self._gpu_readings.memory()
         after = self._counted()
-        for identity, totals in after.items():
+        found = {
+            identity: _uncounted(readings.get(identity, {}), before.get(identity, {}), totals)
+            for identity, totals in after.items()
+        }
+        for identity, uncounted in found.items():
+            last = self._uncounted.get(identity, {})
             try:
                 self._accounts.charge(
-                    identity, _uncounted(readings.get(identity, {}), before.get(identity, {}), totals)
+                    identity, {uuid: min(size, last.get(uuid, 0)) for uuid, size in uncounted.items()}
                 )
             except PenstockError as error:
                 log.warning("what is uncounted is not charged", id=identity, reason=str(error))
+        self._uncounted = found
         return readings
 
     def _counted(self) -> dict[str, Mapping[str, Total]]:

@@ -1,9 +1,9 @@
 /* Memory in the order of streams: taken from pools and given back to them. */
 #include "device.h"
 #include "driver.h"
+#include "frees.h"
 #include "limits.h"
 #include "list.h"
-#include "pages.h"
 #include "pools.h"
 #include "record.h"
 #include "stream.h"
@@ -101,14 +101,14 @@ static struct psg_entry begin_free(CUdeviceptr pointer)
     return entry;
 }
 
-static CUresult end_free(const struct psg_entry *entry, CUresult result)
+static CUresult end_free(const struct psg_entry *entry, CUresult result, CUstream stream)
 {
     if (psg_depth > 0 || !psg_limited())
         return result;
     if (result != CUDA_SUCCESS && entry->kind != PSG_FREE)
         psg_table_put(entry);
     else if (entry->kind == PSG_POINTER)
-        psg_block_give(entry);
+        psg_free_on_stream(entry, stream);
     else if (entry->kind == PSG_POOLED)
         psg_pooled_gone(entry);
     psg_pools_changed(entry->kind == PSG_FREE ? psg_gpu_here(NULL) : entry->gpu);
@@ -118,11 +118,11 @@ static CUresult end_free(const struct psg_entry *entry, CUresult result)
 EXPORT CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 {
     struct psg_entry entry = begin_free(pointer);
-    return end_free(&entry, REAL(cuMemFreeAsync, pointer, stream));
+    return end_free(&entry, REAL(cuMemFreeAsync, pointer, stream), stream);
 }
 
 EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
 {
     struct psg_entry entry = begin_free(pointer);
-    return end_free(&entry, REAL(cuMemFreeAsync_ptsz, pointer, stream));
+    return end_free(&entry, REAL(cuMemFreeAsync_ptsz, pointer, stream), OWN);
 }

@@ -124,11 +124,9 @@ static struct psg_measured wait_for_window(int gpu, struct psg_gate *gate, CUstr
     psg_watch(&gate->streams, stream);
     queue_launch(gate, now, length);
     count_launch(gpu, gate, now);
-    /* Beside work on other streams it may take longer; but that says more than nothing. */
-    bool measurable = psg_is_only(&gate->streams, stream) || (gate->overdue && !length);
+    turn = psg_is_only(&gate->streams, stream) ? turn : PSG_AMONG;
     psg_unlock(&gate->lock);
-    return measurable ? psg_measure_begin(gpu, stream, what, now, turn)
-                      : (struct psg_measured){.gpu = gpu, .pair = -1};
+    return psg_measure_begin(gpu, stream, what, now, turn);
 }
 
 struct psg_measured psg_admit(int gpu, CUstream stream, const void *what)

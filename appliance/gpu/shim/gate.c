@@ -7,6 +7,7 @@
 #include "account.h"
 #include "device.h"
 #include "fork.h"
+#include "frees.h"
 #include "gate.h"
 #include "lengths.h"
 #include "limits.h"
@@ -15,12 +16,15 @@
 #define MICROSECOND UINT64_C(1000)
 #define MILLISECOND UINT64_C(1000000)
 
-/* How long beyond its expected end work may take before a launch goes that it may be waiting for; how much longer at least,
- * and how many lengths of the launch, where that has come once; and where the launch is on the very stream of all that work,
- * behind which it can hold up nothing but what the program itself does, by a thread that launches on this GPU alone. */
+/* How long a launch is held beyond the expected end of work that may be waiting for it, and how long in all; for how long at
+ * least and at most, and how many lengths of the launch, where that has come once; and how long beyond the expected end of
+ * that work where all of it is on the very stream of the launch, behind which it can hold up nothing but what the program
+ * itself does, by a thread that launches on this GPU alone. */
 #define PATIENCE (1000 * MILLISECOND)
+#define PATIENCE_IN_ALL (4 * PATIENCE)
 #define LESS_PATIENCE (PATIENCE / 16)
 #define MOST_PATIENCE (30 * PATIENCE)
+#define PATIENCE_ON_STREAM PSG_ENDLESS
 enum { SELDOM = 8 };
 
 /* Work that ends so much later than expected is counted while it goes on. */
@@ -106,7 +110,8 @@ static void count_work(int gpu, struct psg_gate *gate, uint64_t to)
 static void read_measures(int gpu, struct psg_gate *gate, uint64_t now)
 {
     bool alone = is_alone(gpu, gate, now);
-    struct psg_delay delay = psg_measures_read(gpu);
+    struct psg_delay delay = psg_measures_read(gpu, gate->overdue);
+    atomic_fetch_add(&gate->queued, (uint64_t)delay.longer);
     if (!delay.ns || !alone)
         return;
     uint64_t to = delay.from + delay.ns, began = larger(delay.from, gate->from);
@@ -117,14 +122,17 @@ static void read_measures(int gpu, struct psg_gate *gate, uint64_t now)
     gate->counted = larger(gate->counted, to);
 }
 
-/* All that was launched has ended at a time. */
-static void all_ended(int gpu, struct psg_gate *gate, uint64_t at)
+/* All that was launched has ended: now where that was `seen`; else nobody knows when, about when it was expected to by what
+ * its events tell. */
+static void all_ended(int gpu, struct psg_gate *gate, uint64_t now, bool seen)
 {
     uint64_t launches = psg_pending(gate);
+    if (launches)
+        read_measures(gpu, gate, now);
     gate->overdue = false;
     if (!launches)
         return;
-    read_measures(gpu, gate, at);
+    uint64_t at = seen ? now : smaller(now, atomic_load(&gate->queued));
     count_work(gpu, gate, at);
     const void *what = atomic_load(&gate->what);
     if (what && at > gate->from)
@@ -141,14 +149,16 @@ static bool feeds_several(void)
     return fed & (fed - 1);
 }
 
-/* How long the launch of a function is held beyond the expected end of what is pending (null: none is). Once one has gone
- * though it had not ended, the next ones go so seldom that they take a small part of the GPU. */
-static uint64_t patience_for(const struct psg_gate *gate, CUstream stream, const void *what)
+/* Until when the launch of a function (null: none) is held behind what is pending. Once one has gone though that had not ended,
+ * the next ones go so seldom that they take a small part of the GPU. */
+static uint64_t patient_until(const struct psg_gate *gate, CUstream stream, const void *what, uint64_t begun)
 {
-    uint64_t length = what ? psg_length(what) : 0;
+    uint64_t length = what ? psg_length(what) : 0, expected = larger(begun, atomic_load(&gate->queued));
+    if (gate->overdue && (length || !what))
+        return begun + clamp(SELDOM * length, LESS_PATIENCE, MOST_PATIENCE);
     if (what && psg_is_only(&gate->streams, stream) && !feeds_several())
-        return MOST_PATIENCE;
-    return gate->overdue && (length || !what) ? clamp(SELDOM * length, LESS_PATIENCE, MOST_PATIENCE) : PATIENCE;
+        return expected + PATIENCE_ON_STREAM;
+    return smaller(expected + PATIENCE, begun + PATIENCE_IN_ALL);
 }
 
 bool psg_drain(int gpu, struct psg_gate *gate, CUstream stream, const void *what)
@@ -157,8 +167,8 @@ bool psg_drain(int gpu, struct psg_gate *gate, CUstream stream, const void *what
     bool waited = false;
     while (psg_pending(gate) && is_busy(gate, now)) {
         psg_works_on(gpu, gate->from, now);
-        uint64_t expected = atomic_load(&gate->queued), due = expected > begun ? expected : begun;
-        if (now >= due + patience_for(gate, stream, what)) {
+        uint64_t expected = atomic_load(&gate->queued);
+        if (now >= patient_until(gate, stream, what, begun)) {
             gate->overdue = true;
             read_measures(gpu, gate, now);
             return false;
@@ -171,9 +181,7 @@ bool psg_drain(int gpu, struct psg_gate *gate, CUstream stream, const void *what
         now = psg_now();
         waited = true;
     }
-    /* It ended before we looked: nobody knows when, about when it was expected to. */
-    uint64_t expected = atomic_load(&gate->queued);
-    all_ended(gpu, gate, waited || expected > now ? now : expected);
+    all_ended(gpu, gate, now, waited);
     return true;
 }
 
@@ -182,15 +190,31 @@ uint64_t psg_admitted(int gpu)
     return gpu < 0 ? 0 : atomic_load(&psg_gates[gpu].admitted);
 }
 
+void psg_seen_some(int gpu, uint64_t admitted)
+{
+    struct psg_gate *gate = &psg_gates[gpu];
+    if (psg_pending(gate) == 0)
+        return;
+    psg_lock(&gate->lock);
+    uint64_t now = psg_now();
+    if (atomic_load(&gate->admitted) == admitted && !is_busy(gate, now))
+        all_ended(gpu, gate, now, true);
+    psg_unlock(&gate->lock);
+}
+
 void psg_seen_idle(int gpu, CUstream stream, uint64_t context, uint64_t admitted)
 {
     struct psg_gate *gate = &psg_gates[gpu];
-    if (psg_pending(gate) == 0 || (!context && !psg_is_only(&gate->streams, stream)))
+    if (psg_pending(gate) == 0)
         return;
+    if (!context && !psg_is_only(&gate->streams, stream)) {
+        psg_seen_some(gpu, admitted);
+        return;
+    }
     psg_lock(&gate->lock);
     /* Of what another thread has launched meanwhile nobody knows anything. */
     if (atomic_load(&gate->admitted) == admitted && psg_all_are_of(&gate->streams, context))
-        all_ended(gpu, gate, psg_now());
+        all_ended(gpu, gate, psg_now(), true);
     psg_unlock(&gate->lock);
 }
 
@@ -223,4 +247,5 @@ void psg_context_gone(uint64_t context)
         psg_unlock(&gate->lock);
     }
     psg_measures_gone(context);
+    psg_frees_finish(context);
 }

@@ -63,6 +63,9 @@ bool psg_drain(int gpu, struct psg_gate *gate, CUstream stream, const void *what
 uint64_t psg_admitted(int gpu);
 void psg_seen_idle(int gpu, CUstream stream, uint64_t context, uint64_t admitted);
 
+/* The program has waited for some of it, by an event for example: looks whether that was the end of all. */
+void psg_seen_some(int gpu, uint64_t admitted);
+
 /* A stream of a GPU (-1: nobody can tell which), or a context (0: nobody can tell which), is about to be destroyed. */
 void psg_stream_gone(int gpu, CUstream stream);
 void psg_context_gone(uint64_t context);

@@ -23,9 +23,12 @@ enum { FUNCTIONS = 2048, NEAR = 16, PAIRS = 8 };
 #define LONG MILLISECOND
 enum { SELDOM = 8, OFTEN_AT_FIRST = 4 };
 
-/* A new measure counts for this part of what is known, and one that says more than so many times as much only when it is
- * told again: it has most likely waited behind a neighbour. */
-enum { WEIGHT = 4, TOO_MUCH = 3, AGAIN = 3 };
+/* Waiting behind others makes a measure longer, and nothing makes it shorter: the least of so many counts. One that says more
+ * than so many times as much as is known counts only when it is told again and again. */
+enum { MEASURES = 8, TOO_MUCH = 3, AGAIN = 3 };
+
+/* A launch that takes this part longer than is known, and a millisecond, was delayed. */
+enum { LATE_PART = 4 };
 
 struct function {
     _Atomic(const void *) what;
@@ -33,6 +36,7 @@ struct function {
     atomic_uint launches; /* since the last measure */
     atomic_uint measures;
     atomic_uint doubts; /* measures in a row that said far more */
+    uint64_t least, least_before, least_doubt; /* of the last measures, of those before them, and of the doubts */
 };
 
 enum state { FREE, OPEN, RECORDED };
@@ -44,6 +48,7 @@ struct pair {
     CUcontext context;
     const void *what;
     uint64_t from;
+    uint64_t expected; /* what was known of its length */
 };
 
 static struct function functions[FUNCTIONS];
@@ -84,7 +89,14 @@ uint64_t psg_length(const void *what)
                : 0;
 }
 
-/* The caller has the lock. */
+/* The caller has the lock, here and below. */
+static void begin_with(struct function *place, uint64_t ns)
+{
+    atomic_store(&place->length, ns);
+    place->least = ns;
+    place->least_before = UINT64_MAX;
+}
+
 static void learn(const void *what, uint64_t ns)
 {
     struct function *place = place_of(what);
@@ -92,17 +104,24 @@ static void learn(const void *what, uint64_t ns)
     if (ns < MICROSECOND)
         ns = MICROSECOND;
     if (!known) {
-        atomic_store(&place->length, ns);
+        begin_with(place, ns);
         atomic_store(&place->what, what);
         place->measures = place->doubts = 0;
         return;
     }
-    place->measures++;
-    if (ns > TOO_MUCH * known + MILLISECOND && ++place->doubts < AGAIN)
+    bool doubtful = ns > TOO_MUCH * known + MILLISECOND;
+    place->least_doubt = place->doubts && doubtful ? smaller(place->least_doubt, ns) : ns;
+    place->doubts = doubtful ? place->doubts + 1 : 0;
+    if (doubtful && place->doubts >= AGAIN)
+        begin_with(place, place->least_doubt);
+    if (doubtful)
         return;
-    place->doubts = 0;
-    /* The first measure may have come while everything was still being loaded. */
-    atomic_store(&place->length, place->measures == 1 && ns < known ? ns : (known * (WEIGHT - 1) + ns) / WEIGHT);
+    place->least = smaller(place->least, ns);
+    atomic_store(&place->length, smaller(place->least, place->least_before));
+    if (++place->measures % MEASURES == 0) {
+        place->least_before = place->least;
+        place->least = UINT64_MAX;
+    }
 }
 
 void psg_learn_length(const void *what, uint64_t ns)
@@ -117,7 +136,8 @@ static bool worth_while(const void *what, enum psg_turn turn)
 {
     struct function *place = place_of(what);
     uint64_t known = psg_length(what);
-    if (turn != PSG_WITHIN || known >= LONG || !known || place->measures < OFTEN_AT_FIRST || place->doubts)
+    bool others = turn == PSG_FIRST || turn == PSG_BESIDE;
+    if (others || known >= LONG || !known || place->measures < OFTEN_AT_FIRST || place->doubts)
         return true;
     return atomic_fetch_add_explicit(&place->launches, 1, memory_order_relaxed) % SELDOM == 0;
 }
@@ -171,11 +191,13 @@ struct psg_measured psg_measure_begin(int gpu, CUstream stream, const void *what
         return measured;
     psg_lock(&measuring);
     int number = free_pair(gpu);
-    if (number >= 0 && psg_asking_begin(&mode)) {
+    if (number >= 0) {
         struct pair *pair = &pairs[gpu][number];
-        if (record_begin(pair, stream)) {
+        psg_asking_begin(&mode);
+        if (psg_may_ask(stream) && record_begin(pair, stream)) {
             pair->state = OPEN;
             pair->what = what;
+            pair->expected = psg_length(what);
             pair->from = from;
             pair->turn = turn;
             measured.pair = number;
@@ -194,45 +216,48 @@ void psg_measure_end(struct psg_measured measured, CUstream stream)
     psg_lock(&measuring);
     struct pair *pair = &pairs[measured.gpu][measured.pair];
     if (pair->state == OPEN) {
-        pair->state = FREE;
-        if (psg_asking_begin(&mode)) {
-            if (REAL(cuEventRecord, pair->end, stream) == CUDA_SUCCESS)
-                pair->state = RECORDED;
-            psg_asking_end(&mode);
-        }
+        psg_asking_begin(&mode);
+        bool recorded = psg_may_ask(stream) && REAL(cuEventRecord, pair->end, stream) == CUDA_SUCCESS;
+        psg_asking_end(&mode);
+        pair->state = recorded ? RECORDED : FREE;
     }
     psg_unlock(&measuring);
 }
 
 /* What a measure says of the length of a launch, and of how long it was delayed. What is delayed at the beginning of one turn
- * after the other has become longer. */
-static void take(struct pair *pair, uint64_t ns, struct psg_delay *delay)
+ * after the other has become longer; what others waited for in vain may have waited for them. */
+static void take(struct pair *pair, uint64_t ns, bool overdue, struct psg_delay *delay)
 {
     uint64_t known = psg_length(pair->what);
-    bool late = pair->turn != PSG_WITHIN && known && ns > known + known / WEIGHT + MILLISECOND;
-    if (late && (pair->turn == PSG_BESIDE || ++place_of(pair->what)->doubts < AGAIN))
-        *delay = (struct psg_delay){pair->from, ns - known};
-    else
+    bool others = pair->turn == PSG_FIRST || pair->turn == PSG_BESIDE;
+    bool late = others && known && ns > known + known / LATE_PART + MILLISECOND;
+    if (late && (pair->turn == PSG_BESIDE || ++place_of(pair->what)->doubts < AGAIN)) {
+        delay->from = pair->from;
+        delay->ns = ns - known;
+        return;
+    }
+    if (pair->turn != PSG_AMONG)
+        delay->longer += (int64_t)ns - (int64_t)pair->expected;
+    if (!overdue || !known || ns < known)
         learn(pair->what, ns);
 }
 
-struct psg_delay psg_measures_read(int gpu)
+struct psg_delay psg_measures_read(int gpu, bool overdue)
 {
-    struct psg_delay delay = {0, 0};
+    struct psg_delay delay = {0, 0, 0};
     CUstreamCaptureMode mode;
     psg_lock(&measuring);
-    if (psg_asking_begin(&mode)) {
-        for (int each = 0; each < PAIRS; each++) {
-            struct pair *pair = &pairs[gpu][each];
-            float milliseconds;
-            if (pair->state != RECORDED || REAL(cuEventQuery, pair->end) == CUDA_ERROR_NOT_READY)
-                continue;
-            pair->state = FREE;
-            if (REAL(cuEventElapsedTime, &milliseconds, pair->begin, pair->end) == CUDA_SUCCESS && milliseconds >= 0)
-                take(pair, (uint64_t)((double)milliseconds * 1e6), &delay);
-        }
-        psg_asking_end(&mode);
+    psg_asking_begin(&mode);
+    for (int each = 0; each < PAIRS; each++) {
+        struct pair *pair = &pairs[gpu][each];
+        float milliseconds;
+        if (pair->state != RECORDED || REAL(cuEventQuery, pair->end) == CUDA_ERROR_NOT_READY)
+            continue;
+        pair->state = FREE;
+        if (REAL(cuEventElapsedTime, &milliseconds, pair->begin, pair->end) == CUDA_SUCCESS && milliseconds >= 0)
+            take(pair, (uint64_t)((double)milliseconds * 1e6), overdue, &delay);
     }
+    psg_asking_end(&mode);
     psg_unlock(&measuring);
     return delay;
 }

@@ -8,6 +8,7 @@
 #include "driver.h"
 #include "exports.h"
 #include "fork.h"
+#include "frees.h"
 #include "limits.h"
 #include "list.h"
 #include "lock.h"
@@ -100,11 +101,24 @@ static bool has_stock(int gpu)
                         __atomic_load_n(&stocks[gpu].charged, __ATOMIC_RELAXED));
 }
 
+/* What has been given up without a word to us; the caller has no stock's lock. */
+static void reclaim(int gpu)
+{
+    psg_exports_reap(gpu);
+    psg_frees_reap();
+}
+
+static bool refuse(int gpu)
+{
+    psg_count_refusal(gpu);
+    return false;
+}
+
 bool psg_take_or_trim(int gpu, uint64_t bytes)
 {
     if (psg_take(gpu, bytes))
         return true;
-    psg_exports_reap(gpu);
+    reclaim(gpu);
     if (psg_take(gpu, bytes))
         return true;
     if (has_stock(gpu) && psg_registered()) {
@@ -114,8 +128,7 @@ bool psg_take_or_trim(int gpu, uint64_t bytes)
         if (psg_take(gpu, bytes))
             return true;
     }
-    psg_count_refusal(gpu);
-    return false;
+    return refuse(gpu);
 }
 
 void psg_pools_settle(int gpu)
@@ -139,7 +152,7 @@ void psg_pools_look(int gpu)
 
 /* Graphs ---------------------------------------------------------------------------------------------------------- */
 
-bool psg_graph_nodes(int gpu, int64_t bytes)
+static bool add_nodes(int gpu, int64_t bytes)
 {
     struct stock *stock = &stocks[gpu];
     psg_lock(&stock->lock);
@@ -147,12 +160,18 @@ bool psg_graph_nodes(int gpu, int64_t bytes)
     stock->nodes += (uint64_t)bytes;
     uint64_t target = measure(gpu, 0);
     bool fits = bytes < 0 || target <= stock->charged ? charge(gpu, target) : charge_or_trim(gpu, target - stock->charged);
-    if (!fits && bytes > 0) {
+    if (!fits && bytes > 0)
         stock->nodes -= (uint64_t)bytes;
-        psg_count_refusal(gpu);
-    }
     psg_unlock(&stock->lock);
-    return fits;
+    return fits || bytes < 0;
+}
+
+bool psg_graph_nodes(int gpu, int64_t bytes)
+{
+    if (add_nodes(gpu, bytes))
+        return true;
+    reclaim(gpu);
+    return add_nodes(gpu, bytes) || refuse(gpu);
 }
 
 /* How often memory was trimmed: as long as this stays the same, a graph that ran keeps what it took. */
@@ -161,7 +180,7 @@ uint32_t psg_pools_trims(void)
     return atomic_load(&trims);
 }
 
-bool psg_graph_expect(int gpu, uint64_t bytes)
+static bool expect(int gpu, uint64_t bytes)
 {
     struct stock *stock = &stocks[gpu];
     psg_lock(&stock->lock);
@@ -169,10 +188,16 @@ bool psg_graph_expect(int gpu, uint64_t bytes)
     uint64_t spare = reserved_by_graphs(gpu) - graph_attribute(gpu, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
     uint64_t target = measure(gpu, bytes > spare ? bytes - spare : 0);
     bool fits = target <= stock->charged || charge_or_trim(gpu, target - stock->charged);
-    if (!fits)
-        psg_count_refusal(gpu);
     psg_unlock(&stock->lock);
     return fits;
+}
+
+bool psg_graph_expect(int gpu, uint64_t bytes)
+{
+    if (expect(gpu, bytes))
+        return true;
+    reclaim(gpu);
+    return expect(gpu, bytes) || refuse(gpu);
 }
 
 /* Allocations ----------------------------------------------------------------------------------------------------- */
@@ -186,15 +211,23 @@ static uint64_t expected_growth(CUmemoryPool handle, uint64_t size)
     return size > UINT64_MAX - STEP ? UINT64_MAX : (size + STEP - 1) / STEP * STEP;
 }
 
-bool psg_pool_begin(int gpu, void *pool, uint64_t size)
+/* Holds the stock's lock where it succeeds. */
+static bool begin(int gpu, CUmemoryPool pool, uint64_t size)
 {
     psg_lock(&stocks[gpu].lock);
     uint64_t growth = expected_growth(pool, size);
     if (growth <= PSG_USED_MASK && charge_or_trim(gpu, growth))
         return true;
-    psg_count_refusal(gpu);
     psg_unlock(&stocks[gpu].lock);
     return false;
+}
+
+bool psg_pool_begin(int gpu, void *pool, uint64_t size)
+{
+    if (begin(gpu, pool, size))
+        return true;
+    reclaim(gpu);
+    return begin(gpu, pool, size) || refuse(gpu);
 }
 
 bool psg_pool_fits(int gpu)

@@ -1,7 +1,8 @@
 /* Streams that are recorded into graphs.
  *
- * While a program records, the driver forbids it to ask whether streams are done, and a question that comes all the same
- * spoils the recording. So recordings are counted from before their recording until after their end. */
+ * While a program records, the driver forbids it to ask whether streams are done that are recorded, or that such ones wait
+ * for by themselves, and a question that comes all the same spoils the recording. So recordings are counted from before their
+ * recording until after their end. All else may be asked by a thread that says that it knows what it does. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -25,16 +26,11 @@ static void after_fork_in_child(void)
 
 AT_FORK(.in_child = after_fork_in_child);
 
-bool psg_asking_begin(CUstreamCaptureMode *mode)
+void psg_asking_begin(CUstreamCaptureMode *mode)
 {
     psg_lock(&asking);
-    if (atomic_load(&recordings) > 0) {
-        psg_unlock(&asking);
-        return false;
-    }
     *mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     REAL(cuThreadExchangeStreamCaptureMode, mode);
-    return true;
 }
 
 void psg_asking_end(CUstreamCaptureMode *mode)
@@ -52,6 +48,12 @@ static bool capturing(CUstream stream)
 bool psg_recorded(CUstream stream)
 {
     return atomic_load_explicit(&recordings, memory_order_relaxed) > 0 && capturing(stream);
+}
+
+/* Recorded streams wait for the default one. */
+bool psg_may_ask(CUstream stream)
+{
+    return atomic_load(&recordings) == 0 || (stream && stream != CU_STREAM_LEGACY && !capturing(stream));
 }
 
 /* Recordings ------------------------------------------------------------------------------------------------------ */

@@ -8,10 +8,11 @@
 /* Whether what is launched on a stream is recorded and not run. */
 bool psg_recorded(CUstream stream);
 
-/* Between these two, streams may be asked whether they are done; false: the program records one. Ask quickly, for a
+/* Between these two, events and such streams as psg_may_ask allows may be asked whether they are done. Ask quickly, for a
  * recording that is about to begin waits. */
-bool psg_asking_begin(CUstreamCaptureMode *mode);
+void psg_asking_begin(CUstreamCaptureMode *mode);
 void psg_asking_end(CUstreamCaptureMode *mode);
+bool psg_may_ask(CUstream stream);
 
 /* Takes the recording of a stream that is about to be destroyed out of the table; false: it has none. It is over once the
  * stream is gone, and goes back into the table where the driver refused. */

@@ -12,6 +12,7 @@
  *   lengths watched                   how long launches take, and on which streams they run
  *   packed                            arrays, which have no addresses
  *   pools                             what the GPU holds in stock
+ *   frees                             what streams free when they get there
  *   record                            what is recorded
  *   list exports stream window
  *   pages                             what blocks take of the GPU

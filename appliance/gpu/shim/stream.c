@@ -10,8 +10,7 @@ static bool is_default(CUstream stream)
     return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
-/* Drivers before 12.8 tell the device of a stream by its context only, and that of a green context apart from others. */
-static bool device_of_context(CUstream stream, CUdevice *device)
+bool psg_enter_context_of_stream(void *stream)
 {
     CUcontext context;
     CUgreenCtx green = NULL;
@@ -19,7 +18,14 @@ static bool device_of_context(CUstream stream, CUdevice *device)
         (REAL(cuStreamGetGreenCtx, stream, &green) != CUDA_SUCCESS || !green ||
          REAL(cuCtxFromGreenCtx, &context, green) != CUDA_SUCCESS))
         return false;
-    if (REAL(cuCtxPushCurrent_v2, context) != CUDA_SUCCESS)
+    return REAL(cuCtxPushCurrent_v2, context) == CUDA_SUCCESS;
+}
+
+/* Drivers before 12.8 tell the device of a stream by its context only, and that of a green context apart from others. */
+static bool device_of_context(CUstream stream, CUdevice *device)
+{
+    CUcontext context;
+    if (!psg_enter_context_of_stream(stream))
         return false;
     CUresult result = REAL(cuCtxGetDevice, device);
     REAL(cuCtxPopCurrent_v2, &context);

@@ -10,4 +10,7 @@ int psg_device_of_stream(void *stream);
 int psg_gpu_of_stream(void *stream);
 uint64_t psg_context_of_stream(void *stream);
 
+/* Makes the context of a stream current until the next one is popped; false: nobody can tell it, and nothing has changed. */
+bool psg_enter_context_of_stream(void *stream);
+
 #endif

@@ -3,6 +3,7 @@
 #include "device.h"
 #include "driver.h"
 #include "exports.h"
+#include "frees.h"
 #include "limits.h"
 #include "pools.h"
 
@@ -19,6 +20,7 @@ static bool show_memory(struct memory *memory)
         return false;
     psg_reap();
     psg_exports_reap(gpu);
+    psg_frees_reap();
     psg_pools_settle(gpu);
     uint64_t limit = smaller(psg_memory_limit(gpu), memory->total), used = smaller(psg_held(gpu), limit);
     *memory = (struct memory){smaller(memory->free_bytes, limit - used), limit};

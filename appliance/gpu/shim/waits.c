@@ -1,6 +1,7 @@
 /* The program waits for the GPU, or is done with a stream. */
 #include "device.h"
 #include "driver.h"
+#include "frees.h"
 #include "gate.h"
 #include "limits.h"
 #include "pools.h"
@@ -20,9 +21,11 @@ static struct wait begin_wait(void)
     return (struct wait){gpu, psg_admitted(gpu)};
 }
 
-/* Pools may have given memory back; those of other GPUs, too, for it may be freed in the order of any stream. */
-static void look_at_pools(void)
+/* Streams may have freed memory, and pools given it back; those of other GPUs, too, for it may be freed in the order of any
+ * stream. */
+static void look_at_memory(void)
 {
+    psg_frees_reap();
     for (int each = 0; each < (int)psg_gpus(); each++)
         psg_pools_look(each);
 }
@@ -31,7 +34,7 @@ static CUresult end_wait_for_stream(const struct wait *wait, CUresult result, CU
 {
     if (wait->gpu < 0 || result != CUDA_SUCCESS)
         return result;
-    look_at_pools();
+    look_at_memory();
     psg_seen_idle(wait->gpu, stream, 0, wait->admitted);
     return result;
 }
@@ -43,7 +46,7 @@ static CUresult end_wait_for_context(const struct wait *wait, CUresult result, C
     CUcontext current = NULL;
     if (wait->gpu < 0 || result != CUDA_SUCCESS)
         return result;
-    look_at_pools();
+    look_at_memory();
     REAL(cuCtxGetCurrent, &current);
     if (!context || context == current)
         psg_seen_idle(wait->gpu, NULL, (uint64_t)(uintptr_t)current, wait->admitted);
@@ -76,9 +79,12 @@ EXPORT CUresult cuCtxSynchronize_v2(CUcontext context)
 
 EXPORT CUresult cuEventSynchronize(CUevent event)
 {
+    struct wait wait = begin_wait();
     CUresult result = REAL(cuEventSynchronize, event);
-    if (result == CUDA_SUCCESS)
-        psg_pools_look(psg_gpu_here(NULL));
+    if (wait.gpu < 0 || result != CUDA_SUCCESS)
+        return result;
+    look_at_memory();
+    psg_seen_some(wait.gpu, wait.admitted);
     return result;
 }
 

@@ -122,6 +122,8 @@ static bool ask_stream(const struct psg_watched *watched, uint64_t here, bool *b
     bool elsewhere = !is_named(watched->stream) && watched->context != here;
     if (!is_named(watched->stream) && default_name(watched->stream, watched->context) != watched->name)
         return false;
+    if (!psg_may_ask(watched->stream))
+        return false;
     if (elsewhere && REAL(cuCtxPushCurrent_v2, context) != CUDA_SUCCESS)
         return false;
     *busy = REAL(cuStreamQuery, watched->stream) == CUDA_ERROR_NOT_READY;
@@ -134,8 +136,7 @@ bool psg_ask_streams(const struct psg_streams *streams, bool *busy)
 {
     CUstreamCaptureMode mode;
     *busy = false;
-    if (!psg_asking_begin(&mode))
-        return false;
+    psg_asking_begin(&mode);
     bool all = true;
     uint64_t here = current_context();
     for (unsigned i = 0; i < streams->count && !*busy; i++)

@@ -36,7 +36,8 @@ bool psg_any_is_of(const struct psg_streams *streams, uint64_t context);
 bool psg_all_are_of(const struct psg_streams *streams, uint64_t context);
 void psg_unwatch_of(struct psg_streams *streams, uint64_t context);
 
-/* Whether one of them is busy; false: nobody can ask, for the program records a stream, or one is another thread's own. */
+/* Whether one of them is busy; false: nobody can ask, for the program records and one is a default stream, or one is another
+ * thread's own. */
 bool psg_ask_streams(const struct psg_streams *streams, bool *busy);
 
 #endif

@@ -7,13 +7,11 @@
 #include "client.h"
 
 #include <dlfcn.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define DEFINE(symbol, name, version) __typeof__(name) *p_##symbol;
@@ -28,8 +26,7 @@ static CUmemoryPool pools[OBJECTS];
 static CUarray arrays[OBJECTS];
 static CUmipmappedArray mipmaps[OBJECTS];
 static CUgraph graphs[OBJECTS];
-static CUgraphExec execs[OBJECTS];
-static CUfunction functions[OBJECTS];
+CUgraphExec execs[OBJECTS];
 static number told[12];
 static int telling;
 
@@ -186,72 +183,6 @@ static CUresult make_mipmap(number name, number width, number height, number lev
     return p_cuMipmappedArrayCreate(&mipmaps[name], &as, (unsigned)levels);
 }
 
-static CUresult make_function(number name, const char *kernel)
-{
-    CUmodule module;
-    CUresult code = p_cuModuleLoadData(&module, "");
-    return code != CUDA_SUCCESS ? code : p_cuModuleGetFunction(&functions[name], module, kernel);
-}
-
-static CUresult launch(number function, CUstream stream)
-{
-    return p_cuLaunchKernel(functions[function], 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
-}
-
-static CUresult launch_ex(number function)
-{
-    CUlaunchConfig as = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1};
-    return p_cuLaunchKernelEx(&as, functions[function], NULL, NULL);
-}
-
-number now(void)
-{
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    return (number)at.tv_sec * 1000000000 + (number)at.tv_nsec;
-}
-
-CUresult launch_as(number function, number how)
-{
-    switch (how) {
-    case 1: return launch_ex(function);
-    case 2: return p_cuLaunchCooperativeKernel(functions[function], 1, 1, 1, 1, 1, 1, 0, NULL, NULL);
-    case 3: return p_cuGraphLaunch(execs[function], NULL);
-    case 4: return launch(function, next_stream());
-    case 5: return launch(function, CU_STREAM_LEGACY);
-    default: return launch(function, NULL);
-    }
-}
-
-/* Launches for some ms, `ahead` kernels or graphs between synchronisations; tells how many there were. */
-static CUresult spin(number function, number milliseconds, number ahead, number how)
-{
-    number end = now() + milliseconds * 1000000, count = 0;
-    CUresult code = CUDA_SUCCESS;
-    while (code == CUDA_SUCCESS && now() < end) {
-        for (number each = 0; each < ahead && code == CUDA_SUCCESS; each++, count++)
-            code = launch_as(function, how);
-        if (code == CUDA_SUCCESS)
-            code = p_cuCtxSynchronize();
-    }
-    tell(count);
-    return code;
-}
-
-/* The mean cost in ns of launches, or of pairs of an allocation and its release. */
-static CUresult measure(number count, int launches)
-{
-    CUresult code = CUDA_SUCCESS;
-    number begin = now();
-    for (number each = 0; each < count && code == CUDA_SUCCESS; each++) {
-        code = launches ? launch(0, NULL) : p_cuMemAlloc(&memory[0], 4096);
-        if (code == CUDA_SUCCESS && !launches)
-            code = p_cuMemFree(memory[0]);
-    }
-    tell((now() - begin) / count);
-    return code;
-}
-
 static CUresult memory_command(const char *word, const number *n)
 {
     size_t one = 0, two = 0;
@@ -383,36 +314,10 @@ static CUresult graph_command(const char *word, const number *n)
         return p_cuDeviceGraphMemTrim((int)n[0]);
     if (same(word, "endcapture"))
         return p_cuStreamEndCapture(stream_named(n[0]), &graphs[n[1]]);
+    if (same(word, "freeasyncon"))
+        return p_cuMemFreeAsync(memory[n[0]], stream_named(n[1]));
     if (same(word, "asyncon"))
         return p_cuMemAllocAsync(&memory[n[0]], n[1], stream_named(n[2]));
-    return CUDA_ERROR_UNKNOWN;
-}
-
-static CUresult work_command(const char *word, const number *n, const char *text)
-{
-    if (same(word, "kernel"))
-        return make_function(n[0], text);
-    if (same(word, "launch"))
-        return launch_as(n[0], n[1]);
-    if (same(word, "launchon"))
-        return launch(n[0], stream_named(n[1]));
-    if (same(word, "spin"))
-        return spin(n[0], n[1], n[2], n[3]);
-    if (same(word, "part"))
-        return add_part(n[0], n[1], n[2]);
-    if (same(word, "steps"))
-        return steps(n[0], n[1], n[2]);
-    if (same(word, "churn")) {
-        number succeeded = 0, refused = 0;
-        CUresult code = churn(n[0], n[1], n[2], &succeeded, &refused);
-        return tell(succeeded), tell(refused), code;
-    }
-    if (same(word, "launchcost"))
-        return measure(n[0], 1);
-    if (same(word, "alloccost"))
-        return measure(n[0], 0);
-    if (same(word, "stop"))
-        return raise(SIGSTOP) == 0 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
     return CUDA_ERROR_UNKNOWN;
 }
 

@@ -89,11 +89,14 @@ typedef unsigned long long number;
 void tell(number value);
 number now(void);
 CUresult launch_as(number function, number how);
+#define SMALL_GRIDS 4
+#define LARGE_GRID (4000 * 80 * 16) /* for which a GPU of 80 multiprocessors has to begin 4,000 times */
 
 /* Adds launches to what a step does. */
 CUresult add_part(number function, number count, number how);
 
-/* Steps for some ms, each followed by a synchronisation where it `waits`, and begun every so many ms (0: at once). Tells the
+/* Steps for some ms, each followed by a synchronisation where it `waits` (2: for an event on the next stream, 3: by asking
+ * for that again and again, 4: for each stream), and begun every so many ms (0: at once). Tells the
  * ns that all steps took, those of the longest, how many there were, and then the launches of each part. */
 CUresult steps(number milliseconds, number waits, number every);
 
@@ -101,14 +104,19 @@ CUresult steps(number milliseconds, number waits, number every);
 #define STREAMS 80
 CUstream stream_named(unsigned long long name);
 CUstream next_stream(void);
+CUresult synchronise_streams(void);
 
 #define same(word, other) (strcmp(word, other) == 0)
 
 /* Names of objects of a kind. */
 #define OBJECTS 64
 
-/* Obey a command about streams, or contexts; CUDA_ERROR_UNKNOWN where it is about something else. */
+extern CUfunction functions[OBJECTS];
+extern CUgraphExec execs[OBJECTS];
+
+/* Obey a command about streams, contexts, or launches; CUDA_ERROR_UNKNOWN where it is about something else. */
 CUresult stream_command(const char *word, const unsigned long long *n);
 CUresult context_command(const char *word, const unsigned long long *n);
+CUresult work_command(const char *word, const unsigned long long *n, const char *text);
 
 #endif

@@ -30,7 +30,9 @@ def gpu_uuid(index: int) -> str:
 
 def build_client(folder: Path) -> None:
     """Compile the client into a folder that has the fake libraries."""
-    sources = [SOURCES / f"{name}.c" for name in ("client", "client_contexts", "churn", "streams", "steps")]
+    sources = [
+        SOURCES / f"{name}.c" for name in ("client", "client_contexts", "client_work", "churn", "streams", "steps")
+    ]
     flags: list[str | Path] = [
         "-std=gnu17",
         "-O1",
@@ -221,17 +223,22 @@ class Tenant:
 def crowd(share: Tenant, count: int, *commands: str, timeout: float = 280) -> list[list[Answer]]:
     """Run as many clients at the same time, "SEED" in commands being the number of each; returns their answers.
 
-    Raises AssertionError where one fails or says anything of errors.
+    Raises AssertionError where one fails or says anything of errors. None of them is left running.
     """
     text = "\n".join(["init", "primary 0 0", *commands, ""])
     clients = [start(share) for _ in range(count)]
-    for number, client in enumerate(clients):
-        feed(client, text.replace("SEED", str(number + 1)))
     answers = []
-    for client in clients:
-        output, errors = client.communicate(timeout=timeout)
-        assert (client.returncode, errors) == (0, "")
-        answers.append([Answer.parse(line) for line in output.splitlines()])
+    try:
+        for number, client in enumerate(clients):
+            feed(client, text.replace("SEED", str(number + 1)))
+        for client in clients:
+            output, errors = client.communicate(timeout=timeout)
+            assert (client.returncode, errors) == (0, ""), output
+            answers.append([Answer.parse(line) for line in output.splitlines()])
+    finally:
+        for client in clients:
+            client.kill()
+            client.wait()
     return answers
 
 

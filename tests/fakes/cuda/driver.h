@@ -74,6 +74,8 @@ typedef struct block {
     unsigned gpu;
     struct CUctx_st *context;
     struct CUmemPoolHandle_st *pool;
+    unsigned freed_on; /* by a stream of that GPU, which gets there at that moment of its work */
+    uint64_t freed_at;
     struct block *next;
 } block;
 
@@ -93,6 +95,7 @@ struct CUevent_st {
     uint64_t done;
     unsigned gpu;
     int recorded;
+    CUevent next; /* of those whose time is not known yet */
 };
 
 struct CUfunc_st {
@@ -123,6 +126,8 @@ uint64_t driver_pages(uint64_t bytes);
 /* Takes memory for a block of a context; 0 where the GPU has not that much left. */
 CUdeviceptr driver_place(const struct CUctx_st *context, uint64_t bytes);
 void driver_unplace(CUdeviceptr address, unsigned gpu, uint64_t bytes);
+/* Frees what streams were told to free and have come to by now. */
+void driver_free_reached(void);
 /* Frees what only descriptors have held that are closed by now. */
 void driver_free_exported(void);
 /* Takes away what stands behind a sparse array. */
@@ -152,6 +157,11 @@ CUresult driver_join_default(CUstream stream);
 /* The stream is captured no more. */
 void driver_end_capture(CUstream stream);
 CUresult driver_queue(CUstream stream, uint64_t duration);
+/* How long a function runs with a grid: as long as its name says where there is room for all blocks at once. */
+uint64_t driver_duration(CUfunction function, uint64_t x, uint64_t y, uint64_t z);
+/* When the work of a stream ends, as its GPU counts; whether that has come. */
+uint64_t driver_tail(CUstream stream);
+int driver_has_ended(unsigned gpu, uint64_t moment);
 void driver_wait(unsigned gpu, uint64_t moment);
 
 /* An entry point of the driver, as cuGetProcAddress knows it. */

@@ -215,7 +215,7 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const
     FAULT();
     (void)dependencies, (void)numDependencies;
     made = add(hGraph, NODE_KERNEL, CU_GRAPH_NODE_TYPE_KERNEL);
-    made->duration = nodeParams->func->duration;
+    made->duration = driver_duration(nodeParams->func, nodeParams->gridDimX, nodeParams->gridDimY, nodeParams->gridDimZ);
     *phGraphNode = made;
     return CUDA_SUCCESS;
 }
@@ -240,7 +240,8 @@ static CUresult add_any(CUgraphNode *node, CUgraph graph, CUgraphNodeParams *as)
     case CU_GRAPH_NODE_TYPE_MEM_FREE: return add_free(node, graph, as->free.dptr);
     case CU_GRAPH_NODE_TYPE_KERNEL: {
         struct CUgraphNode_st *made = add(graph, NODE_KERNEL, as->type);
-        made->duration = as->kernel.func->duration;
+        made->duration =
+            driver_duration(as->kernel.func, as->kernel.gridDimX, as->kernel.gridDimY, as->kernel.gridDimZ);
         *node = made;
         return CUDA_SUCCESS;
     }

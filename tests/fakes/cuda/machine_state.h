@@ -9,7 +9,7 @@
 #define PROCESSES 2048
 #define LIMITS 64
 
-#define MACHINE_MARKS 64
+#define MACHINE_MARKS 512
 
 /* Up to where a process had been served at a time, while so many shared the GPU. */
 typedef struct {

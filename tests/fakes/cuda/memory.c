@@ -69,8 +69,37 @@ static void give(block *each)
     free(each);
 }
 
+/* What streams free when they get there; it has no address any more. */
+static block *late;
+
+void driver_free_reached(void)
+{
+    for (block **each = &late; *each != NULL;) {
+        block *found = *each;
+        if (driver_has_ended(found->freed_on, found->freed_at)) {
+            *each = found->next;
+            give(found);
+        } else {
+            each = &found->next;
+        }
+    }
+}
+
+static void free_late(block *found, CUstream stream)
+{
+    found->freed_on = driver_stream_context(stream)->gpu;
+    found->freed_at = driver_tail(stream);
+    found->next = late;
+    late = found;
+    driver_free_reached();
+}
+
 void driver_free_context(struct CUctx_st *context)
 {
+    for (block *each = late; each != NULL; each = each->next)
+        if (each->context == context)
+            each->freed_at = 0;
+    driver_free_reached();
     for (unsigned index = 0; index < BUCKETS; index++)
         for (block **each = &table[index]; *each != NULL;) {
             block *found = *each;
@@ -104,6 +133,7 @@ static CUresult allocate(CUdeviceptr *address, uint64_t bytes, block_kind kind)
     context = driver_context()->part_of ? driver_context()->part_of : driver_context();
     pthread_mutex_lock(&driver_lock);
     driver_free_exported();
+    driver_free_reached();
     place = driver_place(context, bytes);
     if (place != 0)
         *address = driver_add(place, bytes, kind, context->gpu)->address;
@@ -152,10 +182,22 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
+    block *found;
     FAULT();
+    if (driver_ready() != CUDA_SUCCESS)
+        return driver_ready();
+    if (driver_stream_context(hStream) == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
     if (driver_capturing(hStream))
         return driver_capture_free(hStream, dptr);
-    return dptr == 0 ? CUDA_ERROR_INVALID_VALUE : cuMemFree_v2(dptr);
+    pthread_mutex_lock(&driver_lock);
+    found = driver_remove(dptr);
+    if (found != NULL && (found->kind == BLOCK_PLAIN || found->kind == BLOCK_MANAGED))
+        free_late(found, hStream);
+    else if (found != NULL)
+        give(found);
+    pthread_mutex_unlock(&driver_lock);
+    return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
@@ -183,6 +225,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
         return code;
     pthread_mutex_lock(&driver_lock);
     driver_free_exported();
+    driver_free_reached();
     pthread_mutex_unlock(&driver_lock);
     *total = machine_capacity(driver_context()->gpu);
     *free_bytes = *total - machine_used(driver_context()->gpu);

@@ -52,6 +52,7 @@ class Program:
         self._steps: list[Callable[[], list[str]]] = [
             *[self._allocate] * 6,
             *[self._free] * 4,
+            *[self._free_late] * 2,
             *[self._allocate_pooled] * 3,
             *[self._free_pooled] * 3,
             self._make_array,
@@ -90,7 +91,7 @@ class Program:
     def begin(self) -> list[str]:
         """Return what comes before all steps: contexts, two of each GPU, so that their size is sure."""
         sizes = [command for gpu in range(2) for command in (f"context 2 {gpu}", "contextfree 2")]
-        return ["init", "primary 1 1", *sizes, "primary 0 0", "stream 0"]
+        return ["init", "primary 1 1", *sizes, "primary 0 0", "stream 0", "kernel 0 busy_300us"]
 
     def step(self) -> list[str]:
         """Return the next commands."""
@@ -158,6 +159,15 @@ class Program:
             return []
         owner.blocks.remove(name)
         return [f"free {name}"]
+
+    def _free_late(self) -> list[str]:
+        """Free a block behind work of the context that is current, and wait for it."""
+        owner = self._random.choice(list(self._contexts.values()))
+        name = self._any(owner.blocks)
+        if name is None:
+            return []
+        owner.blocks.remove(name)
+        return ["launch 0 0", f"freeasync {name}", "sync"]
 
     def _make_array(self) -> list[str]:
         name = self._new(self._arrays)

@@ -31,6 +31,29 @@ static CUresult step(number end, number *launches)
     return code;
 }
 
+static void sleep_until(number ns)
+{
+    struct timespec at = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+}
+
+static CUresult wait(number how)
+{
+    static CUevent event;
+    if (how < 2)
+        return p_cuCtxSynchronize();
+    if (how == 4)
+        return synchronise_streams();
+    CUresult code = event ? CUDA_SUCCESS : cuEventCreate(&event, CU_EVENT_DEFAULT);
+    if (code == CUDA_SUCCESS)
+        code = cuEventRecord(event, next_stream());
+    if (code != CUDA_SUCCESS || how == 2)
+        return code != CUDA_SUCCESS ? code : cuEventSynchronize(event);
+    while ((code = cuEventQuery(event)) == CUDA_ERROR_NOT_READY)
+        sleep_until(now() + 100000);
+    return code;
+}
+
 CUresult steps(number milliseconds, number waits, number every)
 {
     number begun = now(), end = begun + milliseconds * 1000000, all = 0, longest = 0, count = 0;
@@ -39,14 +62,13 @@ CUresult steps(number milliseconds, number waits, number every)
     for (number from = begun; code == CUDA_SUCCESS && from < end; from = now(), count++) {
         code = step(end, launches);
         if (code == CUDA_SUCCESS && waits)
-            code = p_cuCtxSynchronize();
+            code = wait(waits);
         number took = now() - from;
         all += took;
         longest = took > longest ? took : longest;
         number next = every ? from + every * 1000000 : 0;
-        struct timespec at = {(time_t)(next / 1000000000), (long)(next % 1000000000)};
         if (next)
-            clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+            sleep_until(next);
     }
     tell(all), tell(longest), tell(count);
     for (int each = 0; each < part_count; each++)

@@ -12,8 +12,15 @@ from tests.fakes.cuda.clients import Answer, Bench, Tenant, feed, gpu_uuid, star
 from tests.fakes.cuda.sharing import PERIOD_NS, START_NS, nanoseconds
 from tests.gpu.rows import AS_GRAPH, Work
 
+ANEW, WITH_GRIDS = 6, 7
+"""How a part is launched besides (`tests/gpu/rows.py`): on streams in turn, a function that is new each time, or one
+with small grids and then with a large one, which take `TIMES` as long together as one small one."""
+TIMES = 4004
+BY_SYNCHRONISING, BY_EVENT, BY_ASKING, BY_STREAMS = 1, 2, 3, 4
+"""How a step waits for its end."""
 
-def commands(work: Work, milliseconds: int) -> list[str]:
+
+def commands(work: Work, milliseconds: int, wait: int = BY_SYNCHRONISING, before: Sequence[str] = ()) -> list[str]:
     """What the client is told to do for so long."""
     lines = []
     for number, (kernel, count, how) in enumerate(work.parts):
@@ -22,7 +29,7 @@ def commands(work: Work, milliseconds: int) -> list[str]:
         names = [f"kernel 0 {kernel}", *graph] if how == AS_GRAPH else []
         lines += [*names, f"kernel {number} {kernel}", f"part {number} {count} {how}"]
     lines += [f"stream {name}" for name in range(work.streams)]
-    return ["init", "primary 0 0", *lines, f"steps {milliseconds} {int(work.waits)} {work.every_ms}"]
+    return ["init", "primary 0 0", *lines, *before, f"steps {milliseconds} {wait if work.waits else 0} {work.every_ms}"]
 
 
 @dataclass(frozen=True)
@@ -52,10 +59,13 @@ def together(
     *,
     held: bool = True,
     machine: Mapping[str, str] | None = None,
+    wait: int = BY_SYNCHRONISING,
+    before: Sequence[str] = (),
 ) -> list[Got]:
     """Let tenants, each (share in thousandths, work), run for so many seconds in strict mode; returns what each got.
 
-    Without `held` nothing holds the shares. `machine` are settings of the fake machine.
+    Without `held` nothing holds the shares. `machine` are settings of the fake machine, and `before` are
+    commands that come before the steps.
     """
     sharers = [Sharer(str(index), milli) for index, (milli, _) in enumerate(tenants)]
     windows = plan(sharers, Compute.STRICT, PERIOD_NS, START_NS)
@@ -78,22 +88,27 @@ def together(
         tenant.file.schedule({gpu_uuid(0): windows[str(index)]}, START_NS)
         running.append((tenant, work, start(tenant)))
     for _, work, process in running:
-        feed(process, "\n".join([*commands(work, seconds * 1000), ""]))
+        feed(process, "\n".join([*commands(work, seconds * 1000, wait, before), ""]))
     found = []
-    for tenant, work, process in running:
-        output, errors = process.communicate(timeout=120)
-        answers = [Answer.parse(line) for line in output.splitlines()]
-        assert (process.returncode, errors, [answer.code for answer in answers if answer.code]) == (0, "", [])
-        took, longest, count, *launches = answers[-1].told
-        lengths = [nanoseconds(kernel) for kernel, _, _ in work.parts]
-        computed = sum(each * length for each, length in zip(launches, lengths, strict=True))
-        found.append(
-            Got(
-                computed / (seconds * 1e9),
-                computed / took,
-                longest / 1e6,
-                took / count / 1e6,
-                tenant.total().busy_ns / (seconds * 1e9),
+    try:
+        for tenant, work, process in running:
+            output, errors = process.communicate(timeout=120)
+            answers = [Answer.parse(line) for line in output.splitlines()]
+            assert (process.returncode, errors, [answer.code for answer in answers if answer.code]) == (0, "", [])
+            took, longest, count, *launches = answers[-1].told
+            lengths = [nanoseconds(kernel) * (TIMES if how == WITH_GRIDS else 1) for kernel, _, how in work.parts]
+            computed = sum(each * length for each, length in zip(launches, lengths, strict=True))
+            found.append(
+                Got(
+                    computed / (seconds * 1e9),
+                    computed / took,
+                    longest / 1e6,
+                    took / count / 1e6,
+                    tenant.total().busy_ns / (seconds * 1e9),
+                )
             )
-        )
+    finally:
+        for _, _, process in running:
+            process.kill()
+            process.wait()
     return found

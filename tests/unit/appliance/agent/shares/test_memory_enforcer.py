@@ -161,15 +161,32 @@ async def test_slack_is_no_excess_and_who_comes_back_is_forgiven(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("said_mib", "charged_mib"), [([300, 300], 200), ([300, 400], 100), ([500, 100], 0), ([600, 600], 0)]
+    ("said_mib", "charged_mib"),
+    [([300, 300], 200), ([300, 400], 100), ([500, 100], 0), ([600, 600], 0)],
 )
 async def test_what_the_account_does_not_know_is_charged(tmp_path: Path, said_mib: list[int], charged_mib: int) -> None:
-    node, processes, accounts = two_sharers(tmp_path), Processes(), Accounts(c1=said_mib, c2=[0, 0])
+    node, processes, accounts = two_sharers(tmp_path), Processes(), Accounts(c1=2 * said_mib, c2=[0] * 4)
     for name in ("c1", "c2"):
         node.shares.holdings[name].kind = Enforcement.SHIM
     processes.by_gpu["GPU-1"] = {10: 400 * MIB, 11: 100 * MIB, 20: 100 * MIB}
-    await MemoryEnforcer(node.shares, readings(node.shares, processes), accounts, 512, Ended()).check_once()
+    enforcer = MemoryEnforcer(node.shares, readings(node.shares, processes), accounts, 512, Ended())
+    for _ in range(2):
+        await enforcer.check_once()
     assert accounts.charged_mib == {"c1": {"GPU-1": charged_mib}}
+
+
+async def test_only_what_two_looks_in_a_row_find_is_charged(tmp_path: Path) -> None:
+    said = [0, 0, 300, 300, 400, 400, 500, 500]
+    node, processes, accounts = two_sharers(tmp_path), Processes(), Accounts(c1=said)
+    node.shares.holdings["c1"].kind = Enforcement.SHIM
+    processes.by_gpu["GPU-1"] = {10: 500 * MIB}
+    enforcer = MemoryEnforcer(node.shares, readings(node.shares, processes), accounts, 512, Ended())
+    charged = []
+    for _ in range(4):
+        await enforcer.check_once()
+        charged.append(accounts.charged_mib["c1"]["GPU-1"])
+    # memory that was taken and freed between the readings of one look is no difference
+    assert charged == [0, 200, 100, 0]
 
 
 async def test_what_nobody_can_read_is_not_charged_anew(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The spare of CPU and memory: who has how much of it for the weight of its project, by which it is shared."""
+"""Spare CPU and memory: who has how much of them for the weight of its project, by which they are shared."""
 
 from __future__ import annotations
 

@@ -15,6 +15,9 @@ from reservoir.intake.store import Store
 from reservoir.publication.publish import record_of
 
 KEEP = 3
+"""So many of the newest publications stay."""
+VERSIONS = 1
+"""So many of the newest bundles of each name stay."""
 
 
 @dataclass(frozen=True)
@@ -38,20 +41,24 @@ class Unneeded:
         return not (self.publications or self.bundles or self.blobs or self.leftovers)
 
 
-def prune(root: Path, *, keep: int = KEEP, rehearse: bool = False, progress: Progress = silent) -> Unneeded:
+def prune(
+    root: Path, *, keep: int = KEEP, versions: int = VERSIONS, rehearse: bool = False, progress: Progress = silent
+) -> Unneeded:
     """Remove what neither the `keep` newest publications nor the served one need; with `rehearse` only say what it is.
 
-    The newest bundle of each name stays, and every blob of a bundle that stays or is being imported. An interruption
-    at any point leaves a whole store, and the next run goes on. Raises InputError where `keep` is less than 1,
-    NotFoundError where there is no store, IntegrityError where it cannot be known what is in use: then nothing goes.
+    The newest `versions` of each name of bundles stay, too, and every blob of a bundle that stays or is being imported.
+    An interruption at any point leaves a whole store, and the next run goes on. Raises InputError where one of these is
+    less than 1, NotFoundError where there is no store, IntegrityError where it cannot be known what is in use: then nothing goes.
     """
     if keep < 1:
         raise InputError("at least one publication stays", where="--keep", hint="give a number of 1 or more")
+    if versions < 1:
+        raise InputError("the newest bundle stays", where="--versions", hint="give a number of 1 or more")
     store = Store(root)
     if not store.bundles.is_dir():
         raise NotFoundError("nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`")
     with store.changing():
-        unneeded = _unneeded(store, keep, progress)
+        unneeded = _unneeded(store, keep, versions, progress)
         if not rehearse:
             _remove(store, unneeded, progress)
         return unneeded
@@ -59,15 +66,15 @@ def prune(root: Path, *, keep: int = KEEP, rehearse: bool = False, progress: Pro
 
 def unneeded(root: Path, keep: int = KEEP, progress: Progress = silent) -> Unneeded:
     """Return what `prune` would remove."""
-    return _unneeded(Store(root), keep, progress)
+    return _unneeded(Store(root), keep, VERSIONS, progress)
 
 
-def _unneeded(store: Store, keep: int, progress: Progress) -> Unneeded:
+def _unneeded(store: Store, keep: int, versions: int, progress: Progress) -> Unneeded:
     progress("look for what nothing needs")
     kept = {*store.numbers()[-keep:], *([serving] if (serving := store.serving()) else [])}
     publications = [number for number in store.numbers() if number not in kept]
     needed = {name for number in kept for name in record_of(store.publications / str(number))["bundles"]}
-    needed |= store.newest().keys()
+    needed |= {identity for held in store.candidates().values() for identity, _ in held[:versions]}
     imported = store.imported()
     old = [identity for identity in imported if identity not in needed]
     used = {blob for identity in needed & imported.keys() for blob in imported[identity].sizes()}

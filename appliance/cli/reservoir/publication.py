@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from reservoir.publication.status import Status
 
 WIDTH = 80
-KEEP = 3
+KEEP, VERSIONS = 3, 1
 
 
 def rollback_command(
@@ -46,6 +46,10 @@ def prune_command(
         int,
         typer.Option("--keep", metavar="NUMBER", help="How many of the newest publications stay."),
     ] = KEEP,
+    versions: Annotated[
+        int,
+        typer.Option("--versions", metavar="NUMBER", help="How many of the newest bundles of each name stay."),
+    ] = VERSIONS,
     rehearse: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -53,7 +57,7 @@ def prune_command(
     from reservoir.publication import prune
 
     with progress_bars() as progress:
-        gone = prune.prune(root, keep=keep, rehearse=rehearse, progress=progress)
+        gone = prune.prune(root, keep=keep, versions=versions, rehearse=rehearse, progress=progress)
     counts = {
         "publication": len(gone.publications),
         "bundle": len(gone.bundles),

@@ -171,6 +171,25 @@ def test_nothing_goes_while_it_is_not_known_what_a_kept_publication_needs(site: 
     assert Store(site).numbers() == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
+def test_so_many_of_the_newest_bundles_of_each_name_stay_as_are_asked_for(
+    site: Path, tmp_path: Path, key: Ed25519PrivateKey, count: int
+) -> None:
+    for version in ("6.0", "7.0"):
+        take(make_bundle(tmp_path / version, key, version=version, body=f"body {version}"), site)
+    prune.prune(site, keep=1, versions=count)
+    # the one that is served, and the newest
+    assert versions(site) == sorted({"5.0"} | set([f"{each}.0" for each in range(1, 8)][-count:]))
+    assert whole(site)
+
+
+def test_the_newest_bundle_stays_in_any_case(site: Path) -> None:
+    with pytest.raises(InputError, match="newest bundle stays") as raised:
+        prune.prune(site, versions=0)
+    assert raised.value.where == "--versions"
+    assert len(versions(site)) == 5
+
+
 def test_at_least_one_publication_stays(site: Path) -> None:
     with pytest.raises(InputError, match="--keep"):
         prune.prune(site, keep=0)

@@ -48,7 +48,8 @@ def prune(
 
     The newest `versions` of each name of bundles stay, too, and every blob of a bundle that stays or is being imported.
     An interruption at any point leaves a whole store, and the next run goes on. Raises InputError where one of these is
-    less than 1, NotFoundError where there is no store, IntegrityError where it cannot be known what is in use: then nothing goes.
+    less than 1, NotFoundError where there is no store, IntegrityError where it cannot be known what is in use: then
+    nothing goes.
     """
     if keep < 1:
         raise InputError("at least one publication stays", where="--keep", hint="give a number of 1 or more")

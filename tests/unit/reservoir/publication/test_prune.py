@@ -184,9 +184,8 @@ def test_so_many_of_the_newest_bundles_of_each_name_stay_as_are_asked_for(
 
 
 def test_the_newest_bundle_stays_in_any_case(site: Path) -> None:
-    with pytest.raises(InputError, match="newest bundle stays") as raised:
+    with pytest.raises(InputError, match="--versions"):
         prune.prune(site, versions=0)
-    assert raised.value.where == "--versions"
     assert len(versions(site)) == 5
 
 

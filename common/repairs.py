@@ -71,7 +71,7 @@ RUNGS: dict[str, str] = {
     "restart_agent": "end what an agent left on its port, end the agent, hung or not, and start it again",
     "join_worker": "bring certificate and agent anew, start the container engine, and connect again",
     REBOOT: "reboot the node",
-    "push_images": "push the images of the publication to the registry again",
+    "publish_images": "publish what the registry lacks of the images again",
     "register_images": "register them with the control API again",
     "pull_images": "pull them again",
 }
@@ -111,7 +111,7 @@ _ALL = (
         "5-I",
         ("default image deleted",),
         "the publication's images are in the registry, listed, and on the workers",
-        ("push_images", "register_images", "start_master", "pull_images", "start_worker"),
+        ("publish_images", "register_images", "start_master", "pull_images", "start_worker"),
         spreads=True,
     ),
 )

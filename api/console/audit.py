@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from api.auth.policy import Action
-from api.console import forms, pages
+from api.console import pages
 from api.console.routes import Router
 from api.endpoints import audit_log
 from api.endpoints.access import Caller, action
@@ -17,6 +17,8 @@ from api.endpoints.audit_log import Log, Turn
 from api.endpoints.transactions import Transaction
 
 SHOWN = 100
+LOWER = {"project", "action", "node"}
+"""Names that have no capital letters."""
 RESULTS = ("done", "refused", "failed")
 
 router = Router(prefix="/audit")
@@ -45,7 +47,7 @@ class SearchRequest(BaseModel):
     project: Annotated[str | None, Field(pattern=r"^[a-z0-9-]{1,20}$")] = None
     action: Annotated[str | None, Field(max_length=64, pattern=r"^[a-z_]+$")] = None
     result: Annotated[str | None, Field(pattern=r"^(done|refused|failed)$")] = None
-    node: Annotated[str | None, Field(pattern=r"^[a-z0-9-]{1,63}$")] = None
+    node: Annotated[str | None, Field(pattern=r"^[a-z0-9.-]{1,63}$")] = None
     since: datetime | None = None
     until: datetime | None = None
     after: Annotated[str | None, Field(pattern=r"^[0-9]{1,18}$")] = None
@@ -63,12 +65,17 @@ async def list_audit(
     search: Annotated[SearchForm, Query()],
 ) -> Response:
     """Show who did what, the newest first."""
-    filled: dict[str, Any] = {name: value for name, value in search.model_dump().items() if value}
-    if search.since:
-        filled["since"] = f"{search.since}T00:00:00Z"
-    if search.until:
-        filled["until"] = f"{search.until}T23:59:59.999999Z"
-    wanted = forms.checked(SearchRequest, filled)
+    about: dict[str, Any] = {
+        "search": search,
+        "actions": [each.name.lower() for each in Action],
+        "results": RESULTS,
+        "wrong": set(),
+    }
+    try:
+        wanted = SearchRequest.model_validate(_filled(search))
+    except ValidationError as error:
+        about["wrong"] = {str(problem["loc"][0]) for problem in error.errors()}
+        return pages.page(request, "audit.html", about | {"entries": [], "older": "", "newest": None}, status=422)
     answer = Response()
     entries = await audit_log.list_audit(
         caller=caller,
@@ -89,12 +96,20 @@ async def list_audit(
     )
     values = {
         "entries": entries,
-        "search": search,
         "older": request.url.include_query_params(after=answer.headers["X-Next"]).query
         if "X-Next" in answer.headers
         else "",
         "newest": request.url.remove_query_params("after").query if search.after else None,
-        "actions": [each.name.lower() for each in Action],
-        "results": RESULTS,
     }
-    return pages.page(request, "audit.html", values)
+    return pages.page(request, "audit.html", about | values)
+
+
+def _filled(search: SearchForm) -> dict[str, Any]:
+    """Return what somebody has filled in, as names are written."""
+    filled = {name: word for name, value in search.model_dump().items() if (word := value.strip())}
+    for name in filled.keys() & LOWER:
+        filled[name] = filled[name].lower()
+    for name, end in (("since", "T00:00:00Z"), ("until", "T23:59:59.999999Z")):
+        if name in filled:
+            filled[name] += end
+    return filled

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Form, Request, Response
+from fastapi import Depends, Form, Request, Response
 from pydantic import BaseModel, Field
+from starlette.requests import HTTPConnection
 
 from api.auth.policy import Action
 from api.console import forms, pages
 from api.console.routes import Router
-from api.endpoints import backups
+from api.endpoints import auditing, backups
 from api.endpoints.access import Caller, SettingsOf, action
 from api.endpoints.transactions import Reading, Transaction
 from api.lists import stamps
@@ -50,10 +51,19 @@ async def list_backups(request: Request, caller: Caller, db: Reading, settings: 
     return await pages.live(request, "backups.html", "backups_live.html", values, stamp=stamp)
 
 
+async def _order(form: Annotated[OrderForm, Form()], connection: HTTPConnection) -> OrderForm:
+    auditing.about(connection, "backup-orders")
+    return form
+
+
 @router.post("", status_code=204)
 @action(Action.BACKUP_ORDER)
 async def order_backup(
-    form: Annotated[OrderForm, Form()], caller: Caller, db: Transaction, settings: SettingsOf, response: Response
+    form: Annotated[OrderForm, Depends(_order)],
+    caller: Caller,
+    db: Transaction,
+    settings: SettingsOf,
+    response: Response,
 ) -> None:
     """Order a backup, or that one is verified or its restore rehearsed."""
     body = {"action": form.action, "backup": form.backup or None}

@@ -20,7 +20,6 @@ from api.endpoints.transactions import Reading, Transaction
 from api.lists import stamps
 from api.resources.health import service
 from api.resources.health.schemas import AcknowledgementRequest
-from api.tables.health import HealthChange, HealthCheck
 from common.checks import CheckState
 
 SHOWN, CHANGES = 200, 50
@@ -51,14 +50,14 @@ async def list_checks(
     node: Annotated[str, Query(max_length=63, pattern=r"^[A-Za-z0-9._-]*$")] = "",
 ) -> Response:
     """Show the checks that are not well, or those in a state, the worst first; those of a node where it is named."""
-    stamp = await stamps.stamp(db, (*stamps.PEOPLE, HealthCheck, HealthChange), caller.id, request.url)
+    states = (state,) if state else NOT_WELL
+    count, mark = await service.mark(db, node or None, states)
+    stamp = await stamps.stamp(db, stamps.PEOPLE, caller.id, request.url, mark)
     if answer := pages.unchanged(request, stamp):
         return answer
-    found = await service.show(db, settings, node or None, [state] if state else NOT_WELL)
-    found.sort(key=lambda check: (WORST.index(check.state), check.node, check.check, check.thing))
     values = {
-        "checks": found[:SHOWN],
-        "more": max(0, len(found) - SHOWN),
+        "checks": await service.worst(db, settings, node or None, states, SHOWN),
+        "more": max(0, count - SHOWN),
         "changes": await service.changes(db, node or None, None, None, CHANGES),
         "states": WORST,
         "state": state,

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Form, Request, Response
 from pydantic import BaseModel, Field
+from sqlalchemy import Table
 from starlette.requests import HTTPConnection
 
 from api.auth.policy import Action
@@ -15,10 +16,15 @@ from api.control.manager import WakeAfterwards
 from api.endpoints import auditing, groups
 from api.endpoints.access import Caller, action
 from api.endpoints.transactions import Reading, Transaction
+from api.lists import stamps
 from api.resources.groups import service
 from api.resources.groups.schemas import GroupChange, GroupRequest
 from api.resources.schemas import NamePath
+from api.tables.base import Base
+from api.tables.groups import ResourceGroup, group_nodes, group_projects, group_users
 
+OF_GROUPS: tuple[type[Base] | Table, ...] = (*stamps.PEOPLE, ResourceGroup, group_nodes, group_users, group_projects)
+"""What says how groups are. Nodes write often: those that join by what they are come within a minute."""
 LISTS = ("nodes", "users", "projects")
 
 router = Router(prefix="/resource-groups")
@@ -53,20 +59,26 @@ class ChangeForm(BaseModel):
 @action(Action.GROUP_READ)
 async def list_groups(request: Request, caller: Caller, db: Reading) -> Response:
     """Show the resource groups that the caller may use or looks after, by name."""
+    stamp = await stamps.stamp(db, OF_GROUPS, caller.id)
+    if answer := pages.unchanged(request, stamp):
+        return answer
     values = {"groups": await groups.list_groups(caller, db)}
-    return await pages.live(request, "groups.html", "groups_live.html", values)
+    return await pages.live(request, "groups.html", "groups_live.html", values, stamp=stamp)
 
 
 @router.get("/{name}")
 @action(Action.GROUP_READ)
 async def show_group(name: NamePath, request: Request, caller: Caller, db: Reading) -> Response:
     """Show a resource group."""
+    stamp = await stamps.stamp(db, OF_GROUPS, caller.id, name)
+    if answer := pages.unchanged(request, stamp):
+        return answer
     found = await groups.get_group(name, caller, db)
     can = {
         "allow": caller.may(Action.GROUP_ALLOW, domain=found.domain),
         "manage": caller.may(Action.GROUP_MANAGE, domain=found.domain),
     }
-    return await pages.live(request, "group.html", "group_live.html", {"group": found, "can": can})
+    return await pages.live(request, "group.html", "group_live.html", {"group": found, "can": can}, stamp=stamp)
 
 
 @router.post("", status_code=204)
@@ -102,6 +114,9 @@ async def change_group(
     _wake: WakeAfterwards,
 ) -> None:
     """Change what belongs to a resource group and who may use it; sessions that run in it go on."""
+    found = await groups.get_group(name, caller, db)
+    for field in LISTS:
+        forms.check_leaving(f"remove_{field}", getattr(change, f"remove_{field}"), getattr(found, field))
     await service.change(db, name, change, caller)
     response.headers["HX-Trigger"] = "refresh"
 

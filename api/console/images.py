@@ -14,9 +14,11 @@ from api.control.manager import WakeAfterwards
 from api.endpoints import images
 from api.endpoints.access import Caller, SettingsOf, action
 from api.endpoints.transactions import Reading, Transaction
+from api.lists import stamps
 from api.resources.images import service
 from api.resources.images.schemas import ImageName, ImageRequest, ImageTag
 from api.resources.schemas import NameQuery
+from api.tables.images import Image, image_projects
 
 SHOWN = 200
 
@@ -40,6 +42,9 @@ async def list_images(
     *, request: Request, caller: Caller, db: Reading, q: Annotated[str, Query(max_length=128)] = ""
 ) -> Response:
     """Show the images that the caller may use, by name: those with some letters in name, tag or description."""
+    stamp = await stamps.stamp(db, (*stamps.PEOPLE, Image, image_projects), caller.id, request.url)
+    if answer := pages.unchanged(request, stamp):
+        return answer
     word = q.strip().lower()
     every = await service.visible(db, caller, None)
     found = [image for image in every if word in f"{image.title} {image.description}".lower()]
@@ -49,7 +54,7 @@ async def list_images(
         "managed": {image.id for image in found[:SHOWN] if service.may_manage(caller, image)},
         "more": max(0, len(found) - SHOWN),
     }
-    return await pages.live(request, "images.html", "images_live.html", values)
+    return await pages.live(request, "images.html", "images_live.html", values, stamp=stamp)
 
 
 @router.post("", status_code=204)

@@ -11,10 +11,12 @@ from api.auth.policy import Action
 from api.console import forms, pages
 from api.console.routes import Router
 from api.endpoints import presets
-from api.endpoints.access import SettingsOf, action
+from api.endpoints.access import Caller, SettingsOf, action
 from api.endpoints.transactions import Reading, Transaction
+from api.lists import stamps
 from api.resources.presets.schemas import PresetRequest
 from api.resources.schemas import NamePath
+from api.tables.presets import Preset
 from common.gpu.kinds import Enforcement
 from common.protocol import DEFAULT_SHM_MIB
 
@@ -37,10 +39,13 @@ class PresetForm(BaseModel):
 
 @router.get("")
 @action(Action.PRESET_READ)
-async def list_presets(request: Request, db: Reading) -> Response:
+async def list_presets(request: Request, caller: Caller, db: Reading) -> Response:
     """Show the presets, the smallest first."""
+    stamp = await stamps.stamp(db, (*stamps.PEOPLE, Preset), caller.id)
+    if answer := pages.unchanged(request, stamp):
+        return answer
     values = {"presets": await presets.list_presets(db), "kinds": Enforcement, "shm_mib": DEFAULT_SHM_MIB}
-    return await pages.live(request, "presets.html", "presets_live.html", values)
+    return await pages.live(request, "presets.html", "presets_live.html", values, stamp=stamp)
 
 
 @router.post("", status_code=204)

@@ -96,5 +96,8 @@ async def change_project(
     _wake: WakeAfterwards,
 ) -> None:
     """Change a project; its managers change who is in it."""
+    found = await projects.get_project(name, caller, db)
+    forms.check_leaving("remove_members", change.remove_members, found.members)
+    forms.check_leaving("remove_managers", change.remove_managers, found.managers)
     await service.change(db, name, change, caller)
     response.headers["HX-Trigger"] = "refresh"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import Form, Query, Request, Response
+from fastapi import Depends, Form, Query, Request, Response
 from pydantic import BaseModel, Field
+from starlette.requests import HTTPConnection
 
 from api.auth.policy import Action
 from api.console import forms, pages
 from api.console.routes import Router
-from api.endpoints import repairs
+from api.endpoints import auditing, repairs
 from api.endpoints.access import Caller, SettingsOf, action
 from api.endpoints.transactions import Reading, Transaction
 from api.lists import stamps
@@ -22,14 +23,14 @@ from api.tables.repairs import RepairRun
 from common.repairs import OPEN
 
 router = Router(prefix="/repairs")
-Word = Annotated[str, Field(max_length=64)]
+Word = Annotated[str, Field(max_length=64, pattern=r"^[0-9A-Za-z-]*$")]
 
 
 class OrderForm(BaseModel):
     """How to run a repair; without a node on all that have the symptom."""
 
     repair: Word
-    node: Word = ""
+    node: Annotated[str, Field(max_length=64)] = ""
     dry_run: bool = False
     agreed: bool = False
 
@@ -59,10 +60,19 @@ async def list_repairs(
     return await pages.live(request, "repairs.html", "repairs_live.html", values, stamp=stamp)
 
 
+async def _order(form: Annotated[OrderForm, Form()], connection: HTTPConnection) -> OrderForm:
+    auditing.about(connection, f"repairs/{form.repair}/runs")
+    return form
+
+
 @router.post("", status_code=204)
 @action(Action.REPAIR_RUN)
 async def order_repair(
-    form: Annotated[OrderForm, Form()], caller: Caller, db: Transaction, settings: SettingsOf, response: Response
+    form: Annotated[OrderForm, Depends(_order)],
+    caller: Caller,
+    db: Transaction,
+    settings: SettingsOf,
+    response: Response,
 ) -> None:
     """Order a run, and show it."""
     body = {"limit": form.node or None, "dry_run": form.dry_run, "agreed": form.agreed}

@@ -62,6 +62,7 @@ class ToldRequest:
     endpoint: Callable[..., Any]
     user: str = ""
     action: Action | None = None
+    object: str = ""
     recorded: bool = False
     failed: bool = False
 
@@ -84,7 +85,7 @@ class ToldRequest:
             "address": self.connection.client.host if self.connection.client else "",
             "action": action.name.lower() if action else self.endpoint.__name__,
             "method": self.connection.scope.get("method", "WEBSOCKET"),
-            "object": path,
+            "object": self.object or path,
             "project": self._project(),
             "result": result,
             "status": status,
@@ -224,6 +225,15 @@ def needs(connection: HTTPConnection, wanted: Action) -> None:
     """
     if told := told_request(connection):
         told.action = wanted
+
+
+def about(connection: HTTPConnection, name: str) -> None:
+    """Tell a request as one about an object such as `repairs/5-A/runs`, where its path does not name it.
+
+    Call it before the transaction, which begins with the line.
+    """
+    if told := told_request(connection):
+        told.object = name
 
 
 async def record(db: AsyncSession, connection: HTTPConnection, **more: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import sha256
 
-from sqlalchemy import select
+from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
@@ -23,7 +23,7 @@ MINUTE_S = 60
 """Pages tell how long ago something was, to the minute."""
 
 
-async def stamp(db: AsyncSession, tables: Iterable[type[Base]], *more: object) -> str:
+async def stamp(db: AsyncSession, tables: Iterable[type[Base] | Table], *more: object) -> str:
     """Return a text that is another one whenever rows of tables are, or `more`, or a minute is over.
 
     Of sessions those count that a list has unless all are asked for.

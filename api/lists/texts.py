@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import Depends, Response
-from sqlalchemy import BigInteger, Text, cast, func, literal_column
+from sqlalchemy import BigInteger, Table, Text, cast, func, literal_column
 from starlette.requests import HTTPConnection
 
 from api.tables.base import Base
@@ -161,7 +161,7 @@ async def _texts(entries: Sequence[Entry], texts: Texts, render: Render, page_by
     return parts, len(entries)
 
 
-def written(table: type[Base]) -> tuple[Any, Any]:
+def written(table: type[Base] | Table) -> tuple[Any, Any]:
     """Return how many rows of a table there are in a group, and a sum that no change of them leaves as it is.
 
     PostgreSQL keeps with each row the number of the transaction that wrote it last. A transaction that began early may
@@ -171,9 +171,10 @@ def written(table: type[Base]) -> tuple[Any, Any]:
     return (func.count(number), func.sum(func.hashint8extended(number, 0)))
 
 
-def written_by(table: type[Base]) -> Any:
+def written_by(table: type[Base] | Table) -> Any:
     """Return the number of the transaction that wrote a row last."""
-    return cast(cast(literal_column(f"{table.__tablename__}.xmin"), Text), BigInteger)
+    name = table.name if isinstance(table, Table) else table.__tablename__
+    return cast(cast(literal_column(f"{name}.xmin"), Text), BigInteger)
 
 
 def said(*parts: Any) -> Any:

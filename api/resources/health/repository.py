@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import TypeVarTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, Select, delete, func, select
+from sqlalchemy import BigInteger, ColumnElement, Row, Select, Text, case, cast, delete, func, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
 from api.tables.health import HealthAlert, HealthChange, HealthCheck, Source
 from api.tables.nodes import Node
 from common.checks import CheckState
+
+Ts = TypeVarTuple("Ts")
 
 _name = func.coalesce(Node.name, HealthCheck.node_name)
 """The name of a check's node, which has an agent or not; empty for the site."""
@@ -25,12 +28,34 @@ def _listed() -> Select[HealthCheck, str]:
 
 async def listed(db: AsyncSession, node: str | None, states: Collection[CheckState]) -> Sequence[Row[HealthCheck, str]]:
     """Return checks with the names of their nodes: of a node, `""` for the site, in some states."""
-    query = _listed()
+    return (await db.execute(_chosen(_listed(), node, states))).all()
+
+
+async def worst(
+    db: AsyncSession, node: str | None, states: Sequence[CheckState], limit: int
+) -> Sequence[Row[HealthCheck, str]]:
+    """Return so many checks with the names of their nodes, by state in the order of `states`."""
+    order = case({state: number for number, state in enumerate(states)}, value=HealthCheck.state)
+    query = _chosen(_listed().order_by(None), node, states)
+    return (await db.execute(query.order_by(order, _name, HealthCheck.check_id, HealthCheck.thing).limit(limit))).all()
+
+
+async def mark(db: AsyncSession, node: str | None, states: Collection[CheckState]) -> tuple[int, str]:
+    """Return how many checks there are, and a text that is another one whenever one of them or of the changes is."""
+    written = cast(cast(literal_column(f"{HealthCheck.__tablename__}.xmin"), Text), BigInteger)
+    last = select(func.max(HealthChange.number)).scalar_subquery()
+    query = select(func.count(written), func.sum(func.hashint8extended(written, 0)), last)
+    query = query.select_from(HealthCheck).outerjoin(Node, Node.id == HealthCheck.node_id)
+    count, *rest = (await db.execute(_chosen(query, node, states))).one()
+    return count, repr((count, *rest))
+
+
+def _chosen(query: Select[*Ts], node: str | None, states: Collection[CheckState]) -> Select[*Ts]:
     if node is not None:
         query = query.where(_name == node)
     if states:
         query = query.where(HealthCheck.state.in_(states))
-    return (await db.execute(query)).all()
+    return query
 
 
 async def by_id(db: AsyncSession, id_: UUID) -> Row[HealthCheck, str] | None:

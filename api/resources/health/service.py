@@ -31,6 +31,7 @@ CONTROLLER = "controller"
 SILENT = timedelta(seconds=SILENT_S)
 
 silent = repository.silent
+mark = repository.mark
 due_alerts = repository.due
 last_well = repository.last_well
 told_alert = repository.told
@@ -120,6 +121,13 @@ async def show(
 ) -> list[CheckView]:
     """Return checks: of a node, in some states; those of the site itself first."""
     return [_view(row, name, settings) for row, name in await repository.listed(db, node, states)]
+
+
+async def worst(
+    db: AsyncSession, settings: Settings, node: str | None, states: Sequence[CheckState], limit: int
+) -> list[CheckView]:
+    """Return so many checks by state in the order of `states`: of a node, of all."""
+    return [_view(row, name, settings) for row, name in await repository.worst(db, node, states, limit)]
 
 
 async def changes(

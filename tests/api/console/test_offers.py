@@ -5,9 +5,11 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from api.endpoints.access import SEEN_HEADER
 from tests.api.cluster import V1, Cluster, ok
 from tests.api.console.conftest import PAGE
 from tests.api.console.test_languages import unmarked
+from tests.api.console.test_pages import version_of
 
 pytestmark = pytest.mark.anyio
 
@@ -53,6 +55,10 @@ async def test_a_resource_group_is_made_changed_and_deleted(ready: Cluster, brow
     assert (group["nodes"], group["users"], group["projects"], group["open"]) == ([], ["admin"], [], False)
     assert (await browser.post("/resource-groups/big", data={"open": "true"}, headers=PART)).status_code == 204
     assert "everybody" in (await browser.get("/resource-groups")).text
+    for field, name in (("users", "alise"), ("nodes", "worker9"), ("projects", "team-b")):
+        wrong = await browser.post("/resource-groups/big", data={f"remove_{field}": name}, headers=PART)
+        assert (wrong.status_code, f"{name} is not in it" in wrong.text) == (422, True)
+        assert [told["pointer"] for told in wrong.json()["errors"]] == [f"/remove_{field}"]
     gone = await browser.post("/resource-groups/big/delete", headers=PART)
     assert (gone.status_code, gone.headers["hx-redirect"]) == (204, "/resource-groups")
     assert (await browser.get("/resource-groups/big")).status_code == 404
@@ -76,6 +82,22 @@ async def test_a_preset_is_made_in_gpus_cores_and_gib_and_deleted(ready: Cluster
     assert [told["pointer"] for told in wrong.json()["errors"]] == ["/name"]
     assert (await browser.post("/presets/half/delete", headers=PART)).status_code == 204
     assert '<tr id="p-half">' not in (await browser.get("/presets")).text
+
+
+@pytest.mark.parametrize("path", ["/images", "/resource-groups", "/resource-groups/big", "/presets"])
+async def test_a_page_that_is_as_it_was_is_answered_before_anything_is_read(
+    ready: Cluster, browser: httpx.AsyncClient, statements: list[str], path: str
+) -> None:
+    await browser.post("/resource-groups", data=GROUP, headers=PART)
+    seen = {**PART, SEEN_HEADER: version_of((await browser.get(path)).text)}
+    statements.clear()
+    assert (await browser.get(path, headers=seen)).status_code == 204
+    own = {"/images": "images", "/presets": "presets"}.get(path, "resource_groups")
+    assert [each for each in statements if f"FROM {own}" in each and "xmin" not in each] == []
+    await browser.post("/images", data=IMAGE, headers=PART)
+    await browser.post("/presets", data=PRESET, headers=PART)
+    await browser.post("/resource-groups/big", data={"add_users": "admin"}, headers=PART)
+    assert (await browser.get(path, headers=seen)).status_code == 200
 
 
 async def test_members_see_what_there_is_and_change_nothing(ready: Cluster, browser: httpx.AsyncClient) -> None:

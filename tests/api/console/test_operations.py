@@ -9,12 +9,15 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from api.console import audit
+from api.console import audit, checks
+from api.endpoints.access import SEEN_HEADER
+from api.resources.audit import service
 from common.check_protocol import CheckReport
 from common.checks import CheckState
 from tests.api.cluster import V1, Cluster, ok, sign_in
 from tests.api.console.conftest import PAGE
 from tests.api.console.test_languages import unmarked
+from tests.api.console.test_pages import version_of
 from tests.api.resources.backups.test_backups import ONE, backup, tell
 from tests.api.resources.repairs.test_repairs import STEP, run
 
@@ -68,6 +71,26 @@ async def test_a_check_that_is_not_well_is_acknowledged_told_of_again_and_cleare
     assert (await browser.post(f"{here}/acknowledgement", data={"hours": "0"}, headers=PART)).status_code == 422
 
 
+async def test_the_worst_checks_are_shown_and_the_others_counted_without_being_read(
+    ready: Cluster, browser: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = (CheckState.OK, CheckState.WARN, CheckState.FAIL, CheckState.UNKNOWN)
+    every = [FULL.model_copy(update={"thing": f"/{state}", "state": state}) for state in states]
+    await ready.heartbeat(checks=every)
+    await ready.settle()
+    monkeypatch.setattr(checks, "SHOWN", 2)
+    page = (await browser.get("/health/checks?node=worker1")).text.partition("What has changed")[0]
+    assert re.findall(r"disk has room: /(\w+)", page) == ["fail", "unknown"]
+    assert "and 1 more" in page
+    # what is well says nothing else on this page, and on its own
+    for path, status in (("/health/checks?node=worker1", 204), ("/health/checks?node=worker1&state=ok", 200)):
+        seen = {**PART, SEEN_HEADER: version_of((await browser.get(path)).text)}
+        every[0] = every[0].model_copy(update={"evidence": f"{status} is full"})
+        await ready.heartbeat(checks=every)
+        await ready.settle()
+        assert (await browser.get(path, headers=seen)).status_code == status
+
+
 async def test_a_repair_is_ordered_and_shown_while_it_runs(
     ordering: Cluster,
     controller: httpx.AsyncClient,
@@ -89,6 +112,9 @@ async def test_a_repair_is_ordered_and_shown_while_it_runs(
     assert "Start the edge: changed" in page
     assert "found, nothing done" in page
     assert "it is there" in (await operator.get("/repairs")).text
+    await ordering.settle()
+    (told,) = await ok(ordering.admin.get(f"{V1}/audit", params={"object": "repairs/5-A/runs"}))
+    assert (told["action"], told["result"]) == ("repair_run", "done")
     refused = await operator.post("/repairs", data={"repair": "5-Z"}, headers=PART)
     assert (refused.status_code, "no repair 5-Z" in refused.text) == (404, True)
     wrong = await operator.post("/repairs", data={"repair": "5-A", "node": "a b"}, headers=PART)
@@ -135,6 +161,12 @@ async def test_the_audit_log_is_searched_page_by_page(audited: Cluster, monkeypa
         assert "The log has no such line." in (await browser.get("/audit?user=nobody")).text
         assert "The log has no such line." in (await browser.get("/audit?until=2026-01-01")).text
         monkeypatch.setattr(audit, "SHOWN", 2)
+        monkeypatch.setattr(service, "LOOKED_AT", 1)
+        page = (await browser.get("/audit?user=nobody")).text
+        assert "The log has no such line." not in page
+        assert "go on among older ones" in page
+        monkeypatch.undo()
+        monkeypatch.setattr(audit, "SHOWN", 2)
         address, lines = "/audit", list[str]()
         while address:
             page = (await browser.get(address)).text
@@ -144,7 +176,13 @@ async def test_the_audit_log_is_searched_page_by_page(audited: Cluster, monkeypa
             address = older[1].replace("&amp;", "&") if older else ""
         assert lines == sorted(lines, key=int, reverse=True)
         assert len(lines) == len(set(lines)) > 3
-        for wrong in ("since=yesterday", "action=A%20B", "after=x", "result=good"):
+        assert "quota_milli: 1000 → 3000" in (await browser.get("/audit?user=%20admin%20&project=Vision")).text
+        for wrong in ("since=yesterday", "action=A%20B", "user=a%20b"):
+            refused = await browser.get(f"/audit?object=projects/vision&{wrong}")
+            assert refused.status_code == 422
+            assert f'id="problem-{wrong.partition("=")[0]}"' in refused.text
+            assert 'value="projects/vision"' in refused.text, "what was typed is kept"
+        for wrong in ("after=x", "result=good"):
             assert (await browser.get(f"/audit?{wrong}")).status_code == 422
         await audited.settle()
         assert "audit_read" in (await browser.get("/audit?action=audit_read")).text

@@ -27,11 +27,11 @@ Word = Annotated[str, Field(max_length=64, pattern=r"^[0-9A-Za-z-]*$")]
 
 
 class OrderForm(BaseModel):
-    """How to run a repair; without a node on all that have the symptom."""
+    """How to run a repair: as a mere look unless that is said; without a node on all that have the symptom."""
 
     repair: Word
     node: Annotated[str, Field(max_length=64)] = ""
-    dry_run: bool = False
+    dry_run: bool = True
     agreed: bool = False
 
 

@@ -112,8 +112,11 @@ async def test_a_repair_is_ordered_and_shown_while_it_runs(
     assert "Start the edge: changed" in page
     assert "found, nothing done" in page
     assert "it is there" in (await operator.get("/repairs")).text
+    mere = await operator.post("/repairs", data={"repair": "5-A"}, headers=PART)
+    assert (await tell(controller))["order"]["dry_run"], "a repair is said"
+    await tell(controller, runs=[run(id=mere.headers["hx-redirect"].rpartition("/")[2], state="rehearsed")])
     await ordering.settle()
-    (told,) = await ok(ordering.admin.get(f"{V1}/audit", params={"object": "repairs/5-A/runs"}))
+    told, _ = await ok(ordering.admin.get(f"{V1}/audit", params={"object": "repairs/5-A/runs"}))
     assert (told["action"], told["result"]) == ("repair_run", "done")
     refused = await operator.post("/repairs", data={"repair": "5-Z"}, headers=PART)
     assert (refused.status_code, "no repair 5-Z" in refused.text) == (404, True)

@@ -112,6 +112,8 @@ async def test_a_repair_is_ordered_and_shown_while_it_runs(
     assert "Start the edge: changed" in page
     assert "found, nothing done" in page
     assert "it is there" in (await operator.get("/repairs")).text
+    unknown = (await operator.get("/repairs?repair=5-Z9&node=m1")).text
+    assert re.findall(r"<option[^>]* selected>([^<]*)<", unknown) == ["This site knows no repair 5-Z9"]
     mere = await operator.post("/repairs", data={"repair": "5-A"}, headers=PART)
     assert (await tell(controller))["order"]["dry_run"], "a repair is said"
     await tell(controller, runs=[run(id=mere.headers["hx-redirect"].rpartition("/")[2], state="rehearsed")])

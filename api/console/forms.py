@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -33,5 +34,5 @@ def check_leaving(field: str, leaving: Iterable[str], present: Collection[str]) 
 
 
 def names(words: str) -> list[str]:
-    """Return names that are parted by spaces or commas."""
-    return words.replace(",", " ").split()
+    """Return names that are parted by spaces or commas, of any keyboard."""
+    return [name for name in re.split(r"[\s,，、]+", words) if name]

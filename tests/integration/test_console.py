@@ -17,6 +17,7 @@ import pytest
 from playwright.sync_api import ConsoleMessage, Page, expect
 
 from common.protocol import HEARTBEAT_PATH, METRICS_PATH
+from common.repair_protocol import CONTROLLER, CONTROLLER_PATH
 from tests import forks
 from tests.browser import new_page, sign_in
 from tests.fakes.heartbeats import node_info
@@ -26,7 +27,7 @@ from tests.postgresql import new_database
 PASSWORD = "Correct1horse!"
 V1 = "/api/v1"
 WIDTHS = (360, 1280)
-NOISE = ("422", "htmx:sendAbort", "htmx:afterRequest")
+NOISE = ("422", "409", "htmx:sendAbort", "htmx:afterRequest")
 """What browser and htmx make a note of that is no fault: a refused form is told by its status, and who goes to another
 page ends what this one still asks. Of what could not be asked htmx also notes `htmx:sendError`."""
 PATIENCE_MS = 20_000
@@ -48,6 +49,7 @@ class Site:
             "PENSTOCK_API_PVC_ROOT": "/srv/shared",
             "PENSTOCK_API_APPS_URL": "https://127.0.0.1:9443",
             "PENSTOCK_API_REGISTRIES": "reservoir:5000",
+            "PENSTOCK_API_CONTROLLER": "true",
         }
         self.admin = httpx.Client(base_url=self.url, timeout=30)
 
@@ -101,6 +103,20 @@ class Site:
         agent = {"X-Client-Verify": "SUCCESS", "X-Client-Name": container["node"]}
         report = {"name": container["node"], "samples": samples}
         httpx.post(self.url + METRICS_PATH, json=report, headers=agent).raise_for_status()
+
+    def back_up(self) -> None:
+        """Tell of a backup as the controller, and order another one."""
+        backup = {
+            "name": "penstock-20261122-020000",
+            "time": "2026-11-22T02:00:00Z",
+            "good": True,
+            "rows": 7,
+            "size": 5,
+        }
+        controller = {"X-Client-Verify": "SUCCESS", "X-Client-Name": CONTROLLER}
+        httpx.post(self.url + CONTROLLER_PATH, json={"backups": [backup]}, headers=controller).raise_for_status()
+        placed = self.admin.post(f"{V1}/backup-orders", json={"action": "now"})
+        assert placed.status_code in (201, 409), placed.text
 
     def until(self, condition: Callable[[], Any], timeout_s: float = 60) -> None:
         deadline = time.monotonic() + timeout_s
@@ -299,7 +315,7 @@ def test_an_administrator_sees_the_site_and_takes_a_node_out_of_service(site: Si
         page.get_by_role("button", name="Create").click()
         expect(page.get_by_role("heading", level=1)).to_have_text(f"fast-{width}")
         page.get_by_label("Nodes that go").fill("worker2")
-        page.get_by_role("button", name="Change").last.click()
+        page.get_by_role("button", name="Change").nth(1).click()
         expect(page.locator("dd").filter(has_text="worker2")).to_have_count(0)
         window.show("group")
         page.get_by_role("button", name="Delete").click()
@@ -307,6 +323,12 @@ def test_an_administrator_sees_the_site_and_takes_a_node_out_of_service(site: Si
         page.get_by_role("link", name="Images", exact=True).click()
         expect(page.get_by_text("python:3.11", exact=True)).to_be_visible()
         window.show("images")
+        site.back_up()
+        page.get_by_role("link", name="Backups", exact=True).click()
+        page.get_by_role("button", name="Verify").click()
+        expect(page.get_by_role("alert")).to_contain_text("waits already")
+        page.wait_for_timeout(4000)
+        expect(page.get_by_role("alert"), "a part that looks for news takes away no refusal").to_be_visible()
         for name in ("Health", "Repairs", "Backups"):
             page.get_by_role("link", name=name, exact=True).click()
             expect(page.get_by_role("heading", level=1)).to_have_text(name)

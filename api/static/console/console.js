@@ -26,12 +26,13 @@ document.addEventListener("htmx:beforeSend", ({ detail }) => {
 
 document.addEventListener("htmx:afterRequest", ({ detail }) => {
   if (!detail.successful) return;
-  notice.hidden = true;
+  // A part that brings itself up to date shows that the site answers again, and answers nothing that somebody sent.
+  if (!detail.elt.dataset.version || notice.dataset.silent) notice.hidden = true;
   if (detail.elt.dataset.reset) detail.elt.reset();
 });
 
 for (const name of ["htmx:sendError", "htmx:timeout"]) {
-  document.addEventListener(name, () => say(document.body.dataset.silent));
+  document.addEventListener(name, () => say(document.body.dataset.silent, "true"));
 }
 
 document.addEventListener("htmx:responseError", ({ detail }) => {
@@ -60,15 +61,17 @@ function words({ detail, hint }) {
   return [detail, hint].filter(Boolean).join(": ");
 }
 
-function say(text) {
+function say(text, silent = "") {
   notice.textContent = text;
+  notice.dataset.silent = silent;
   notice.hidden = false;
 }
 
 /** Writes a problem beside the field that it is about; false where the form has no such field. */
 function beside(form, problem) {
   const [, name] = (problem.pointer ?? `/${problem.where ?? problem.parameter ?? ""}`).split(/[/.]/);
-  const field = [...form.elements].find((element) => name && (element.name === name || element.dataset.field === name));
+  const seen = [...form.elements].filter((element) => element.type !== "hidden");
+  const field = seen.find((element) => name && (element.name === name || element.dataset.field === name));
   if (!field) return false;
   const text = document.createElement("span");
   text.className = "problem";

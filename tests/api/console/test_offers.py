@@ -49,7 +49,7 @@ async def test_a_resource_group_is_made_changed_and_deleted(ready: Cluster, brow
     page = (await browser.get("/resource-groups/big")).text
     assert "worker1" in page
     assert "team-a" in page
-    change = {"add_users": "admin", "remove_projects": "team-a", "add_nodes": "", "remove_nodes": "worker1"}
+    change = {"add_users": " admin，", "remove_projects": "team-a", "add_nodes": "", "remove_nodes": "worker1"}
     assert (await browser.post("/resource-groups/big", data=change, headers=PART)).status_code == 204
     group = await ok(ready.admin.get(f"{V1}/resource-groups/big"))
     assert (group["nodes"], group["users"], group["projects"], group["open"]) == ([], ["admin"], [], False)

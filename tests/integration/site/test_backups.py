@@ -27,6 +27,7 @@ from appliance.site.deployment import DeployListener, Deployment
 from appliance.site.model import Site
 from appliance.site.rebuild import UNDER_WAY, Rebuild
 from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, ProcessError, UnavailableError
+from reservoir.intake.trust import Spoken
 from tests import postgresql
 
 SITE: dict[str, Any] = {
@@ -387,7 +388,9 @@ def test_a_bare_machine_is_rebuilt_step_by_step(
     """Unsealed and restored as it is; of the deploy what the restore finds: an authority as before, and no work."""
     bare = backups_of(tmp_path / "bare", "age1" + "q" * 58).places
 
-    def deploy(site: Site, bundle: Path, _: object, *, file: str, state: Path, root: Path) -> Deployment:
+    def deploy(
+        site: Site, bundle: Path, _: object, *, file: str, state: Path, root: Path, spoken: Spoken
+    ) -> Deployment:
         assert (site.name, bundle.name, json.loads(file)) == ("lab", "bundle", SITE)
         assert (state / "pki/ca.key").read_text() == "authority"
         assert (root / "keys/site.key").read_text() == "signing"

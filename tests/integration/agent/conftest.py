@@ -389,7 +389,7 @@ def make_agent(authority: Authority, api_port: int, folder: Path) -> Agent:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on, and that the kernel gives to no connection that somebody opens meanwhile."""
+    """Return a port that nobody listens on, and that the kernel gives to no connection that is opened meanwhile."""
     while True:
         port = secrets.choice(range(12_000, 32_000))
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):

@@ -21,12 +21,13 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.requests import HTTPConnection
 
 from api.database import among
-from api.lists.texts import Entry, Page, said, server, written
+from api.lists.texts import Entry, Page, said, server
 from api.resources.groups import service as groups
 from api.resources.nodes.schemas import GpuView, NodeView
 from api.resources.sessions import lifecycle
 from api.tables.nodes import Gpu, Node, NodeMode, NodeState
 from api.tables.sessions import HOLDS, Container, GpuShareRow, Session
+from api.tables.written import written
 from common.errors import NotFoundError
 
 GROUPS_S = 5.0

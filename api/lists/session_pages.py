@@ -17,11 +17,12 @@ from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, or_, sel
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Identity, Reach
-from api.lists.texts import Entry, Page, said, server, written, written_by
+from api.lists.texts import Entry, Page, said, server
 from api.resources.sessions.access import SessionReach, seen_by
 from api.tables.nodes import Gpu, Node
 from api.tables.projects import Access, Project
 from api.tables.sessions import LISTED, Container, GpuShareRow, Service, Session, State
+from api.tables.written import written, written_by
 from common.errors import InputError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -9,13 +9,14 @@ from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
-from api.lists.texts import said, server, written
+from api.lists.texts import said, server
 from api.tables.base import Base
 from api.tables.domains import Domain
 from api.tables.projects import Membership, Project
 from api.tables.sessions import LISTED, Session
 from api.tables.user_policies import UserPolicy
 from api.tables.users import User
+from api.tables.written import written
 
 PEOPLE: tuple[type[Base], ...] = (User, Membership, Project, Domain, UserPolicy)
 """What says who sees what, and how much anybody may have."""

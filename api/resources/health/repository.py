@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 from typing import TypeVarTuple
 from uuid import UUID
 
-from sqlalchemy import BigInteger, ColumnElement, Row, Select, Text, case, cast, delete, func, literal_column, select
+from sqlalchemy import ColumnElement, Row, Select, case, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
 from api.tables.health import HealthAlert, HealthChange, HealthCheck, Source
 from api.tables.nodes import Node
+from api.tables.written import written
 from common.checks import CheckState
 
 Ts = TypeVarTuple("Ts")
@@ -42,9 +43,8 @@ async def worst(
 
 async def mark(db: AsyncSession, node: str | None, states: Collection[CheckState]) -> tuple[int, str]:
     """Return how many checks there are, and a text that is another one whenever one of them or of the changes is."""
-    written = cast(cast(literal_column(f"{HealthCheck.__tablename__}.xmin"), Text), BigInteger)
     last = select(func.max(HealthChange.number)).scalar_subquery()
-    query = select(func.count(written), func.sum(func.hashint8extended(written, 0)), last)
+    query = select(*written(HealthCheck), last)
     query = query.select_from(HealthCheck).outerjoin(Node, Node.id == HealthCheck.node_id)
     count, *rest = (await db.execute(_chosen(query, node, states))).one()
     return count, repr((count, *rest))

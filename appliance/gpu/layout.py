@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
+from appliance.gpu.contention import Interval
 from appliance.gpu.timetable import Window
 from common.gpu.kinds import Compute
 
@@ -17,6 +18,7 @@ VERSION = 1
 GPUS = 16
 UUID_BYTES = 64
 SLOTS = 1023
+INTERVALS = 128
 USED_MASK = (1 << 44) - 1
 """Bits of `TotalRecord.used` that count bytes; those above tell who made the last change."""
 
@@ -64,10 +66,16 @@ class SecondLimitsRecord(FirstLimitsRecord):
     _fields_ = [("fallback", TimetableRecord * GPUS)]
 
 
-class LimitsRecord(SecondLimitsRecord):
-    """`struct psg_limits`: the file that the agent writes."""
+class ThirdLimitsRecord(SecondLimitsRecord):
+    """`struct psg_limits` up to what was lost to others, which the third files did not have."""
 
     _fields_ = [("uncounted", ctypes.c_uint64 * GPUS)]
+
+
+class LimitsRecord(ThirdLimitsRecord):
+    """`struct psg_limits`: the file that the agent writes."""
+
+    _fields_ = [("lost_ns", ctypes.c_int64 * GPUS)]
 
 
 class TotalRecord(ctypes.LittleEndianStructure):
@@ -87,7 +95,8 @@ class TotalRecord(ctypes.LittleEndianStructure):
         ("measured", ctypes.c_uint64),
         ("owed_ns", ctypes.c_uint64),
         ("endless_ns", ctypes.c_uint64),
-        ("reserved", ctypes.c_uint64 * 3),
+        ("settled_ns", ctypes.c_int64),
+        ("reserved", ctypes.c_uint64 * 2),
     ]
 
 
@@ -109,8 +118,24 @@ class SlotRecord(ctypes.LittleEndianStructure):
     ]
 
 
+class IntervalRecord(ctypes.LittleEndianStructure):
+    """`struct psg_interval`."""
+
+    _fields_ = [(name, ctypes.c_uint64) for name in ("number", "from_ns", "to_ns", "busy_ns", "slot")]
+
+
+class LogRecord(ctypes.LittleEndianStructure):
+    """`struct psg_log`."""
+
+    _fields_ = [
+        ("begun", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 7),
+        ("interval", IntervalRecord * INTERVALS),
+    ]
+
+
 class AccountHead(ctypes.LittleEndianStructure):
-    """The part of `struct psg_account` before its slots, which is all that the agent reads."""
+    """The part of `struct psg_account` before its slots."""
 
     _fields_ = [
         ("magic", ctypes.c_char * 8),
@@ -123,7 +148,9 @@ class AccountHead(ctypes.LittleEndianStructure):
     ]
 
 
-ACCOUNT_BYTES = ctypes.sizeof(AccountHead) + SLOTS * ctypes.sizeof(SlotRecord)
+LOGS_AT = ctypes.sizeof(AccountHead) + SLOTS * ctypes.sizeof(SlotRecord)
+"""Where the logs of work begin in an account; the first files ended there."""
+ACCOUNT_BYTES = LOGS_AT + GPUS * ctypes.sizeof(LogRecord)
 
 
 @dataclass(frozen=True)
@@ -180,6 +207,12 @@ def total_of(record: TotalRecord) -> Total:
     used = record.used & USED_MASK
     times = record.busy_ns, record.wanted_ns, record.debt_ns
     return Total(used, record.launches, *times, record.refused, record.endless_ns)
+
+
+def intervals_of(record: LogRecord) -> list[Interval]:
+    """Return the intervals of a log that are whole."""
+    found = (Interval(each.number, each.from_ns, each.to_ns, each.busy_ns, each.slot) for each in record.interval)
+    return [each for each in found if each.number]
 
 
 def empty_account(count: int) -> bytes:

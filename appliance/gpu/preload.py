@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from appliance.gpu import share_files, tmpfs_quota
+from appliance.gpu.contention import Interval
 from appliance.gpu.devices import DeviceShare, Needs
 from appliance.gpu.enforcement import AccountedOnly, Probe
 from appliance.gpu.layout import Limit, Total
@@ -123,6 +124,15 @@ class Preload(AccountedOnly):
         """
         counted = share_files.read_account(self._folder / container / "account/account")
         return dict(zip((limit.uuid for limit in self.limits(container).limits()), counted, strict=False))
+
+    def intervals(self, container: str, uuid: str) -> list[Interval]:
+        """Return when processes of a container last had work on a GPU; raises UnavailableError."""
+        number = self.limits(container).number(uuid)
+        return share_files.read_intervals(self._folder / container / "account/account", number)
+
+    def settle(self, container: str, uuid: str, lost_ns: int) -> None:
+        """Give a container back ns of a GPU that it counted as its own and lost to others; raises UnavailableError."""
+        self.limits(container).settle(uuid, lost_ns)
 
     def charge(self, container: str, uncounted: Mapping[str, int]) -> None:
         """Charge a container what it holds beyond its account, in bytes by GPU; raises UnavailableError."""

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from appliance.gpu import layout
-from appliance.gpu.layout import FirstLimitsRecord, Limit, LimitsRecord, SecondLimitsRecord, Total
+from appliance.gpu.contention import Interval
+from appliance.gpu.layout import FirstLimitsRecord, Limit, LimitsRecord, SecondLimitsRecord, ThirdLimitsRecord, Total
 from appliance.gpu.timetable import Window, current
 from common.errors import UnavailableError
 
@@ -26,7 +27,7 @@ class LimitsFile:
         try:
             with path.open("r+b") as file:
                 self._map = mmap.mmap(file.fileno(), 0)
-            kinds = (LimitsRecord, SecondLimitsRecord)
+            kinds = (LimitsRecord, ThirdLimitsRecord, SecondLimitsRecord)
             kind = next((kind for kind in kinds if ctypes.sizeof(kind) <= len(self._map)), FirstLimitsRecord)
             self._record: FirstLimitsRecord = kind.from_buffer(self._map)
         except (OSError, ValueError) as error:
@@ -73,7 +74,7 @@ class LimitsFile:
         """Return what becomes valid for a GPU where nobody puts it off; an empty one where there is none."""
         if not isinstance(self._record, SecondLimitsRecord):
             return Window()
-        return layout.window_of(self._record.fallback[self._number(uuid)])
+        return layout.window_of(self._record.fallback[self.number(uuid)])
 
     def put_off(self, windows: Mapping[str, Window], now_ns: int) -> bool:
         """Write fallbacks of GPUs, by their ids; where one is valid now, nothing is written before another plan is.
@@ -86,28 +87,34 @@ class LimitsFile:
             return False
         with self._writing():
             for uuid, window in windows.items():
-                layout.lay(self._record.fallback[self._number(uuid)], window)
+                layout.lay(self._record.fallback[self.number(uuid)], window)
         return True
 
     def charge(self, uncounted: Mapping[str, int]) -> None:
         """Write what processes hold beyond the account, in bytes by GPU; an earlier file has no place for it."""
-        if isinstance(self._record, LimitsRecord):
+        if isinstance(self._record, ThirdLimitsRecord):
             for uuid, size in uncounted.items():
-                self._record.uncounted[self._number(uuid)] = size
+                self._record.uncounted[self.number(uuid)] = size
 
     def uncounted(self, uuid: str) -> int:
         """Return the bytes of a GPU that processes hold beyond the account."""
-        return self._record.uncounted[self._number(uuid)] if isinstance(self._record, LimitsRecord) else 0
+        return self._record.uncounted[self.number(uuid)] if isinstance(self._record, ThirdLimitsRecord) else 0
+
+    def settle(self, uuid: str, lost_ns: int) -> None:
+        """Give back ns of a GPU that processes counted as theirs and lost to others; an earlier file has no place for it."""
+        if isinstance(self._record, LimitsRecord):
+            self._record.lost_ns[self.number(uuid)] += lost_ns
 
     def _is_fallen(self, uuid: str, now_ns: int) -> bool:
         fallback = self.fallback(uuid)
         return bool(fallback.period_ns) and current([*self.windows(uuid), fallback], now_ns) == fallback
 
-    def _number(self, uuid: str) -> int:
+    def number(self, uuid: str) -> int:
+        """Return the place of a GPU, which is that in the account, too."""
         return [record.uuid.decode() for record in self._record.gpu[: self._record.count]].index(uuid)
 
     def _limit(self, uuid: str) -> layout.LimitRecord:
-        record: layout.LimitRecord = self._record.gpu[self._number(uuid)]
+        record: layout.LimitRecord = self._record.gpu[self.number(uuid)]
         return record
 
     @contextmanager
@@ -134,26 +141,39 @@ def create_account(path: Path, count: int) -> None:
 
 
 def read_account(path: Path) -> list[Total]:
-    """Return the totals of each GPU; none where the container has spoilt the file or there is none.
+    """Return the totals of each GPU; none where the container has spoilt the file or there is none."""
+    data = _read(path, 0, ctypes.sizeof(layout.AccountHead))
+    if data is None:
+        return []
+    head = layout.AccountHead.from_buffer_copy(data)
+    if (head.magic, head.version) != (layout.ACCOUNT_MAGIC, layout.VERSION) or head.count > layout.GPUS:
+        return []
+    return [layout.total_of(record) for record in head.gpu[: head.count]]
+
+
+def read_intervals(path: Path, number: int) -> list[Interval]:
+    """Return when processes last had work on a GPU; nothing where an account has no place for it or is spoilt."""
+    size = ctypes.sizeof(layout.LogRecord)
+    data = _read(path, layout.LOGS_AT + number * size, size)
+    return [] if data is None else layout.intervals_of(layout.LogRecord.from_buffer_copy(data))
+
+
+def _read(path: Path, at: int, size: int) -> bytes | None:
+    """Return a part of an account, or None where it is not there.
 
     It is read and not mapped, for a container could cut it short and a mapping would end this process.
     """
     try:
         descriptor = os.open(path, _READ)
     except OSError:
-        return []
+        return None
     try:
-        data = os.pread(descriptor, ctypes.sizeof(layout.AccountHead), 0)
+        data = os.pread(descriptor, size, at)
     except OSError:
-        return []
+        return None
     finally:
         os.close(descriptor)
-    if len(data) < ctypes.sizeof(layout.AccountHead):
-        return []
-    head = layout.AccountHead.from_buffer_copy(data)
-    if (head.magic, head.version) != (layout.ACCOUNT_MAGIC, layout.VERSION) or head.count > layout.GPUS:
-        return []
-    return [layout.total_of(record) for record in head.gpu[: head.count]]
+    return data if len(data) == size else None
 
 
 def write(path: Path, data: bytes, mode: int) -> None:

@@ -15,6 +15,8 @@ IDLE_PERIODS = 3
 """Periods after its last launch, or its last wait for one, after which a sharer counts as idle."""
 GRACE_NS = 3_000_000_000
 """How long a plan that gives windows away goes on where nobody renews it; then all have the window of their share."""
+PLANS_PER_PERIOD = 4
+"""So often it is asked who wants to launch, so that a window comes back within a period and a quarter."""
 LEAD = 10
 """A plan is written at least so many parts of a period before it is valid: all must have it by then."""
 

@@ -12,7 +12,7 @@ from common.errors import PenstockError
 
 log = structlog.get_logger()
 
-SIZE_KIB = 1024
+SIZE_KIB = 1280
 """Twice an account, which is written anew beside itself before the container is made."""
 FILES = 8
 _OPTIONS = f"size={SIZE_KIB}k,nr_inodes={FILES},mode=0755,nosuid,nodev,noexec"

@@ -2,7 +2,8 @@
 
 The containers keep to it by themselves: between two plans nothing passes between them and the agent. A plan that gives
 windows of idle containers to others stands beside a fallback, which becomes valid by itself where this agent hangs and
-no longer puts it off. What holds while there is no agent is the work of `own_windows.py`.
+no longer puts it off. What holds while there is no agent is the work of `own_windows.py`. What containers took from each
+other's windows is found out from when each of them had work, and given back.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import defaultdict
 from collections.abc import Callable
 
 import anyio
@@ -18,6 +20,7 @@ from anyio import to_thread
 
 from appliance.agent.shares.share_manager import ShareManager
 from appliance.gpu import timetable
+from appliance.gpu.contention import Contention
 from appliance.gpu.layout import Total
 from appliance.gpu.preload import Preload
 from appliance.gpu.timetable import Sharer, Window
@@ -25,11 +28,6 @@ from common.errors import PenstockError
 from common.gpu.kinds import Compute
 
 log = structlog.get_logger()
-
-PLANS_PER_PERIOD = 4
-"""So often it is asked who wants to launch, so that a window comes back within a period and a quarter."""
-
-
 class Arbiter:
     """The timetables of all GPUs of this node."""
 
@@ -48,6 +46,7 @@ class Arbiter:
         self._period_ns = period_ms * 1_000_000
         self._clock = clock
         self._plans: dict[str, dict[str, Window]] = {}
+        self._contentions: defaultdict[str, Contention] = defaultdict(Contention)
         # containers, by GPU, whose files did not take the plan
         self._late: dict[str, set[str]] = {}
         # when the fallback of each GPU becomes valid, where one stands in the files
@@ -70,7 +69,7 @@ class Arbiter:
             except Exception as error:
                 # whatever it was: without this task nobody would get a window back
                 log.exception("the timetable of GPUs cannot be planned", reason=str(error))
-            await asyncio.sleep(self._period_ns / PLANS_PER_PERIOD / 1e9)
+            await asyncio.sleep(self._period_ns / timetable.PLANS_PER_PERIOD / 1e9)
 
     def plan_once(self) -> None:
         """Plan once for every GPU, and write the plans that are new."""
@@ -78,12 +77,14 @@ class Arbiter:
         sharers = self._sharers(now_ns)
         for uuid in self._plans.keys() - sharers.keys():
             del self._plans[uuid]
+            self._contentions.pop(uuid, None)
             self._late.pop(uuid, None)
             self._falls_ns.pop(uuid, None)
         for uuid, present in sharers.items():
             self._plan(uuid, present, now_ns)
             if self._mode is Compute.FAIR:
                 self._put_off(uuid, present, now_ns)
+            self._settle(uuid, present, now_ns)
 
     def _plan(self, uuid: str, sharers: list[Sharer], now_ns: int) -> None:
         from_ns = timetable.boundary(now_ns, self._period_ns, self._period_ns // timetable.LEAD)
@@ -122,6 +123,17 @@ class Arbiter:
                 put_off.add(self._preload.limits(container).put_off({uuid: window}, now_ns))
         if put_off == {True}:
             self._falls_ns[uuid] = falls_ns
+
+    def _settle(self, uuid: str, sharers: list[Sharer], now_ns: int) -> None:
+        """Give the containers of a GPU back what they counted as theirs and lost to each other."""
+        logs = {}
+        for sharer in sharers:
+            # one whose file cannot be used has been named already
+            with contextlib.suppress(PenstockError, ValueError):
+                logs[sharer.container] = self._preload.intervals(sharer.container, uuid)
+        for container, lost_ns in self._contentions[uuid].look(now_ns, logs).items():
+            with contextlib.suppress(PenstockError):
+                self._preload.settle(container, uuid, lost_ns)
 
     def _sharers(self, now_ns: int) -> dict[str, list[Sharer]]:
         found: dict[str, list[Sharer]] = {}

@@ -25,7 +25,8 @@
 /* Stands on a page that a child finds empty after fork, and so knows that it owns nothing. */
 struct process {
     struct psg_account *account;
-    int slot; /* plus one; 0: none yet */
+    int slot;  /* plus one; 0: none yet */
+    bool logs; /* the file has a place for them */
 };
 
 static pthread_mutex_t registering = PTHREAD_MUTEX_INITIALIZER;
@@ -196,7 +197,8 @@ static bool map_account(void)
     opened = open_account();
     if (opened < 0)
         return false;
-    if (lseek(opened, 0, SEEK_END) < (off_t)sizeof(struct psg_account)) {
+    off_t size = lseek(opened, 0, SEEK_END);
+    if (size < (off_t)offsetof(struct psg_account, log)) {
         refused = true;
         return false;
     }
@@ -209,6 +211,7 @@ static bool map_account(void)
         munmap(account, sizeof *account);
         return false;
     }
+    process->logs = size >= (off_t)sizeof *account;
     __atomic_store_n(&process->account, account, __ATOMIC_RELEASE);
     return true;
 }
@@ -279,6 +282,13 @@ struct psg_total *psg_total(int gpu)
 {
     struct psg_account *account = account_of_process(false);
     return account ? &account->gpu[gpu] : NULL;
+}
+
+struct psg_log *psg_log(int gpu, uint64_t *slot)
+{
+    struct psg_account *account = account_of_process(true);
+    *slot = account ? (uint64_t)process->slot : 0;
+    return account && process->logs ? &account->log[gpu] : NULL;
 }
 
 uint64_t psg_used(int gpu)

@@ -8,6 +8,9 @@
 bool psg_registered(void);
 
 struct psg_total *psg_total(int gpu);
+
+/* Where the work of the container is noted, and the slot of this process; null where it has none, or the file no place. */
+struct psg_log *psg_log(int gpu, uint64_t *slot);
 uint64_t psg_used(int gpu);
 
 /* What the container is charged, and what it holds beyond that. */

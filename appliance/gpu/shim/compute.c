@@ -83,9 +83,7 @@ static void next_window(int gpu, struct psg_gate *gate, uint64_t length)
     psg_want(gpu, now);
     if (psg_compute_mode(gpu) == PSG_COMPUTE_OFF)
         gate->window = (struct psg_window){.opened = now, .until = now + LONGEST_SLEEP};
-    else if (psg_open_window(gpu, now, gate->used, length, &gate->window, &again))
-        gate->fresh = true, atomic_store(&gate->beside, gate->window.extra);
-    else
+    else if (!psg_open_window(gpu, now, gate->used, length, &gate->window, &again))
         psg_sleep_unlocked(gate, again - now < LONGEST_SLEEP ? again : now + LONGEST_SLEEP);
 }
 
@@ -117,16 +115,14 @@ static struct psg_measured wait_for_window(int gpu, struct psg_gate *gate, CUstr
             break;
         }
     }
-    enum psg_turn turn = gate->window.extra ? PSG_BESIDE : gate->fresh ? PSG_FIRST : PSG_WITHIN;
-    gate->fresh = false;
     if (atomic_load(&gate->what) != what)
         atomic_store(&gate->what, NULL);
     psg_watch(&gate->streams, stream);
     queue_launch(gate, now, length);
     count_launch(gpu, gate, now);
-    turn = psg_is_only(&gate->streams, stream) ? turn : PSG_AMONG;
+    bool alone = psg_is_only(&gate->streams, stream);
     psg_unlock(&gate->lock);
-    return psg_measure_begin(gpu, stream, what, now, turn);
+    return psg_measure_begin(gpu, stream, what, alone);
 }
 
 struct psg_measured psg_admit(int gpu, CUstream stream, const void *what)
@@ -143,15 +139,14 @@ struct psg_measured psg_admit(int gpu, CUstream stream, const void *what)
     uint64_t waiting = psg_pending(gate), length = psg_length(what);
     bool in_slice = waiting > 0 && length && psg_is_only(&gate->streams, stream);
     /* Reading the time costs more than many short launches may. */
-    bool beside = atomic_load_explicit(&gate->beside, memory_order_relaxed);
-    uint64_t now = in_slice && waiting % UNTIMED && length < SHORT && !beside ? 0 : psg_now();
+    uint64_t now = in_slice && waiting % UNTIMED && length < SHORT ? 0 : psg_now();
     const void *only = atomic_load_explicit(&gate->what, memory_order_relaxed);
     if (!in_slice || (only && only != what) || !has_place(gate, stream, now, length))
         return wait_for_window(gpu, gate, stream, what);
     if (now) {
         queue_launch(gate, now, length);
         count_launch(gpu, gate, now);
-        return psg_measure_begin(gpu, stream, what, now, beside ? PSG_BESIDE : PSG_WITHIN);
+        return psg_measure_begin(gpu, stream, what, true);
     }
     atomic_fetch_add_explicit(&gate->queued, length, memory_order_relaxed);
     atomic_fetch_add_explicit(&gate->admitted, 1, memory_order_relaxed);

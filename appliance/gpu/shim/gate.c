@@ -33,9 +33,6 @@ enum { SELDOM = 8 };
 /* How long to sleep at most before the GPU is looked at again. */
 #define LONGEST_LOOK (PATIENCE / 4)
 
-/* So long after another process of the container has launched, a delay may be its doing and not a neighbour's. */
-#define OTHERS (2000 * MILLISECOND)
-
 struct psg_gate psg_gates[PSG_GPUS] = {[0 ... PSG_GPUS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
 /* The shared GPUs on which this thread has launched, a bit for each. */
@@ -87,17 +84,6 @@ void psg_want(int gpu, uint64_t now)
         __atomic_store_n(&total->wanted_ns, now, __ATOMIC_RELAXED);
 }
 
-/* Whether no other process of the container has launched for a while. */
-static bool is_alone(int gpu, struct psg_gate *gate, uint64_t now)
-{
-    struct psg_total *total = psg_total(gpu);
-    uint64_t others = total ? __atomic_load_n(&total->launches, __ATOMIC_RELAXED) - atomic_load(&gate->admitted) : 0;
-    if (others != gate->others)
-        gate->others_at = now;
-    gate->others = others;
-    return now - gate->others_at > OTHERS;
-}
-
 static void count_work(int gpu, struct psg_gate *gate, uint64_t to)
 {
     uint64_t from = gate->counted > gate->from ? gate->counted : gate->from;
@@ -106,20 +92,10 @@ static void count_work(int gpu, struct psg_gate *gate, uint64_t to)
     gate->counted = to > from ? to : from;
 }
 
-/* Learns from launches that were measured; a delay is no work of ours, and what was counted of it counts no more. */
-static void read_measures(int gpu, struct psg_gate *gate, uint64_t now)
+/* Learns from launches that were measured. */
+static void read_measures(int gpu, struct psg_gate *gate)
 {
-    bool alone = is_alone(gpu, gate, now);
-    struct psg_delay delay = psg_measures_read(gpu, gate->overdue);
-    atomic_fetch_add(&gate->queued, (uint64_t)delay.longer);
-    if (!delay.ns || !alone)
-        return;
-    uint64_t to = delay.from + delay.ns, began = larger(delay.from, gate->from);
-    psg_delayed(gpu, delay.from, to);
-    count_work(gpu, gate, began);
-    if (gate->counted > began)
-        psg_not_worked(gpu, began, smaller(gate->counted, to), &gate->window);
-    gate->counted = larger(gate->counted, to);
+    atomic_fetch_add(&gate->queued, (uint64_t)psg_measures_read(gpu, gate->overdue));
 }
 
 /* All that was launched has ended: now where that was `seen`; else nobody knows when, about when it was expected to by what
@@ -128,7 +104,7 @@ static void all_ended(int gpu, struct psg_gate *gate, uint64_t now, bool seen)
 {
     uint64_t launches = psg_pending(gate);
     if (launches)
-        read_measures(gpu, gate, now);
+        read_measures(gpu, gate);
     gate->overdue = false;
     if (!launches)
         return;
@@ -170,7 +146,7 @@ bool psg_drain(int gpu, struct psg_gate *gate, CUstream stream, const void *what
         uint64_t expected = atomic_load(&gate->queued);
         if (now >= patient_until(gate, stream, what, begun)) {
             gate->overdue = true;
-            read_measures(gpu, gate, now);
+            read_measures(gpu, gate);
             return false;
         }
         if (now > expected + LATE)

@@ -21,14 +21,11 @@ struct psg_gate {
     _Atomic(uint64_t) ended;    /* so many launches have ended */
     _Atomic(uint64_t) slice;    /* until when launches go without a look at the GPU; 0: not at all */
     _Atomic(const void *) what; /* the only function that is pending; null: several */
-    atomic_bool beside;         /* the window is an extra one, in which neighbours may work as well */
 
     /* Read and changed with the lock, where a launch waits for its turn (compute.c) … */
     uint64_t used; /* windows up to here are over */
-    bool fresh;    /* the next launch is the first of its window */
     /* … where work is followed to its end (gate.c) … */
-    uint64_t counted;           /* up to here it has been counted */
-    uint64_t others, others_at; /* launches of other processes, and when there were new ones */
+    uint64_t counted; /* up to here it has been counted */
     /* … and in both: */
     struct psg_streams streams; /* those of what is pending */
     struct psg_window window;

@@ -18,6 +18,7 @@
 #define PSG_GPUS 16
 #define PSG_UUID 64
 #define PSG_SLOTS 1023
+#define PSG_INTERVALS 128
 
 /* After so long a piece of work counts as one that may never end. */
 #define PSG_ENDLESS UINT64_C(10000000000)
@@ -55,6 +56,8 @@ struct psg_limits {
     struct psg_timetable fallback[PSG_GPUS]; /* the first files ended before these; zeros stand for none */
     uint64_t uncounted[PSG_GPUS]; /* bytes that processes hold and the account does not know of, as the agent sees them;
                                      the files before ended before these */
+    int64_t lost_ns[PSG_GPUS];    /* of the time that processes counted as theirs, so much was that of other containers, in all;
+                                     the files before ended before these */
 };
 
 /* psg_total.used is one word that is only ever changed by compare-and-swap:
@@ -81,9 +84,10 @@ struct psg_total {
     uint64_t opens_ns;   /* before when no launch of the container is admitted: debt that is being paid back */
     uint64_t context;    /* bytes that a context of its own takes on this GPU, the least that was measured; 0: not known */
     uint64_t measured;   /* how often `context` was measured */
-    uint64_t owed_ns;    /* time of windows in which work waited behind that of neighbours, not yet made up for */
+    uint64_t owed_ns;    /* time that was lost to neighbours, not yet made up for */
     uint64_t endless_ns; /* when work was last seen that had been running for PSG_ENDLESS; 0: never */
-    uint64_t reserved[3];
+    int64_t settled_ns;  /* so much of psg_limits.lost_ns has been settled */
+    uint64_t reserved[2];
 };
 
 /* What one process holds on one GPU: bytes[operations & 1]; the other place takes the value of the operation that comes
@@ -103,6 +107,21 @@ struct psg_slot {
     struct psg_balance gpu[PSG_GPUS];
 };
 
+/* A time in which a process had work on a GPU, with pauses of less than a millisecond; it may still grow. */
+struct psg_interval {
+    uint64_t number; /* from 1 on, in the order of their beginnings; 0: it is being written */
+    uint64_t from_ns, to_ns;
+    uint64_t busy_ns; /* without the pauses */
+    uint64_t slot;    /* of the process */
+};
+
+/* The last ones, number n at place n % PSG_INTERVALS. The agent finds out by them what containers lost to each other. */
+struct psg_log {
+    uint64_t begun;
+    uint64_t reserved[7];
+    struct psg_interval interval[PSG_INTERVALS];
+};
+
 struct psg_account {
     char magic[8];
     uint32_t version;
@@ -112,6 +131,7 @@ struct psg_account {
     uint64_t reserved[5];
     struct psg_total gpu[PSG_GPUS];
     struct psg_slot slot[PSG_SLOTS];
+    struct psg_log log[PSG_GPUS]; /* the first files ended before these */
 };
 
 #endif

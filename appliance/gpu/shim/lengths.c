@@ -27,9 +27,6 @@ enum { SELDOM = 8, OFTEN_AT_FIRST = 4 };
  * than so many times as much as is known counts only when it is told again and again. */
 enum { MEASURES = 8, TOO_MUCH = 3, AGAIN = 3 };
 
-/* A launch that takes this part longer than is known, and a millisecond, was delayed. */
-enum { LATE_PART = 4 };
-
 struct function {
     _Atomic(const void *) what;
     _Atomic(uint64_t) length;
@@ -43,11 +40,10 @@ enum state { FREE, OPEN, RECORDED };
 
 struct pair {
     enum state state;
-    enum psg_turn turn;
+    bool alone;
     CUevent begin, end; /* null until it is first used */
     CUcontext context;
     const void *what;
-    uint64_t from;
     uint64_t expected; /* what was known of its length */
 };
 
@@ -132,12 +128,11 @@ void psg_learn_length(const void *what, uint64_t ns)
     psg_unlock(&measuring);
 }
 
-static bool worth_while(const void *what, enum psg_turn turn)
+static bool worth_while(const void *what)
 {
     struct function *place = place_of(what);
     uint64_t known = psg_length(what);
-    bool others = turn == PSG_FIRST || turn == PSG_BESIDE;
-    if (others || known >= LONG || !known || place->measures < OFTEN_AT_FIRST || place->doubts)
+    if (known >= LONG || !known || place->measures < OFTEN_AT_FIRST || place->doubts)
         return true;
     return atomic_fetch_add_explicit(&place->launches, 1, memory_order_relaxed) % SELDOM == 0;
 }
@@ -183,11 +178,11 @@ static bool record_begin(struct pair *pair, CUstream stream)
            REAL(cuEventRecord, pair->begin, stream) == CUDA_SUCCESS;
 }
 
-struct psg_measured psg_measure_begin(int gpu, CUstream stream, const void *what, uint64_t from, enum psg_turn turn)
+struct psg_measured psg_measure_begin(int gpu, CUstream stream, const void *what, bool alone)
 {
     struct psg_measured measured = {.gpu = gpu, .pair = -1};
     CUstreamCaptureMode mode;
-    if (!worth_while(what, turn))
+    if (!worth_while(what))
         return measured;
     psg_lock(&measuring);
     int number = free_pair(gpu);
@@ -198,8 +193,7 @@ struct psg_measured psg_measure_begin(int gpu, CUstream stream, const void *what
             pair->state = OPEN;
             pair->what = what;
             pair->expected = psg_length(what);
-            pair->from = from;
-            pair->turn = turn;
+            pair->alone = alone;
             measured.pair = number;
         }
         psg_asking_end(&mode);
@@ -224,27 +218,9 @@ void psg_measure_end(struct psg_measured measured, CUstream stream)
     psg_unlock(&measuring);
 }
 
-/* What a measure says of the length of a launch, and of how long it was delayed. What is delayed at the beginning of one turn
- * after the other has become longer; what others waited for in vain may have waited for them. */
-static void take(struct pair *pair, uint64_t ns, bool overdue, struct psg_delay *delay)
+int64_t psg_measures_read(int gpu, bool overdue)
 {
-    uint64_t known = psg_length(pair->what);
-    bool others = pair->turn == PSG_FIRST || pair->turn == PSG_BESIDE;
-    bool late = others && known && ns > known + known / LATE_PART + MILLISECOND;
-    if (late && (pair->turn == PSG_BESIDE || ++place_of(pair->what)->doubts < AGAIN)) {
-        delay->from = pair->from;
-        delay->ns = ns - known;
-        return;
-    }
-    if (pair->turn != PSG_AMONG)
-        delay->longer += (int64_t)ns - (int64_t)pair->expected;
-    if (!overdue || !known || ns < known)
-        learn(pair->what, ns);
-}
-
-struct psg_delay psg_measures_read(int gpu, bool overdue)
-{
-    struct psg_delay delay = {0, 0, 0};
+    int64_t longer = 0;
     CUstreamCaptureMode mode;
     psg_lock(&measuring);
     psg_asking_begin(&mode);
@@ -254,12 +230,18 @@ struct psg_delay psg_measures_read(int gpu, bool overdue)
         if (pair->state != RECORDED || REAL(cuEventQuery, pair->end) == CUDA_ERROR_NOT_READY)
             continue;
         pair->state = FREE;
-        if (REAL(cuEventElapsedTime, &milliseconds, pair->begin, pair->end) == CUDA_SUCCESS && milliseconds >= 0)
-            take(pair, (uint64_t)((double)milliseconds * 1e6), overdue, &delay);
+        if (REAL(cuEventElapsedTime, &milliseconds, pair->begin, pair->end) != CUDA_SUCCESS || milliseconds < 0)
+            continue;
+        uint64_t ns = (uint64_t)((double)milliseconds * 1e6), known = psg_length(pair->what);
+        if (pair->alone)
+            longer += (int64_t)ns - (int64_t)pair->expected;
+        /* What others waited for in vain may have waited for them. */
+        if (!overdue || !known || ns < known)
+            learn(pair->what, ns);
     }
     psg_asking_end(&mode);
     psg_unlock(&measuring);
-    return delay;
+    return longer;
 }
 
 void psg_measures_gone(uint64_t context)

@@ -24,25 +24,14 @@ struct psg_measured {
     int pair;
 };
 
-/* When a launch goes: while the sharer has the GPU to itself, as the first since its turn came, which may have to wait behind
- * what others still do, or in a time that is not its own; or while the sharer itself works on other streams, of which it says
- * no more than how long it takes at most. */
-enum psg_turn { PSG_WITHIN, PSG_FIRST, PSG_BESIDE, PSG_AMONG };
-
-/* Before and after a launch on a stream of a GPU, which begins at `from`: records an event where one is worth while. */
-struct psg_measured psg_measure_begin(int gpu, CUstream stream, const void *what, uint64_t from, enum psg_turn turn);
+/* Before and after a launch on a stream of a GPU: records an event where one is worth while. One that is not `alone` has other
+ * streams beside it, and says no more than how long it takes at most. */
+struct psg_measured psg_measure_begin(int gpu, CUstream stream, const void *what, bool alone);
 void psg_measure_end(struct psg_measured measured, CUstream stream);
 
-/* Time in which a launch waited behind the work of others, from its beginning on; and by how much all others took longer, or
- * shorter, than was known before. */
-struct psg_delay {
-    uint64_t from, ns;
-    int64_t longer;
-};
-
-/* Reads the events of launches of a GPU that have ended, learns from them, and returns how long the first one was delayed;
- * zeros: it was not, or is not known yet. What was waited for in vain (`overdue`) makes nothing that is known longer. */
-struct psg_delay psg_measures_read(int gpu, bool overdue);
+/* Reads the events of launches of a GPU that have ended, learns from them, and returns by how much they took longer, or shorter,
+ * than was known before, in ns. What was waited for in vain (`overdue`) makes nothing that is known longer. */
+int64_t psg_measures_read(int gpu, bool overdue);
 
 /* A context (0: nobody can tell which) is about to be destroyed: its events go. */
 void psg_measures_gone(uint64_t context);

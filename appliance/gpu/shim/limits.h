@@ -20,6 +20,9 @@ uint64_t psg_memory_limit(int gpu);
 
 /* Bytes that the container holds beyond its account. */
 uint64_t psg_uncounted(int gpu);
+
+/* Time that the container counted as its own and lost to others, in all. */
+int64_t psg_lost(int gpu);
 uint32_t psg_compute_mode(int gpu);
 
 /* The timetable of a GPU that is valid at a time; false: there is none. */

@@ -15,6 +15,7 @@
  *   frees                             what streams free when they get there
  *   record                            what is recorded
  *   list exports stream window
+ *   intervals                         when there was work, for the agent
  *   pages                             what blocks take of the GPU
  *   device nvml_usage                 which GPU it is
  *   account table                     what this process holds, and the container

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "account.h"
+#include "intervals.h"
 #include "window.h"
 #include "limits.h"
 
@@ -17,6 +18,9 @@
 /* The least time that is worth making up for, and the most that is remembered. */
 #define LEAST_OWED (SECOND / 2000)
 #define MOST_OWED (10 * SECOND)
+
+/* So often in a period it is asked what the agent has found out. */
+enum { LOOKS = 8 };
 
 uint64_t psg_now(void)
 {
@@ -79,6 +83,7 @@ void psg_worked(int gpu, uint64_t from, uint64_t to, const struct psg_window *wi
     struct psg_total *total = psg_total(gpu);
     if (!total)
         return;
+    psg_note_interval(gpu, from, to);
     uint64_t busy = move_mark(&total->until_ns, from, to);
     __atomic_fetch_add(&total->busy_ns, busy, __ATOMIC_RELAXED);
     if (window->extra && from < window->until)
@@ -98,17 +103,6 @@ void psg_works_on(int gpu, uint64_t from, uint64_t now)
         __atomic_store_n(&total->endless_ns, now, __ATOMIC_RELAXED);
 }
 
-void psg_not_worked(int gpu, uint64_t from, uint64_t to, const struct psg_window *window)
-{
-    struct psg_total *total = psg_total(gpu);
-    if (!total || to <= from)
-        return;
-    __atomic_fetch_sub(&total->busy_ns, to - from, __ATOMIC_RELAXED);
-    from = larger(from, window->until);
-    if (window->planned && to > from)
-        __atomic_fetch_sub(&total->debt_ns, (int64_t)(to - from - own_time_on(gpu, from, to)), __ATOMIC_RELAXED);
-}
-
 void psg_left_over(int gpu, uint64_t at, uint64_t end, uint64_t most)
 {
     struct psg_total *total = psg_total(gpu);
@@ -119,18 +113,19 @@ void psg_left_over(int gpu, uint64_t at, uint64_t end, uint64_t most)
         __atomic_fetch_sub(&total->debt_ns, (int64_t)left, __ATOMIC_RELAXED);
 }
 
-void psg_delayed(int gpu, uint64_t from, uint64_t to)
+/* The agent has found out what the container lost to others of what it counted as its own: that is no debt, and what of it was
+ * none is owed. What it has got back too much it owes again. */
+static void settle(int gpu, struct psg_total *total)
 {
-    struct psg_total *total = psg_total(gpu);
-    uint64_t lost = total ? own_time_on(gpu, from, to) : 0;
-    int64_t debt = total ? __atomic_load_n(&total->debt_ns, __ATOMIC_RELAXED) : 0;
-    uint64_t paid = debt > 0 ? smaller((uint64_t)debt, lost) : 0;
-    if (paid)
-        __atomic_fetch_sub(&total->debt_ns, (int64_t)paid, __ATOMIC_RELAXED);
-    lost -= paid;
-    if (lost < LEAST_OWED)
+    int64_t lost = psg_lost(gpu), settled = __atomic_load_n(&total->settled_ns, __ATOMIC_ACQUIRE);
+    if (lost == settled ||
+        !__atomic_compare_exchange_n(&total->settled_ns, &settled, lost, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         return;
-    uint64_t owed = __atomic_add_fetch(&total->owed_ns, lost, __ATOMIC_ACQ_REL);
+    int64_t more = lost - settled, debt = __atomic_load_n(&total->debt_ns, __ATOMIC_RELAXED);
+    int64_t paid = more < 0 ? more + (int64_t)take_owed(total, (uint64_t)-more) : debt > 0 ? debt < more ? debt : more : 0;
+    __atomic_fetch_sub(&total->busy_ns, (uint64_t)more, __ATOMIC_RELAXED);
+    __atomic_fetch_sub(&total->debt_ns, paid, __ATOMIC_RELAXED);
+    uint64_t owed = more > paid ? __atomic_add_fetch(&total->owed_ns, (uint64_t)(more - paid), __ATOMIC_ACQ_REL) : 0;
     if (owed > MOST_OWED)
         take_owed(total, owed - MOST_OWED);
 }
@@ -182,6 +177,7 @@ bool psg_open_window(int gpu, uint64_t now, uint64_t used, uint64_t usual, struc
         *window = (struct psg_window){.opened = now, .until = now + WITHOUT_PLAN};
         return true;
     }
+    settle(gpu, total);
     uint64_t number = now > table.epoch_ns ? (now - table.epoch_ns) / table.period_ns : 0;
     uint64_t boundary = smaller(table.epoch_ns + (number + 1) * table.period_ns, changes);
     uint64_t start = table.epoch_ns + number * table.period_ns + table.offset_ns;
@@ -193,11 +189,11 @@ bool psg_open_window(int gpu, uint64_t now, uint64_t used, uint64_t usual, struc
     }
     if (now >= start && now < end && end > used) {
         uint64_t opens = opening(total, start, end, &table);
-        *again = smaller(opens, boundary);
+        *again = smaller(smaller(opens, boundary), now + table.period_ns / LOOKS);
         if (opens <= now)
             *window = (struct psg_window){.opened = now, .until = end, .planned = true};
         return opens <= now;
     }
-    *again = now < start ? smaller(start, boundary) : boundary;
+    *again = smaller(now < start ? smaller(start, boundary) : boundary, now + table.period_ns / LOOKS);
     return extra_window(total, now, usual, smaller(now < start ? start : start + table.period_ns, changes), window);
 }

@@ -28,14 +28,8 @@ void psg_worked(int gpu, uint64_t from, uint64_t to, const struct psg_window *wi
  * work says this again and again. */
 void psg_works_on(int gpu, uint64_t from, uint64_t now);
 
-/* Takes back what was counted so, where it has turned out to be work of others. */
-void psg_not_worked(int gpu, uint64_t from, uint64_t to, const struct psg_window *window);
-
 /* A window that ended early, because what is launched takes longer than what was left. */
 void psg_left_over(int gpu, uint64_t at, uint64_t end, uint64_t most);
-
-/* Work waited behind that of neighbours between two times: what of it lies in the container's windows is owed to it. */
-void psg_delayed(int gpu, uint64_t from, uint64_t to);
 
 /* The container had nothing to launch for so long: as much is owed to it no more. */
 void psg_rested(int gpu, uint64_t ns);

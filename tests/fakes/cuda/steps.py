@@ -8,6 +8,7 @@ from pathlib import Path
 
 from appliance.gpu.timetable import Sharer, plan
 from common.gpu.kinds import Compute
+from tests.fakes.cuda.agent import start_agent
 from tests.fakes.cuda.clients import Answer, Bench, Tenant, feed, gpu_uuid, start
 from tests.fakes.cuda.sharing import PERIOD_NS, START_NS, nanoseconds
 from tests.gpu.rows import AS_GRAPH, Work
@@ -16,6 +17,8 @@ ANEW, WITH_GRIDS = 6, 7
 """How a part is launched besides (`tests/gpu/rows.py`): on streams in turn, a function that is new each time, or one
 with small grids and then with a large one, which take `TIMES` as long together as one small one."""
 TIMES = 4004
+AFTERWARDS_S = 60
+"""The agent goes on for so much longer: work may end late."""
 BY_SYNCHRONISING, BY_EVENT, BY_ASKING, BY_STREAMS = 1, 2, 3, 4
 """How a step waits for its end."""
 
@@ -69,6 +72,7 @@ def together(
     """
     sharers = [Sharer(str(index), milli) for index, (milli, _) in enumerate(tenants)]
     windows = plan(sharers, Compute.STRICT, PERIOD_NS, START_NS)
+    clocked = {"VIRTUAL_CLOCK": str(folder / "clock"), "VIRTUAL_CLOCK_PARTIES": str(len(tenants) + 1)}
     running = []
     for index, (milli, work) in enumerate(tenants):
         tenant = Tenant(
@@ -80,13 +84,14 @@ def together(
             compute=Compute.STRICT,
             preload=[clock, bench.shim] if held else [clock],
             settings={
-                "VIRTUAL_CLOCK": str(folder / "clock"),
-                "VIRTUAL_CLOCK_PARTIES": str(len(tenants)),
+                **clocked,
                 **(machine or {}),
             },
         )
         tenant.file.schedule({gpu_uuid(0): windows[str(index)]}, START_NS)
         running.append((tenant, work, start(tenant)))
+    folders = [tenant.folder for tenant, _, _ in running]
+    agent = start_agent(clock, clocked, folders, START_NS + (seconds + AFTERWARDS_S) * 1_000_000_000)
     for _, work, process in running:
         feed(process, "\n".join([*commands(work, seconds * 1000, wait, before), ""]))
     found = []
@@ -108,7 +113,7 @@ def together(
                 )
             )
     finally:
-        for _, _, process in running:
+        for process in (*(process for _, _, process in running), agent):
             process.kill()
             process.wait()
     return found

@@ -22,6 +22,7 @@ PRODUCT = (
     "appliance/__init__.py",
     "appliance/gpu/__init__.py",
     "appliance/gpu/cgroups.py",
+    "appliance/gpu/contention.py",
     "appliance/gpu/layout.py",
     "appliance/gpu/share_files.py",
     "appliance/gpu/timetable.py",

@@ -18,9 +18,10 @@ from typing import Any
 
 import pynvml
 
+from appliance.gpu.contention import Contention, Interval
 from appliance.gpu.layout import AccountHead, Limit, Total
-from appliance.gpu.share_files import LimitsFile, create_account, read_account
-from appliance.gpu.timetable import Sharer, boundary, is_active, plan
+from appliance.gpu.share_files import LimitsFile, create_account, read_account, read_intervals
+from appliance.gpu.timetable import PLANS_PER_PERIOD, Sharer, boundary, is_active, plan
 from common.gpu.kinds import Compute
 
 ROOT = Path(__file__).parents[2]
@@ -127,6 +128,11 @@ class Tenant:
         return found[0] if found else Total()
 
     @property
+    def intervals(self) -> list[Interval]:
+        """When its processes had work."""
+        return read_intervals(self.folder / "account", 0)
+
+    @property
     def context_bytes(self) -> int:
         """What its account says of a context of its own; 0 where it has measured none."""
         data = (self.folder / "account").read_bytes()[: ctypes.sizeof(AccountHead)]
@@ -208,15 +214,19 @@ class Card:
 
 
 class Planner:
-    """What the agent does for tenants that share a card: their timetable, and another when who is active changes."""
+    """What the agent does for tenants that share a card: their timetable, another when who is active changes, and giving
+    back what they lost to each other.
+    """
 
     def __init__(self, tenants: Sequence[Tenant], mode: Compute) -> None:
         self._tenants, self._mode = tenants, mode
         self._known: list[tuple[str, int, bool]] = []
+        self._contention = Contention()
 
     def plan(self) -> None:
         """Plan once; nothing is written where nothing has changed."""
         now = time.monotonic_ns()
+        self._settle(now)
         sharers = [
             Sharer(str(number), tenant.limit.milli, is_active(tenant.total.wanted_ns, now, PERIOD_NS))
             for number, tenant in enumerate(self._tenants)
@@ -229,12 +239,18 @@ class Planner:
         for number, tenant in enumerate(self._tenants):
             tenant.file.schedule({tenant.limit.uuid: windows[str(number)]}, now)
 
+    def _settle(self, now: int) -> None:
+        logs = {str(number): tenant.intervals for number, tenant in enumerate(self._tenants)}
+        for number, lost_ns in self._contention.look(now, logs).items():
+            tenant = self._tenants[int(number)]
+            tenant.file.settle(tenant.limit.uuid, lost_ns)
+
     def watch(self, seconds: float, look: Callable[[], None] = lambda: None) -> None:
         """Plan for so long, and look at something often."""
         begun = time.monotonic()
         planned = 0.0
         while (now := time.monotonic()) < begun + seconds:
-            if now > planned + PERIOD_NS / 4e9:
+            if now > planned + PERIOD_NS / PLANS_PER_PERIOD / 1e9:
                 self.plan()
                 planned = now
             look()

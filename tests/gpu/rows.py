@@ -58,5 +58,5 @@ ROWS = {
     "a tenth beside training": Row([(100, EVEN), (900, TRAINING)], [300, 600]),
     "training, small kernels and bursts": Row([(500, TRAINING), (250, SMALL), (250, BURSTS)], [1000, 250, 650]),
     "graphs that are never waited for": Row([(300, GRAPHS), (700, EVEN)], [8000, 3400], 240, 80),
-    "long kernels on two streams": Row([(300, ON_TWO_STREAMS), (700, EVEN)], [20_000, 7000], 240, 80),
+    "long kernels on two streams": Row([(300, ON_TWO_STREAMS), (700, EVEN)], [30_000, 7000], 240, 80),
 }

@@ -86,9 +86,9 @@ void psg_worked(int gpu, uint64_t from, uint64_t to, const struct psg_window *wi
     psg_note_interval(gpu, from, to);
     uint64_t busy = move_mark(&total->until_ns, from, to);
     __atomic_fetch_add(&total->busy_ns, busy, __ATOMIC_RELAXED);
-    if (window->extra && from < window->until)
-        take_owed(total, smaller(to, window->until) - from);
-    if (!window->planned || to <= window->until)
+    if (window->extra && to - busy < window->until)
+        take_owed(total, smaller(to, window->until) - (to - busy));
+    if (to <= window->until)
         return;
     uint64_t after = larger(window->until, from), over = move_mark(&total->overrun_ns, after, to);
     over -= smaller(over, own_time_on(gpu, to - over, to));

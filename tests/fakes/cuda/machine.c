@@ -311,23 +311,16 @@ machine_share *machine_own(unsigned gpu)
     return &self()->on[gpu];
 }
 
-uint64_t machine_run(unsigned gpu, uint64_t not_before, uint64_t duration)
+uint64_t machine_run(unsigned gpu, uint64_t duration)
 {
-    uint64_t now = machine_now(), begin, end;
-    machine_state *all = machine_lock();
+    uint64_t now = machine_now(), end;
+    machine_lock();
     machine_share *mine = &self()->on[gpu];
-    if (machine()->slices) {
-        begin = now;
-        end = machine_queue(gpu, now, mine, duration);
-    } else {
-        begin = all->gpus[gpu].busy_until > now ? all->gpus[gpu].busy_until : now;
-        begin = begin > not_before ? begin : not_before;
-        end = all->gpus[gpu].busy_until = begin + duration;
-    }
+    end = machine_queue(gpu, now, mine, duration);
     turn(mine, now / SECOND);
     mine->busy_then += duration;
-    mine->last_from = begin;
-    mine->last_until = begin + duration;
+    mine->last_from = now;
+    mine->last_until = now + duration;
     mine->busy_ns += duration;
     machine_unlock();
     return end;

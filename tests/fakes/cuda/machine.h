@@ -22,7 +22,6 @@
  * FAKE_GPU_NVLINK      how many neighbouring GPUs NVLink joins (default 0: there is no NVLink)
  * FAKE_GPU_NUMA        how many neighbouring GPUs hang on one NUMA node (default: all of them)
  * FAKE_GPU_CORES       how many cores a NUMA node has (default 1)
- * FAKE_GPU_SLICES      1 where processes with work share a GPU by time slices; otherwise it works off one queue of all
  * FAKE_GPU_PIDS_FROM   added to the numbers of processes that NVML tells, as those of another namespace are others
  * FAKE_GPU_HIDDEN      1 where a virtual machine hides how it is built
  */
@@ -45,7 +44,7 @@ typedef struct {
     unsigned gpus, multiprocessors, capability_major, capability_minor, driver_major, cuda;
     uint64_t memory, context;
     const char *model, *driver;
-    int init, lost, nvlink, numa, cores, hidden, slices, pids_from;
+    int init, lost, nvlink, numa, cores, hidden, pids_from;
     int mig[MACHINE_GPUS]; /* -1: not asked for, else how many instances there are */
     machine_instance instances[MACHINE_GPUS][MACHINE_INSTANCES];
 } machine_settings;
@@ -81,10 +80,9 @@ uint64_t machine_used_by_caller(unsigned gpu);
 /* Lists the living processes that hold memory or have worked; returns how many there are, even if more than `most`. */
 unsigned machine_processes(unsigned gpu, machine_use *list, unsigned most);
 
-/* Queues a kernel behind those of all processes, or of its own where there are time slices; returns what `machine_ends` takes,
- * which grows from launch to launch. */
-uint64_t machine_run(unsigned gpu, uint64_t not_before, uint64_t duration);
-/* When a kernel is done, in ns of CLOCK_MONOTONIC; with time slices, while it is not, the first moment when it can be. */
+/* Queues a kernel behind those of the caller; returns what `machine_ends` takes, which grows from launch to launch. */
+uint64_t machine_run(unsigned gpu, uint64_t duration);
+/* When a kernel is done, in ns of CLOCK_MONOTONIC; while it is not, the first moment when it can be. */
 uint64_t machine_ends(unsigned gpu, uint64_t moment);
 /* ns that kernels of a process have run or will have run when the queue is empty. */
 uint64_t machine_busy(unsigned gpu, int pid);

@@ -21,7 +21,7 @@ typedef struct {
     uint64_t bytes, busy_ns;
     uint64_t second, busy_then, busy_before; /* work of this second and of the one before it */
     uint64_t last_from, last_until;          /* when the last kernel runs */
-    uint64_t queued, served;                 /* ns of work, where the GPU gives time slices */
+    uint64_t queued, served;                 /* ns of work */
     unsigned marks;
     machine_mark mark[MACHINE_MARKS];
 } machine_share;
@@ -44,7 +44,7 @@ typedef struct {
     uint64_t magic;
     pthread_mutex_t mutex;
     struct {
-        uint64_t used, peak, busy_until;
+        uint64_t used, peak;
         uint64_t passed, reaped; /* up to when time slices were given, and when the dead were looked for */
     } gpus[MACHINE_GPUS];
     unsigned slots; /* those ever used */
@@ -64,7 +64,7 @@ void machine_reap(void);
 
 /* The caller's share of a GPU, with the lock held. */
 machine_share *machine_own(unsigned gpu);
-/* Queues work of the caller on a GPU that gives time slices, with the lock held; returns what `machine_ends` takes. */
+/* Queues work of the caller, with the lock held; returns what `machine_ends` takes. */
 uint64_t machine_queue(unsigned gpu, uint64_t now, machine_share *mine, uint64_t duration);
 
 #endif

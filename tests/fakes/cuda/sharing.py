@@ -8,9 +8,12 @@ from pathlib import Path
 
 from appliance.gpu.timetable import Sharer, plan, plan_for_all
 from common.gpu.kinds import Compute
+from tests.fakes.cuda.agent import start_agent
 from tests.fakes.cuda.clients import Answer, Bench, Tenant, feed, gpu_uuid, start
 
 PERIOD_NS = 200_000_000
+AFTERWARDS_S = 60
+"""The agent goes on for so much longer: work may end late."""
 START_NS = 1000 * 1_000_000_000
 """When the virtual clock begins."""
 
@@ -37,6 +40,9 @@ def shares(
     sharers = [Sharer(str(index), share, active=not hung_after_s or index > 0) for index, share in enumerate(milli)]
     windows = plan(sharers, mode, PERIOD_NS, START_NS)
     fallback = plan_for_all(sharers, mode, PERIOD_NS, START_NS + hung_after_s * 1_000_000_000)
+    agents = 0 if hung_after_s else 1
+    parties = str(len(milli) * processes + agents)
+    clocked = {"VIRTUAL_CLOCK": str(folder / "clock"), "VIRTUAL_CLOCK_PARTIES": parties}
     running: list[tuple[int, subprocess.Popen[str]]] = []
     for index, share in enumerate(milli):
         tenant = Tenant(
@@ -47,12 +53,15 @@ def shares(
             milli=share,
             compute=mode,
             preload=[clock, bench.shim],
-            settings={"VIRTUAL_CLOCK": str(folder / "clock"), "VIRTUAL_CLOCK_PARTIES": str(len(milli) * processes)},
+            settings=clocked,
         )
         tenant.file.schedule({gpu_uuid(0): windows[str(index)]}, START_NS)
         if hung_after_s:
             tenant.file.put_off({gpu_uuid(0): fallback[str(index)]}, START_NS)
         running += [(index, start(tenant, way)) for _ in range(processes)]
+    if agents:
+        folders = [folder / f"sharing-{index}" for index in range(len(milli))]
+        start_agent(clock, clocked, folders, START_NS + (seconds + AFTERWARDS_S) * 1_000_000_000)
     for index, process in running:
         kernel, ahead, how = work[index % len(work)].split()
         graph = ["graph 0", f"kernelnode 0 {kernel}", "instantiate 0 0"] if how == "3" else []

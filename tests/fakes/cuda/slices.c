@@ -1,11 +1,11 @@
-/* Time slices: processes with work share a GPU evenly, each in the order of its own launches, as a card without MPS does it.
+/* Time slices: processes with work share a GPU evenly, each in the order of its own launches, as cards without MPS do it (an H200 does).
  *
  * Slices are as short as can be, so n processes with work each get an n-th of every moment. When a launch ends is known only
  * as time passes: it ends when its process has been served as much as stood in its queue behind that launch. */
 #define _GNU_SOURCE
 #include "machine_state.h"
 
-#define SLICED (1ULL << 63)
+#define QUEUED (1ULL << 63)
 #define LOOK 20000ULL /* ns between two looks at least */
 #define REAPED_EVERY 5000000ULL
 
@@ -67,7 +67,7 @@ uint64_t machine_queue(unsigned gpu, uint64_t now, machine_share *mine, uint64_t
     if (mine->queued == mine->served)
         note(mine, now, 0);
     mine->queued += duration;
-    return SLICED | mine->queued;
+    return QUEUED | mine->queued;
 }
 
 static uint64_t time_of(const machine_share *of, uint64_t goal)
@@ -85,8 +85,8 @@ static uint64_t time_of(const machine_share *of, uint64_t goal)
 
 uint64_t machine_ends(unsigned gpu, uint64_t moment)
 {
-    uint64_t now = machine_now(), goal = moment & ~SLICED, found;
-    if (!(moment & SLICED))
+    uint64_t now = machine_now(), goal = moment & ~QUEUED, found;
+    if (!(moment & QUEUED))
         return moment;
     machine_lock();
     machine_share *mine = machine_own(gpu);

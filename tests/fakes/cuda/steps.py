@@ -10,15 +10,13 @@ from appliance.gpu.timetable import Sharer, plan
 from common.gpu.kinds import Compute
 from tests.fakes.cuda.agent import start_agent
 from tests.fakes.cuda.clients import Answer, Bench, Tenant, feed, gpu_uuid, start
-from tests.fakes.cuda.sharing import PERIOD_NS, START_NS, nanoseconds
+from tests.fakes.cuda.sharing import AFTERWARDS_S, PERIOD_NS, START_NS, nanoseconds
 from tests.gpu.rows import AS_GRAPH, Work
 
 ANEW, WITH_GRIDS = 6, 7
 """How a part is launched besides (`tests/gpu/rows.py`): on streams in turn, a function that is new each time, or one
 with small grids and then with a large one, which take `TIMES` as long together as one small one."""
 TIMES = 4004
-AFTERWARDS_S = 60
-"""The agent goes on for so much longer: work may end late."""
 BY_SYNCHRONISING, BY_EVENT, BY_ASKING, BY_STREAMS = 1, 2, 3, 4
 """How a step waits for its end."""
 

@@ -1,4 +1,4 @@
-/* Work of the fake driver: streams, events and launches. A GPU works off one queue for all its processes, or gives them slices. */
+/* Work of the fake driver: streams, events and launches. A GPU gives its processes time slices. */
 #define _GNU_SOURCE
 #include "driver.h"
 
@@ -57,7 +57,7 @@ int driver_has_ended(unsigned gpu, uint64_t moment)
     return machine_now() >= machine_ends(gpu, moment);
 }
 
-/* Events that were recorded and have not come yet; when each of them comes is kept, for a GPU with slices soon forgets. */
+/* Events that were recorded and have not come yet; when each of them comes is kept, for a GPU soon forgets. */
 static CUevent coming;
 
 /* The caller has the lock. */
@@ -127,7 +127,7 @@ CUresult driver_queue(CUstream stream, uint64_t duration)
     wait_for_place(context);
     pthread_mutex_lock(&driver_lock);
     tail = tail_of(stream);
-    end = machine_run(context->gpu, *tail, duration);
+    end = machine_run(context->gpu, duration);
     *tail = end;
     if (context->tail < end)
         context->tail = end;

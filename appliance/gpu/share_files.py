@@ -101,7 +101,7 @@ class LimitsFile:
         return self._record.uncounted[self.number(uuid)] if isinstance(self._record, ThirdLimitsRecord) else 0
 
     def settle(self, uuid: str, lost_ns: int) -> None:
-        """Give back ns of a GPU that processes counted as theirs and lost to others; an earlier file has no place for it."""
+        """Give back ns of a GPU that processes counted as theirs and lost; an earlier file has no place for it."""
         if isinstance(self._record, LimitsRecord):
             self._record.lost_ns[self.number(uuid)] += lost_ns
 

@@ -214,8 +214,8 @@ class Card:
 
 
 class Planner:
-    """What the agent does for tenants that share a card: their timetable, another when who is active changes, and giving
-    back what they lost to each other.
+    """What the agent does for tenants that share a card: their timetable, another when who is active changes, and what
+    they lost to each other back.
     """
 
     def __init__(self, tenants: Sequence[Tenant], mode: Compute) -> None:

@@ -53,10 +53,10 @@ class Row:
 
 ROWS = {
     "training beside even kernels": Row([(300, TRAINING), (700, EVEN)], [1500, 100]),
-    "long kernels beside even ones": Row([(300, LONG), (700, EVEN)], [1500, 800], 120, 50),
+    "long kernels beside even ones": Row([(300, LONG), (700, EVEN)], [1600, 200], 120, 50),
     "requests beside training": Row([(300, REQUESTS), (700, TRAINING)], [LONGEST_REQUEST_MS, 650]),
     "a tenth beside training": Row([(100, EVEN), (900, TRAINING)], [300, 600]),
     "training, small kernels and bursts": Row([(500, TRAINING), (250, SMALL), (250, BURSTS)], [1000, 250, 650]),
-    "graphs that are never waited for": Row([(300, GRAPHS), (700, EVEN)], [8000, 3400], 240, 80),
-    "long kernels on two streams": Row([(300, ON_TWO_STREAMS), (700, EVEN)], [30_000, 7000], 240, 80),
+    "graphs that are never waited for": Row([(300, GRAPHS), (700, EVEN)], [8000, 400], 240, 80),
+    "long kernels on two streams": Row([(300, ON_TWO_STREAMS), (700, EVEN)], [20_000, 400], 240, 80),
 }

@@ -2,8 +2,8 @@
 
 The containers keep to it by themselves: between two plans nothing passes between them and the agent. A plan that gives
 windows of idle containers to others stands beside a fallback, which becomes valid by itself where this agent hangs and
-no longer puts it off. What holds while there is no agent is the work of `own_windows.py`. What containers took from each
-other's windows is found out from when each of them had work, and given back.
+no longer puts it off. What holds while there is no agent is the work of `own_windows.py`. What containers took from
+each other's windows is found out from when each of them had work, and given back.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from common.errors import PenstockError
 from common.gpu.kinds import Compute
 
 log = structlog.get_logger()
+
+
 class Arbiter:
     """The timetables of all GPUs of this node."""
 

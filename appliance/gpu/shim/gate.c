@@ -16,7 +16,7 @@
 #define MICROSECOND UINT64_C(1000)
 #define MILLISECOND UINT64_C(1000000)
 
-/* How long a launch is held beyond the expected end of work that may be waiting for it, and how long in all; for how long at
+/* How long a launch is held at least beyond the expected end of work that may be waiting for it, and how long in all; for how long at
  * least and at most, and how many lengths of the launch, where that has come once; and how long beyond the expected end of
  * that work where all of it is on the very stream of the launch, behind which it can hold up nothing but what the program
  * itself does, by a thread that launches on this GPU alone. */
@@ -134,7 +134,9 @@ static uint64_t patient_until(const struct psg_gate *gate, CUstream stream, cons
         return begun + clamp(SELDOM * length, LESS_PATIENCE, MOST_PATIENCE);
     if (what && psg_is_only(&gate->streams, stream) && !feeds_several())
         return expected + PATIENCE_ON_STREAM;
-    return smaller(expected + PATIENCE, begun + PATIENCE_IN_ALL);
+    /* Beside work of a neighbour it takes twice as long; and of what is not known (without a slice) nobody can tell. */
+    uint64_t twice = atomic_load(&gate->slice) ? expected - smaller(gate->from, expected) : PATIENCE_IN_ALL;
+    return smaller(expected + larger(PATIENCE, twice), begun + PATIENCE_IN_ALL);
 }
 
 bool psg_drain(int gpu, struct psg_gate *gate, CUstream stream, const void *what)

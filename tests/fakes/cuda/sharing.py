@@ -25,7 +25,7 @@ def shares(
     milli: Sequence[int],
     work: Sequence[str],
     *,
-    seconds: int = 60,
+    seconds: int = 30,
     mode: Compute = Compute.STRICT,
     way: str = "proc:0",
     processes: int = 1,

@@ -62,14 +62,15 @@ def together(
     machine: Mapping[str, str] | None = None,
     wait: int = BY_SYNCHRONISING,
     before: Sequence[str] = (),
+    planned_after_s: int = 0,
 ) -> list[Got]:
     """Let tenants, each (share in thousandths, work), run for so many seconds in strict mode; returns what each got.
 
-    Without `held` nothing holds the shares. `machine` are settings of the fake machine, and `before` are
-    commands that come before the steps.
+    The timetable is valid after `planned_after_s`. Without `held` nothing holds the shares. `machine` are settings of
+    the fake machine, and `before` are commands that come before the steps.
     """
     sharers = [Sharer(str(index), milli) for index, (milli, _) in enumerate(tenants)]
-    windows = plan(sharers, Compute.STRICT, PERIOD_NS, START_NS)
+    windows = plan(sharers, Compute.STRICT, PERIOD_NS, START_NS + planned_after_s * 1_000_000_000)
     clocked = {"VIRTUAL_CLOCK": str(folder / "clock"), "VIRTUAL_CLOCK_PARTIES": str(len(tenants) + 1)}
     running = []
     for index, (milli, work) in enumerate(tenants):

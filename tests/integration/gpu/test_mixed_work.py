@@ -11,7 +11,7 @@ from appliance.gpu.share_files import read_account
 from tests.fakes.cuda.clients import Bench, build_clock
 from tests.fakes.cuda.sharing import START_NS
 from tests.fakes.cuda.steps import ANEW, BY_ASKING, BY_EVENT, BY_STREAMS, BY_SYNCHRONISING, WITH_GRIDS, Got, together
-from tests.gpu.rows import LONGEST_REQUEST_MS, MEAN_REQUEST_MS, ON_STREAMS, REQUESTS, ROWS, Row, Work
+from tests.gpu.rows import MEAN_REQUEST_MS, ON_STREAMS, REQUESTS, ROWS, Row, Work
 
 POINTS = 0.03
 LEAST_USED = 0.95
@@ -86,13 +86,30 @@ def test_waiting_behind_neighbours_is_not_learned_as_the_length_of_short_kernels
     assert got.part >= 0.6, got
 
 
-def test_short_kernels_do_not_starve_beside_several_with_long_ones(bench: Bench, clock: Path, tmp_path: Path) -> None:
+def test_short_kernels_have_their_share_beside_long_ones(bench: Bench, clock: Path, tmp_path: Path) -> None:
     short = Work([("busy_500us", 100, ON_STREAMS)], waits=False, streams=2)
     long = [(400, Work([("busy_150ms", 2, 0), ("busy_20ms", 1, 0)])), (500, Work([("busy_150ms", 3, 0)]))]
     got = together(bench, clock, tmp_path, [(100, short), *long], 40, wait=BY_EVENT)
-    # beside kernels as long as a whole period it gets two thirds of its share
-    assert got[0].part >= 0.06, got
+    assert [one.part for one in got] == pytest.approx([0.1, 0.4, 0.5], abs=0.01), got
     assert got[0].longest_ms < 1500, got
+
+
+def test_a_small_share_holds_beside_three_with_kernels_longer_than_a_period(
+    bench: Bench, clock: Path, tmp_path: Path
+) -> None:
+    small = Work([("busy_500us", 20, ON_STREAMS)], streams=3)
+    long = [Work([("busy_150ms", 2, 0)]), Work([("busy_250ms", 2, 0)]), Work([("busy_400ms", 1, 0)])]
+    tenants = [(50, small), *zip((350, 300, 300), long, strict=True)]
+    got = together(bench, clock, tmp_path, tenants, 40)
+    assert [one.part for one in got] == pytest.approx([0.05, 0.35, 0.3, 0.3], abs=0.015), got
+
+
+def test_work_that_began_before_there_was_a_timetable_is_held_as_all_other(
+    bench: Bench, clock: Path, tmp_path: Path
+) -> None:
+    row = ROWS["graphs that are never waited for"]
+    got = together(bench, clock, tmp_path, row.tenants, 60, planned_after_s=1)
+    assert [one.part for one in got] == pytest.approx([0.3, 0.7], abs=0.05), got
 
 
 def test_launches_behind_work_that_does_not_end_on_their_stream_are_held_once(

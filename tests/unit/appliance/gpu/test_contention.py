@@ -1,0 +1,137 @@
+"""What containers on a GPU lost to each other, told by when their processes had work."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from appliance.gpu.contention import HORIZON_NS, Contention, Interval
+
+MS = 1_000_000
+BEGIN = 1_000_000 * MS
+
+
+def work(number: int, from_ms: float, to_ms: float, busy_ms: float | None = None, slot: int = 1) -> Interval:
+    busy = to_ms - from_ms if busy_ms is None else busy_ms
+    return Interval(number, BEGIN + int(from_ms * MS), BEGIN + int(to_ms * MS), int(busy * MS), slot)
+
+
+def lost(*looks: Mapping[str, Sequence[Interval]], now_ms: float = 10_000) -> dict[str, float]:
+    """What each has lost in all looks, in ms."""
+    contention = Contention()
+    contention.look(BEGIN, {name: [] for look in looks for name in look})
+    found: dict[str, float] = {}
+    for look in looks:
+        for name, ns in contention.look(BEGIN + int(now_ms * MS), look).items():
+            found[name] = found.get(name, 0) + ns / MS
+    return {name: round(ms, 3) for name, ms in found.items() if round(ms, 3)}
+
+
+def test_who_was_alone_has_lost_nothing() -> None:
+    assert lost({"a": [work(1, 0, 100)], "b": [work(1, 100, 200)]}) == {}
+
+
+def test_of_the_time_in_which_two_had_work_each_has_lost_half() -> None:
+    assert lost({"a": [work(1, 0, 100)], "b": [work(1, 60, 200)]}) == {"a": 20, "b": 20}
+
+
+def test_of_three_each_has_lost_two_thirds() -> None:
+    assert lost({name: [work(1, 0, 90)] for name in "abc"}) == dict.fromkeys("abc", 60)
+
+
+def test_what_is_told_late_counts_as_what_is_told_at_once() -> None:
+    at_once = lost({"a": [work(1, 0, 400)], "b": [work(1, 60, 200), work(2, 260, 400)]})
+    later = lost(
+        {"a": [], "b": [work(1, 60, 200)]},
+        {"a": [], "b": [work(1, 60, 200), work(2, 260, 400)]},
+        {"a": [work(1, 0, 400)], "b": []},
+    )
+    assert at_once == later == {"a": 140, "b": 140}
+
+
+def test_an_interval_that_grows_counts_once() -> None:
+    looks = [{"a": [work(1, 0, end)], "b": [work(1, 0, 300)]} for end in (100, 200, 300)]
+    assert lost(*looks) == {"a": 150, "b": 150}
+
+
+def test_another_process_with_a_number_that_was_there_is_another_interval() -> None:
+    looks = [{"a": [work(1, 0, 100)], "b": [work(1, 0, 400)]}, {"a": [work(1, 200, 300, slot=2)], "b": []}]
+    assert lost(*looks) == {"a": 100, "b": 100}
+
+
+def test_processes_of_a_container_share_what_it_has() -> None:
+    assert lost({"a": [work(1, 0, 100, slot=1), work(2, 0, 100, slot=2)]}) == {}
+    # two of three slices are its own
+    found = lost({"a": [work(1, 0, 90, slot=1), work(2, 0, 90, slot=2)], "b": [work(1, 0, 90)]})
+    assert found == {"a": 30, "b": 60}
+
+
+def test_who_turns_out_to_have_had_more_gives_back_what_it_was_given() -> None:
+    one, other = work(1, 0, 90, slot=1), work(2, 0, 90, slot=2)
+    assert lost({"a": [one], "b": [work(1, 0, 90)]}, {"a": [one, other], "b": []}) == {"a": 30, "b": 60}
+
+
+def test_pauses_count_for_nobody() -> None:
+    found = lost({"a": [work(1, 0, 100)], "b": [work(1, 0, 100, busy_ms=10)]})
+    assert found == {"a": 5, "b": 5}
+
+
+def test_the_mean_over_many_moments_is_that_of_processes_that_work_at_random() -> None:
+    parts = {"a": 0.9, "b": 0.5, "c": 0.3, "d": 0.7}
+    rng, moments = random.Random(1), 40_000
+    expected = dict.fromkeys(parts, 0.0)
+    for _ in range(moments):
+        working = [name for name, part in parts.items() if rng.random() < part]
+        for name in working:
+            expected[name] += 1 - 1 / len(working)
+    found = lost({name: [work(1, 0, 1000, busy_ms=1000 * part)] for name, part in parts.items()})
+    assert found == pytest.approx({name: 1000 * part / moments for name, part in expected.items()}, rel=0.02)
+
+
+def test_what_was_there_before_the_first_look_has_been_settled_by_somebody_else() -> None:
+    contention = Contention()
+    before = {"a": [work(1, 0, 100)], "b": [work(1, 0, 100)]}
+    assert contention.look(BEGIN + 1000 * MS, before) == {}
+    assert contention.look(BEGIN + 1000 * MS, before) == {}
+    grown = {"a": [work(1, 0, 150)], "b": [work(1, 0, 150)]}
+    assert contention.look(BEGIN + 1000 * MS, grown) == {"a": 25 * MS, "b": 25 * MS}
+
+
+def test_the_future_and_what_is_long_past_do_not_count() -> None:
+    assert lost({"a": [work(1, 0, 9_000)], "b": [work(1, 0, 9_000)]}, now_ms=100) == {"a": 50, "b": 50}
+    late = HORIZON_NS / MS + 50
+    assert lost({"a": [work(1, 0, 100)], "b": [work(1, 0, 100)]}, now_ms=late) == {"a": 25, "b": 25}
+
+
+@pytest.mark.parametrize("interval", [Interval(1, BEGIN + 5, BEGIN, 5, 1), Interval(1, BEGIN, BEGIN, 0, 1)])
+def test_intervals_that_are_none_are_ignored(interval: Interval) -> None:
+    assert lost({"a": [interval], "b": [work(1, 0, 100)]}) == {}
+
+
+def test_busy_time_beyond_the_interval_counts_as_all_of_it_and_less_than_none_as_none() -> None:
+    assert lost({"a": [work(1, 0, 100, busy_ms=900)], "b": [work(1, 0, 100)]}) == {"a": 50, "b": 50}
+    assert lost({"a": [Interval(1, BEGIN, BEGIN + MS, -5, 1)], "b": [work(1, 0, 1)]}) == {}
+
+
+def test_a_container_that_writes_what_it_likes_holds_up_nobody() -> None:
+    """What is kept and looked at is bounded, and what honest containers lost is still found."""
+    rng, contention = random.Random(2), Contention()
+    contention.look(BEGIN, {"a": [], "b": [], "forger": []})
+    longest, found = 0.0, 0
+    for look in range(60):
+        now = BEGIN + 20_000 * MS + look * 50 * MS
+        forged = []
+        for number in range(128):
+            begins = now - rng.randrange(HORIZON_NS)
+            forged.append(Interval(look * 128 + number + 1, begins, now, now - begins, number))
+        end = (now - BEGIN) / MS
+        begun = time.process_time()
+        told = contention.look(
+            now, {"a": [work(look + 1, end - 40, end)], "b": [work(look + 1, end - 40, end)], "forger": forged}
+        )
+        longest, found = max(longest, time.process_time() - begun), found + told.get("a", 0)
+    assert found >= 60 * 20 * MS * 0.9
+    assert longest < 1

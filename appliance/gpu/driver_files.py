@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from appliance.gpu.devices import Needs
@@ -26,7 +26,7 @@ UNVERSIONED = ("libcuda.so",)
 """Libraries that programs load by the name without a number, too."""
 PROGRAMS = ("nvidia-smi", "nvidia-debugdump")
 FOLDERS = ("usr/lib/x86_64-linux-gnu/nvidia/current", "usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib")
-"""Where the libraries of a driver lie on nodes."""
+"""Where the libraries of a driver lie on nodes, or links that lead to where they do."""
 LOADERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64")
 """Where the loaders of containers look."""
 SHARED_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
@@ -78,7 +78,8 @@ def _minors(root: Path) -> dict[str, int]:
 
 def _libraries(root: Path, version: str) -> Iterator[Mount]:
     """Yield the mounts of the driver's libraries; those of another version do not work with its kernel modules."""
-    found = {name: path for name in LIBRARIES if (path := _library(root, name, version))}
+    folders = _folders(root)
+    found = {name: path for name in LIBRARIES if (path := _library(folders, name, version))}
     absent = [name for name in ("libcuda.so", "libnvidia-ml.so") if name not in found]
     _require([root / FOLDERS[1] / f"{name}.{version}" for name in absent])
     for name, path in found.items():
@@ -88,8 +89,15 @@ def _libraries(root: Path, version: str) -> Iterator[Mount]:
                 yield Mount(source=_on_node(root, path), target=f"{folder}/{each}", read_only=True)
 
 
-def _library(root: Path, name: str, version: str) -> Path | None:
-    paths = (root / folder / f"{name}.{version}" for folder in FOLDERS)
+def _folders(root: Path) -> list[Path]:
+    """Return the folders in which a driver's libraries may lie, such as one of its own that only links lead to."""
+    usual = [root / folder for folder in FOLDERS]
+    links = [folder / "libcuda.so.1" for folder in usual]
+    return [*usual, *(link.resolve().parent for link in links if link.is_symlink() and link.exists())]
+
+
+def _library(folders: Iterable[Path], name: str, version: str) -> Path | None:
+    paths = (folder / f"{name}.{version}" for folder in folders)
     return next((path for path in paths if path.is_file()), None)
 
 
@@ -100,9 +108,10 @@ def _interface(path: Path, name: str) -> str:
 
 
 def _programs(root: Path) -> Iterator[Mount]:
+    folders = [root / "usr/bin", *(folder.parent / "bin" for folder in _folders(root))]
     for name in PROGRAMS:
-        path = root / "usr/bin" / name
-        if path.exists():
+        path = next((path for folder in folders if (path := folder / name).exists()), None)
+        if path:
             yield Mount(source=_on_node(root, path.resolve()), target=f"/usr/bin/{name}", read_only=True)
 
 

@@ -74,6 +74,23 @@ def test_libraries_stand_under_the_names_that_programs_load_them_by(tmp_path: Pa
     assert given == {"/usr/bin/nvidia-smi": "/usr/lib/nvidia/current/nvidia-smi"}
 
 
+def test_a_driver_in_a_folder_of_its_own_is_found_where_the_links_to_it_lead(tmp_path: Path) -> None:
+    root = node(tmp_path, "usr/local/nvidia/lib64")
+    (root / "usr/lib").mkdir(exist_ok=True)
+    for name, number in LIBRARIES.items():
+        if number:
+            (root / f"usr/lib/{name}.{number}").symlink_to(f"../local/nvidia/lib64/{name}.{number}")
+    (root / "usr/bin/nvidia-smi").unlink()
+    write(root / "usr/local/nvidia/bin/nvidia-smi", "")
+    given = {mount.target: mount.source for mount in driver_files.needs([GPU], root).mounts}
+    for loader in ("/usr/lib/x86_64-linux-gnu", "/usr/lib64"):
+        for name in ("libcuda.so", "libnvidia-ml.so", "libnvcuvid.so"):
+            assert given[f"{loader}/{name}.1"] == f"/usr/local/nvidia/lib64/{name}.{VERSION}"
+        name = f"libnvidia-pkcs11-openssl3.so.{VERSION}"
+        assert given[f"{loader}/{name}"] == f"/usr/local/nvidia/lib64/{name}"
+    assert given["/usr/bin/nvidia-smi"] == "/usr/local/nvidia/bin/nvidia-smi"
+
+
 def test_libraries_of_another_version_than_the_modules_are_not_given(tmp_path: Path) -> None:
     root = node(tmp_path, version="535.261.03")
     with pytest.raises(UnavailableError, match=r"libcuda\.so\.535\.309\.01 of NVIDIA's driver is not on this node"):

@@ -65,8 +65,11 @@ CHECKS: dict[str, Check] = {
     "PyTorch: full": framework_checks.pytorch_filled,
     "PyTorch: overhead": framework_checks.pytorch_overhead,
     "kind driver": service_checks.by_driver,
-    "kind mps": service_checks.by_mps,
-    "kind mps: its daemon is killed": service_checks.mps_without_its_daemon,
+    "kind mps": mps_checks.limits,
+    "kind mps: a client is killed at work": mps_checks.killed_at_work,
+    "kind mps: its daemon is killed": mps_checks.without_its_daemon,
+    "kind mps: its server is killed": mps_checks.without_its_server,
+    "kind mps: parts of the cores": mps_checks.cores,
     "kind mig": service_checks.by_mig,
 }
 

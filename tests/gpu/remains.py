@@ -30,7 +30,12 @@ def clear(folder: Path) -> list[str]:
     until = time.monotonic() + GRACE_S
     while (left := remains(folder)) and time.monotonic() < until:
         time.sleep(0.05)
-    for pid in left:
+    end(folder)
+    return sorted(left.values())
+
+
+def end(folder: Path) -> None:
+    """End all of them at once."""
+    for pid in remains(folder):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    return sorted(left.values())

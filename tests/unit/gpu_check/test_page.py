@@ -14,7 +14,9 @@ BROKEN = Outcome("kind mps", "A client ends.", error="it leaves processes behind
 
 def test_what_is_outside_stands_before_all_else() -> None:
     text = page.page(MACHINE, [WITHIN, OUTSIDE, UNJUDGED, BROKEN])
-    assert text.index("judged: 3; outside of their tolerance: 2; that this machine does not allow: 1.") < text.index("<h2>")
+    assert text.index("judged: 3; outside of their tolerance: 2; that this machine does not allow: 1.") < text.index(
+        "<h2>"
+    )
     first = text[text.index("<h2>") : text.index("<h2>All checks")]
     assert "18.92 %" in first
     assert "30 ± 3 %" in first

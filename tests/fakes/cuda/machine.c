@@ -197,10 +197,16 @@ static machine_process *self(void)
 }
 
 static uint64_t bound = UINT64_MAX;
+static unsigned cores;
 
 void machine_bound(uint64_t bytes)
 {
     bound = bytes;
+}
+
+void machine_cores(unsigned percent)
+{
+    cores = percent > 0 && percent < 100 ? percent : 0;
 }
 
 int machine_take(unsigned gpu, uint64_t bytes)
@@ -241,6 +247,12 @@ uint64_t machine_used(unsigned gpu)
     result = machine_shared->gpus[gpu].used;
     machine_unlock();
     return result;
+}
+
+uint64_t machine_left(unsigned gpu)
+{
+    uint64_t left = machine_capacity(gpu) - machine_used(gpu), mine = machine_used_by_caller(gpu);
+    return bound - mine < left ? bound - mine : left;
 }
 
 uint64_t machine_peak(unsigned gpu)
@@ -319,6 +331,11 @@ uint64_t machine_run(unsigned gpu, uint64_t not_before, uint64_t duration)
     if (machine()->slices) {
         begin = now;
         end = machine_queue(gpu, now, mine, duration);
+    } else if (cores) {
+        duration = duration * 100 / cores;
+        begin = mine->last_until > now ? mine->last_until : now;
+        begin = begin > not_before ? begin : not_before;
+        end = begin + duration;
     } else {
         begin = all->gpus[gpu].busy_until > now ? all->gpus[gpu].busy_until : now;
         begin = begin > not_before ? begin : not_before;

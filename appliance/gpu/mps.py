@@ -16,6 +16,7 @@ from pathlib import Path
 import pynvml
 import structlog
 
+from appliance.gpu import cgroups
 from appliance.gpu.devices import DeviceShare, Needs
 from appliance.gpu.enforcement import AccountedOnly, Probe
 from appliance.gpu.telemetry import Telemetry
@@ -38,12 +39,16 @@ _ANSWER_S = 5.0
 class Mps(AccountedOnly):
     """Limits that the multi-process service holds."""
 
+    detaches = True
+
     def __init__(
         self,
         telemetry: Telemetry,
         folder: Path,
         compute: Compute,
         control: Path = CONTROL,
+        *,
+        container_of: Callable[[int], str | None] = cgroups.container_of,
         systemctl: Callable[[str, str], bool] = lambda verb, unit: process.succeeds(["systemctl", verb, unit]),
     ) -> None:
         """Use daemons that have their pipes and shared memory below `folder`, in a folder each by the GPU's id."""
@@ -52,6 +57,7 @@ class Mps(AccountedOnly):
         self._folder = folder
         self._compute = compute
         self._control = control
+        self._container_of = container_of
         self._systemctl = systemctl
         # GPUs whose daemon was started, or found
         self._wanted: set[str] = set()
@@ -118,11 +124,13 @@ class Mps(AccountedOnly):
     def _has_fault(self, uuid: str) -> bool | None:
         """Return whether a server waits for its clients to end after a fault; None where the daemon does not answer."""
         try:
-            servers = self._ask(uuid, "get_server_list").split()
-            return any("FAULT" in self._ask(uuid, f"get_server_status {server}") for server in servers)
+            return any("FAULT" in self._ask(uuid, f"get_server_status {each}") for each in self._servers(uuid))
         except PenstockError as error:
             log.info("the multi-process service does not answer", gpu=uuid, reason=str(error))
             return None
+
+    def _servers(self, uuid: str) -> list[str]:
+        return self._ask(uuid, "get_server_list").split()
 
     def _ask(self, uuid: str, what: str) -> str:
         environment = {"PATH": os.defpath, "CUDA_MPS_PIPE_DIRECTORY": str(self._socket(uuid).parent)}
@@ -167,6 +175,18 @@ class Mps(AccountedOnly):
             ),
             environment=environment,
         )
+
+    def detach(self, shares: Sequence[DeviceShare], engine_id: str) -> None:
+        """Let the service give up the clients of a container; raises PenstockError where it does not answer.
+
+        One that is killed while its work is in flight may end all other clients of the GPU.
+        """
+        for uuid in (share.device.uuid for share in shares if not share.is_whole):
+            for server in self._servers(uuid):
+                for client in self._ask(uuid, f"get_client_list {server}").split():
+                    if client.isdigit() and self._container_of(int(client)) == engine_id:
+                        log.info("a program lets go of its GPU", gpu=uuid, process=client)
+                        self._ask(uuid, f"terminate_client {server} {client}")
 
     def _runs(self, uuid: str) -> bool:
         # the socket of one that was killed stays

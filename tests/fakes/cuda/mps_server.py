@@ -111,8 +111,8 @@ class Server:
             if client.pid == pid:
                 client.until = 0
                 client.socket.sendall(TERMINATED)
-                return ""
-        return "no such client"
+                return "0"
+        return "1"
 
 
 if __name__ == "__main__":

@@ -43,7 +43,15 @@ class Service:
 
     def __post_init__(self) -> None:
         self.control = mps_control.install(self.folder / "bin")
-        self.mps = Mps(Telemetry(), self.folder, Compute.STRICT, self.control, self.systemctl)
+        self.containers: dict[int, str] = {}
+        self.mps = Mps(
+            Telemetry(),
+            self.folder,
+            Compute.STRICT,
+            self.control,
+            container_of=self.containers.get,
+            systemctl=self.systemctl,
+        )
         self.pipe = self.folder / GPU.uuid / "pipe"
 
     def systemctl(self, verb: str, unit: str) -> bool:
@@ -165,21 +173,20 @@ def test_a_server_that_is_killed_takes_its_clients_along_and_the_next_program_ha
     assert service.told() == ""
 
 
-def test_a_program_that_is_killed_while_it_works_is_a_fault_for_all_but_one_that_was_terminated_is_not(
-    service: Service,
-) -> None:
-    with service.client() as first, service.client() as second, service.client() as stays:
-        for client in (first, second, stays):
+def test_a_container_that_was_detached_can_be_killed_at_work_and_one_that_was_not_ends_all(service: Service) -> None:
+    with service.client() as detached, service.client() as killed, service.client() as stays:
+        for number, client in enumerate((detached, killed, stays)):
             client.must("init", "primary 0 0", "kernel 0 busy_60000ms")
-        first.must("launch 0 0")
-        mps_control.ask(service.pipe / "control", f"terminate_client {service.server()} {first.process.pid}")
-        assert _until(lambda: first.do("malloc 0 1").code == TERMINATED)
-        first.process.kill()
-        first.process.wait()
+            service.containers[client.process.pid] = f"engine-{number}"
+        detached.must("launch 0 0")
+        service.mps.detach([QUARTER], "engine-0")
+        assert _until(lambda: detached.do("malloc 0 1").code == TERMINATED)
+        detached.process.kill()
+        detached.process.wait()
         stays.must(f"malloc 0 {MIB}")
         assert service.told() == ""
-        second.must("launch 0 0")
-        second.process.kill()
+        killed.must("launch 0 0")
+        killed.process.kill()
         assert _until(lambda: stays.do("sync").code == ILLEGAL_ADDRESS)
         assert service.told().startswith("takes no programs: one had a fault")
 

@@ -142,11 +142,16 @@ def limits(card: Card) -> list[Figure]:
 
 
 def killed_at_work(card: Card) -> list[Figure]:
-    """What others hear where a client is killed while its work is in flight, and what the service says of itself."""
+    """Others go on when a client is killed at work that the service has terminated; what they hear where it has not."""
     with service(card) as made:
         made.begin()
         # one that does nothing has yet to end, where those who compute have failed
         stays, rests = made.client(), made.client("show")
+        terminated = made.client("busy")
+        for server in made.servers():
+            made.say(f"terminate_client {server} {terminated.process.pid}")
+        terminated.kill()
+        after = _goes_on(stays)
         made.client("busy").kill()
         heard = _goes_on(stays)
         states = [made.say(f"get_server_status {server}") for server in made.servers()]
@@ -158,7 +163,8 @@ def killed_at_work(card: Card) -> list[Figure]:
                 break
             time.sleep(0.1)
         return [
-            Figure("a client beside it", heard if heard == "goes on" else "fails", note=heard),
+            Figure("a client beside one that was terminated before", after, wanted="goes on"),
+            Figure("a client beside one that was not", heard if heard == "goes on" else "fails", note=heard),
             Figure("its server is then", ", ".join(states) or "gone"),
             *ends_at(made.fill(), LIMIT / MIB),
         ]

@@ -19,6 +19,24 @@ from tests.fakes.cuda import mps_control
 from tests.fakes.cuda.clients import Bench
 from tools import gpu_check_kit
 
+TORCH = """
+import time
+
+class Anything:
+    def __getattr__(self, name):
+        return self
+
+    def __call__(self, *arguments, **named):
+        time.sleep(0.0001)
+        return self
+
+    def __sub__(self, other):
+        return self
+
+def __getattr__(name):
+    return Anything()
+"""
+"""A PyTorch that computes nothing, and takes some time for it."""
 PYTHON = Path(sys.executable).resolve()
 """The interpreter outside of our environment, which has none of our packages."""
 EXACT = ("kernel: ", "driver: ", "NVML", "memory: shown", "memory: after", "memory: resized", "kind")
@@ -100,8 +118,26 @@ def test_mps_is_judged_where_the_machine_has_it(bench: Bench, kit: Path, tmp_pat
     assert (set(states.values()), len(states), errors) == ({"within"}, 4, {}), found
     figures = {figure["name"]: figure["got"] for check in found.values() for figure in check["figures"]}
     assert figures["a program that begins without a daemon gets more than its limit"] == "yes"
-    assert (figures["a client beside it"], figures["its server is then"]) == ("fails", "FAULT")
+    assert (figures["a client beside one that was not"], figures["its server is then"]) == ("fails", "FAULT")
     assert code in (0, 1)
+
+
+def test_a_training_is_compared_with_itself_in_rounds_where_there_is_pytorch(
+    bench: Bench, kit: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "torch.py").write_text(TORCH)
+    given = machine(bench, tmp_path) | {"PYTHONPATH": str(tmp_path)}
+    _, found = judge(kit, tmp_path, given, ["PyTorch: overhead"])
+    check = found["PyTorch: overhead"]
+    assert check["error"] == ""
+    figures = {figure["name"]: figure for figure in check["figures"]}
+    assert list(figures) == ["without the library", "with it", "slower with it", "noise"]
+    assert 10 < figures["without the library"]["got"] < 10_000
+    assert (figures["slower with it"]["wanted"], figures["slower with it"]["bound"]) == (3, "most")
+    assert (
+        judge(kit, tmp_path, machine(bench, tmp_path), ["PyTorch"])[1]["PyTorch: full"]["why"]
+        == "this Python has no torch"
+    )
 
 
 def test_a_card_that_is_cut_is_judged_by_its_slices_alone(bench: Bench, kit: Path, tmp_path: Path) -> None:

@@ -75,6 +75,8 @@ void machine_cores(unsigned percent);
  * where that is too many. */
 uint64_t machine_capacity(unsigned gpu);
 int machine_instance_number(unsigned gpu, unsigned instance);
+/* The GPU that an instance is a part of; a GPU itself. */
+unsigned machine_card(unsigned gpu);
 
 uint64_t machine_used(unsigned gpu);
 /* What the calling process can still take. */

@@ -32,12 +32,13 @@ class Enforcer(Protocol):
 
     A container passes `check`, `prepare` and `needs` before it is made, `fence` with the container engine's id of it
     before it starts where `fences` says so, and `apply` once it runs, with the id of its first process; `apply` comes
-    again after a change of its shares and after a restart of the agent. `remove` comes last, and again for what is gone
-    already.
+    again after a change of its shares and after a restart of the agent. `detach` comes where `detaches` says so, before
+    its processes are killed. `remove` comes last, and again for what is gone already.
     """
 
     kind: Enforcement
     fences: bool
+    detaches: bool
 
     def probe(self, devices: Sequence[GpuDevice]) -> Probe:
         """Return whether this kind can hold shares of the devices."""
@@ -60,6 +61,9 @@ class Enforcer(Protocol):
     def apply(self, container: str, shares: Sequence[DeviceShare], pid: int) -> None:
         """Hold the shares of a running container to their limits."""
 
+    def detach(self, shares: Sequence[DeviceShare], engine_id: str) -> None:
+        """Take their GPUs from the processes of a container, so that their end hurts nobody."""
+
     def remove(self, container: str) -> None:
         """Drop what was made for a container that has gone."""
 
@@ -68,6 +72,7 @@ class AccountedOnly:
     """A kind that leaves the limits to others: `none` to nobody, `mig` to the hardware. Base of the other kinds too."""
 
     fences = False
+    detaches = False
 
     def __init__(self, kind: Enforcement = Enforcement.NONE) -> None:
         """Account for shares of this kind."""
@@ -95,6 +100,9 @@ class AccountedOnly:
 
     def apply(self, container: str, shares: Sequence[DeviceShare], pid: int) -> None:
         """Nothing is set."""
+
+    def detach(self, shares: Sequence[DeviceShare], engine_id: str) -> None:
+        """Nobody hangs on the end of others."""
 
     def remove(self, container: str) -> None:
         """Nothing is left."""

@@ -16,12 +16,13 @@ from pathlib import Path
 import pynvml
 import structlog
 
+from appliance.gpu import cgroups
 from appliance.gpu.devices import DeviceShare, Needs
 from appliance.gpu.enforcement import AccountedOnly, Probe
 from appliance.gpu.telemetry import Telemetry
 from common import process
 from common.checks import Check
-from common.errors import InputError, UnavailableError
+from common.errors import InputError, PenstockError, UnavailableError
 from common.gpu.kinds import Compute, Enforcement
 from common.protocol import GpuDevice, Mount
 
@@ -32,10 +33,13 @@ CHECK = "gpu.mps"
 VOLTA = 7
 """Major compute capability of the first GPUs with limits per client."""
 _START_S = 5.0
+_ANSWER_S = 5.0
 
 
 class Mps(AccountedOnly):
     """Limits that the multi-process service holds."""
+
+    detaches = True
 
     def __init__(
         self,
@@ -43,6 +47,8 @@ class Mps(AccountedOnly):
         folder: Path,
         compute: Compute,
         control: Path = CONTROL,
+        *,
+        container_of: Callable[[int], str | None] = cgroups.container_of,
         systemctl: Callable[[str, str], bool] = lambda verb, unit: process.succeeds(["systemctl", verb, unit]),
     ) -> None:
         """Use daemons that have their pipes and shared memory below `folder`, in a folder each by the GPU's id."""
@@ -51,6 +57,7 @@ class Mps(AccountedOnly):
         self._folder = folder
         self._compute = compute
         self._control = control
+        self._container_of = container_of
         self._systemctl = systemctl
         # GPUs whose daemon was started, or found
         self._wanted: set[str] = set()
@@ -96,13 +103,38 @@ class Mps(AccountedOnly):
                 )
 
     def daemons(self) -> list[Check]:
-        """Return a check for each GPU whose shares a daemon holds: whether that runs. It may block."""
-        checks = []
-        for uuid in sorted(self._wanted):
-            said = f"{_unit(uuid)} runs" if (runs := self._runs(uuid)) else f"{_unit(uuid)} does not run"
-            hint = f"look at `journalctl -u {_unit(uuid)}`; sessions that it held have lost the GPU: start them again"
-            checks.append(Check.of(CHECK, "MPS daemon runs", ok=runs, evidence=said, hint=hint, subject=uuid))
-        return checks
+        """Return a check for each GPU whose shares a daemon holds: whether that takes programs. It may block."""
+        return [self._check(uuid) for uuid in sorted(self._wanted)]
+
+    def _check(self, uuid: str) -> Check:
+        hint = f"look at `journalctl -u {_unit(uuid)}`; sessions that it held have lost the GPU: start them again"
+        trouble = ""
+        if not self._runs(uuid):
+            trouble = "does not run"
+        elif (fault := self._has_fault(uuid)) is None:
+            trouble = "does not answer"
+        elif fault:
+            trouble = "takes no programs: one had a fault, and those that ran beside it have yet to end"
+            hint = (
+                "end the sessions with parts of this GPU, whose programs have lost it; the next ones have it as before"
+            )
+        said = f"{_unit(uuid)} {trouble or 'runs'}"
+        return Check.of(CHECK, "MPS daemon runs", ok=not trouble, evidence=said, hint=hint, subject=uuid)
+
+    def _has_fault(self, uuid: str) -> bool | None:
+        """Return whether a server waits for its clients to end after a fault; None where the daemon does not answer."""
+        try:
+            return any("FAULT" in self._ask(uuid, f"get_server_status {each}") for each in self._servers(uuid))
+        except PenstockError as error:
+            log.info("the multi-process service does not answer", gpu=uuid, reason=str(error))
+            return None
+
+    def _servers(self, uuid: str) -> list[str]:
+        return self._ask(uuid, "get_server_list").split()
+
+    def _ask(self, uuid: str, what: str) -> str:
+        environment = {"PATH": os.defpath, "CUDA_MPS_PIPE_DIRECTORY": str(self._socket(uuid).parent)}
+        return process.run([self._control], env=environment, stdin=f"{what}\n", timeout_s=_ANSWER_S)
 
     def check(self, shares: Sequence[DeviceShare]) -> None:
         """Refuse a part of a GPU beside others; raises InputError."""
@@ -143,6 +175,18 @@ class Mps(AccountedOnly):
             ),
             environment=environment,
         )
+
+    def detach(self, shares: Sequence[DeviceShare], engine_id: str) -> None:
+        """Let the service give up the clients of a container; raises PenstockError where it does not answer.
+
+        One that is killed while its work is in flight may end all other clients of the GPU.
+        """
+        for uuid in (share.device.uuid for share in shares if not share.is_whole):
+            for server in self._servers(uuid):
+                for client in self._ask(uuid, f"get_client_list {server}").split():
+                    if client.isdigit() and self._container_of(int(client)) == engine_id:
+                        log.info("a program lets go of its GPU", gpu=uuid, process=client)
+                        self._ask(uuid, f"terminate_client {server} {client}")
 
     def _runs(self, uuid: str) -> bool:
         # the socket of one that was killed stays

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import hashlib
 import json
 import os
 import platform
@@ -23,7 +24,17 @@ from typing import NoReturn
 import pynvml
 
 from common.errors import PenstockError
-from tests.gpu import assumptions, framework_checks, kernel_checks, memory_checks, page, service_checks, share_checks
+from tests.gpu import (
+    assumptions,
+    framework_checks,
+    kernel_checks,
+    memory_checks,
+    mps_checks,
+    page,
+    remains,
+    service_checks,
+    share_checks,
+)
 from tests.gpu.card import MIB, ROOT, Card, ProgramError
 from tests.gpu.outcomes import Figure, NotJudged, Outcome, State
 
@@ -54,8 +65,11 @@ CHECKS: dict[str, Check] = {
     "PyTorch: full": framework_checks.pytorch_filled,
     "PyTorch: overhead": framework_checks.pytorch_overhead,
     "kind driver": service_checks.by_driver,
-    "kind mps": service_checks.by_mps,
-    "kind mps: its daemon is killed": service_checks.mps_without_its_daemon,
+    "kind mps": mps_checks.limits,
+    "kind mps: a client is killed at work": mps_checks.killed_at_work,
+    "kind mps: its daemon is killed": mps_checks.without_its_daemon,
+    "kind mps: its server is killed": mps_checks.without_its_server,
+    "kind mps: parts of the cores": mps_checks.cores,
     "kind mig": service_checks.by_mig,
 }
 
@@ -143,13 +157,12 @@ def _judge(card: Card, options: argparse.Namespace) -> int:
             _write(options.output, machine, outcomes)
     finally:
         card.end_programs()
+        remains.clear(card.folder)
     if not outcomes:
         raise _Refused(f"no check has {options.only!r} in its name. Hint: leave --only away")
-    outside = sum(outcome.state is State.OUTSIDE for outcome in outcomes)
-    unjudged = sum(outcome.state is State.NOT_JUDGED for outcome in outcomes)
-    said = f"{len(outcomes)} checks, {outside} outside of their tolerance, {unjudged} not judged"
-    print(f"{said}: {options.output / 'result.html'}")
-    return 1 if outside else 0
+    print("\n".join(page.summary(outcomes)))
+    print(options.output / "result.html")
+    return 1 if any(outcome.state is State.OUTSIDE for outcome in outcomes) else 0
 
 
 def _outcomes(card: Card, options: argparse.Namespace) -> Iterator[Outcome]:
@@ -180,6 +193,9 @@ def _outcomes(card: Card, options: argparse.Namespace) -> Iterator[Outcome]:
             outcome = replace(outcome, error=f"{type(error).__name__}: {error}")
         finally:
             card.end_programs()
+        if left := remains.clear(card.folder):
+            said = f"it leaves processes behind: {', '.join(left)}"
+            outcome = replace(outcome, error=f"{outcome.error}; {said}" if outcome.error else said)
         yield replace(outcome, took_s=time.monotonic() - begun)
 
 
@@ -193,6 +209,8 @@ def _machine(card: Card) -> dict[str, str]:
             clocks.append("–")
     beside = len(pynvml.nvmlDeviceGetComputeRunningProcesses(card.handle))
     return {
+        "judged at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "library": f"SHA-256 {hashlib.sha256(card.release.read_bytes()).hexdigest()[:16]}",
         "GPU": str(pynvml.nvmlDeviceGetName(card.handle)),
         "driver": f"{pynvml.nvmlSystemGetDriverVersion()} (CUDA {cuda // 1000}.{cuda % 1000 // 10})",
         "machine": f"{platform.machine()}, Linux {platform.release()}, glibc {platform.libc_ver()[1]}",

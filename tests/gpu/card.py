@@ -23,6 +23,7 @@ from appliance.gpu.layout import AccountHead, Limit, Total
 from appliance.gpu.share_files import LimitsFile, create_account, read_account, read_intervals
 from appliance.gpu.timetable import PLANS_PER_PERIOD, Sharer, boundary, is_active, plan
 from common.gpu.kinds import Compute
+from tests.gpu.remains import MARK
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
@@ -156,7 +157,7 @@ class Card:
     def bare(self) -> dict[str, str]:
         """The environment of a program that has this card alone and no library."""
         path = f"{ROOT}:{os.environ['PYTHONPATH']}" if os.environ.get("PYTHONPATH") else str(ROOT)
-        return {**os.environ, "CUDA_VISIBLE_DEVICES": self.uuid, "PYTHONPATH": path}
+        return {**os.environ, "CUDA_VISIBLE_DEVICES": self.uuid, "PYTHONPATH": path, MARK: str(self.folder)}
 
     @property
     def is_cut(self) -> bool | None:

@@ -11,6 +11,15 @@ LEFT_MIB = 1024
 OUT_OF_MEMORY = 2
 
 
+def ends_at(found: dict[str, int], limit_mib: float, left_mib: float = LEFT_MIB) -> list[Figure]:
+    """Return figures of a program that filled the card up to a limit."""
+    return [
+        Figure("held at the refusal", found["held"] / MIB, "MiB", limit_mib, bound="most"),
+        Figure("it is near the limit", found["held"] / MIB, "MiB", limit_mib - left_mib, bound="least"),
+        Figure("the refusal", found["code"], wanted=OUT_OF_MEMORY, note="2 is out of memory"),
+    ]
+
+
 def shown(card: Card) -> list[Figure]:
     """A program sees its limit as the card's memory."""
     found = card.run(card.tenant(LIMIT).environment, "show")

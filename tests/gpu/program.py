@@ -4,6 +4,8 @@ show                       the memory that it sees, again with each line
 fill plain|async|virtual   allocates until there is no more, and tells how much that was
 blocks COUNT SIZE          allocates, says so and waits until its input ends
 context                    a context; with a line, kernels and streams as well
+waits                      runs a kernel and waits for it, again with each line; ends where that fails
+busy                       launches kernels of seconds that nobody waits for
 calibrate NAME...          rounds and lengths of kernels on a GPU that nobody else uses
 work SPEC COUNTERS         does work over and over until it is killed
 resolve                    which library the ways to a function lead to
@@ -105,6 +107,26 @@ def context(gpu: Gpu) -> None:
     gpu.synchronise()
     say({"stage": "used"})
     more()
+
+
+def waits(gpu: Gpu) -> None:
+    """Run a kernel and wait for it, once and with each line: only who waits notices that all is lost."""
+    more, launch = lines(), Kernels(gpu, {}).launcher("busy_5us")
+    while True:
+        launch()
+        gpu.synchronise()
+        say({"ended": True})
+        if not more():
+            return
+
+
+def busy(gpu: Gpu) -> None:
+    """Have work in flight for some seconds."""
+    rounds, _ = calibrate(gpu, [])
+    launch = Kernels(gpu, rounds).launcher("busy_2000ms")
+    launch()
+    say({"launched": True})
+    lines()()
 
 
 class Worker:
@@ -239,6 +261,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "blocks": blocks,
     "context": context,
     "calibrate": measure,
+    "waits": waits,
+    "busy": busy,
     "work": work,
     "resolve": resolve,
     "identity": identity,

@@ -5,6 +5,11 @@ Starts and ends may take long, and have threads apart.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import structlog
 
 from appliance.agent.docker import inspections
@@ -19,6 +24,9 @@ from common.errors import NotFoundError, PenstockError
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GangNetwork
 
 log = structlog.get_logger()
+
+DETACH_S = 1.0
+"""So long before they are killed programs lose their GPUs, where others hang on that."""
 
 
 class Lifecycle:
@@ -83,11 +91,13 @@ class Lifecycle:
 
     async def stop(self, identity: str, grace_s: int) -> None:
         """Stop a container, which is kept; raises PenstockError."""
-        await self._ends.call(self._engine.stop, identity, grace_s)
+        async with self._detached(identity, grace_s):
+            await self._ends.call(self._engine.stop, identity, grace_s)
 
     async def remove(self, identity: str, grace_s: int) -> None:
         """Stop and remove a container, and let go of its shares and its network; raises PenstockError."""
-        await self._ends.call(self._engine.remove, identity, grace_s)
+        async with self._detached(identity, grace_s):
+            await self._ends.call(self._engine.remove, identity, grace_s)
         await self.release(identity)
         # whoever learns that it is gone may give its network's number to another session
         await self.leave(identity)
@@ -99,6 +109,34 @@ class Lifecycle:
     async def leave(self, identity: str) -> None:
         """Let go of the network of a container that is gone."""
         await self._ends.call(self._gang_networks.leave, identity)
+
+    @asynccontextmanager
+    async def _detached(self, identity: str, grace_s: int) -> AsyncIterator[None]:
+        """Take their GPUs from a container's programs just before they are killed, where that would hurt others.
+
+        Until then they can bring to an end what they do.
+        """
+        if not self._shares.detaches(identity):
+            yield
+            return
+        if grace_s <= DETACH_S:
+            await self._detach(identity)
+            yield
+            return
+        task = asyncio.create_task(self._detach(identity, grace_s - DETACH_S))
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _detach(self, identity: str, after_s: float = 0.0) -> None:
+        await asyncio.sleep(after_s)
+        try:
+            await self._ends.call(self._shares.detach, identity)
+        except PenstockError as error:
+            log.warning("a container is killed with its GPUs", id=identity, reason=str(error))
 
     async def _process(self, identity: str) -> tuple[str, int] | None:
         """Return Docker's id of a container and that of its first process, 0 after its end; None where it is gone."""

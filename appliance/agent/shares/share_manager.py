@@ -148,6 +148,17 @@ class ShareManager:
             for kind, shares in self._by_kind(holding.kind, holding.gpu_shares).items():
                 self._enforcers[kind].apply(identity, shares, pid)
 
+    def detaches(self, identity: str) -> bool:
+        """Return whether others may be hurt where processes of a container are killed that was not detached before."""
+        holding = self.holdings.get(identity)
+        return bool(holding and holding.engine_id and self._enforcers[holding.kind].detaches)
+
+    def detach(self, identity: str) -> None:
+        """Take their GPUs from the processes of a container; raises PenstockError. It may block."""
+        if holding := self.holdings.get(identity):
+            for kind, shares in self._by_kind(holding.kind, holding.gpu_shares).items():
+                self._enforcers[kind].detach(shares, holding.engine_id)
+
     def verify(self, identity: str, pid: int) -> None:
         """Check that what holds the shares of a container is mounted where its programs look for it.
 

@@ -56,7 +56,10 @@ static CUresult end_create(const struct creation *creation, CUresult result, con
 }
 
 /* Asks the driver by `call` for a context on a device. */
-#define CREATED(context, device, call) ({                                    struct creation creation;                                            CUresult created = begin_create(&creation, device);                  created == CUDA_SUCCESS ? end_create(&creation, call, context) : created; \
+#define CREATED(context, device, call) ({                            \
+        struct creation creation;                                    \
+        CUresult created = begin_create(&creation, device);          \
+        created == CUDA_SUCCESS ? end_create(&creation, call, context) : created; \
     })
 
 EXPORT CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)

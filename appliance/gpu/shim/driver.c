@@ -74,10 +74,10 @@ static void fill(struct answers *answers, void *library)
 {
     struct psg_driver *driver = &answers->driver;
     for (int i = 0; i < QUESTIONS; i++) {
-        answers->linked[i] = psg_find(library, questions[i].symbol);
+        answers->linked[i] = psg_find_symbol(library, questions[i].symbol);
         memcpy((char *)driver + questions[i].offset, &answers->linked[i], sizeof(void *));
     }
-#define USE(symbol) driver->symbol = (__typeof__(&symbol))psg_find(library, #symbol);
+#define USE(symbol) driver->symbol = (__typeof__(&symbol))psg_find_symbol(library, #symbol);
     PSG_USED_FUNCTIONS(USE)
 #undef USE
     for (int i = 0; i < QUESTIONS; i++) {

@@ -61,7 +61,7 @@ void psg_free_on_stream(const struct psg_entry *block, CUstream stream)
 }
 
 /* Takes out of the list what `is_wanted`. */
-static struct late *take(bool (*is_wanted)(const struct late *late, uint64_t context), uint64_t context)
+static struct late *take_lates(bool (*is_wanted)(const struct late *late, uint64_t context), uint64_t context)
 {
     struct late *taken = NULL;
     psg_lock(&freeing);
@@ -101,7 +101,7 @@ void psg_frees_reap(void)
     if (!__atomic_load_n(&lates, __ATOMIC_RELAXED))
         return;
     psg_asking_begin(&mode);
-    struct late *taken = take(is_over, 0);
+    struct late *taken = take_lates(is_over, 0);
     psg_asking_end(&mode);
     give_back(taken);
 }
@@ -116,7 +116,7 @@ void psg_frees_finish(uint64_t context)
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     if (!__atomic_load_n(&lates, __ATOMIC_RELAXED))
         return;
-    struct late *taken = take(is_of, context);
+    struct late *taken = take_lates(is_of, context);
     REAL(cuThreadExchangeStreamCaptureMode, &mode);
     for (const struct late *each = taken; each; each = each->next)
         REAL(cuEventSynchronize, each->event);

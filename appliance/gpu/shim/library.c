@@ -29,7 +29,7 @@ void *psg_next_dlopen(void)
     return found;
 }
 
-void *psg_find(void *library, const char *name)
+void *psg_find_symbol(void *library, const char *name)
 {
     return psg_next_dlsym()(library, name);
 }

@@ -23,7 +23,7 @@ EARLY psg_finder psg_next_dlsym(void);
 EARLY void *psg_next_dlopen(void);
 
 /* dlsym without our own: the next definition after this library. */
-void *psg_find(void *library, const char *name);
+void *psg_find_symbol(void *library, const char *name);
 
 /* Whether two functions are of the same library. */
 bool psg_same_library(const void *one, const void *other);

@@ -10,7 +10,7 @@ static atomic_bool loaded;
 
 static void fill(void *library)
 {
-#define FIND(symbol) psg_nvml.symbol = (__typeof__(&symbol))psg_find(library, #symbol);
+#define FIND(symbol) psg_nvml.symbol = (__typeof__(&symbol))psg_find_symbol(library, #symbol);
     PSG_NVML_VIEWS(FIND)
     PSG_NVML_USED(FIND)
 #undef FIND

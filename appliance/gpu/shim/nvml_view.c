@@ -26,51 +26,53 @@ static bool is_shared(int gpu)
 
 static int gpu_of(nvmlDevice_t device);
 
-typedef nvmlReturn_t function(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
+/* A function of NVML whose parameters we do not know, with as many as any has, each in a register or on the stack. */
+#define PARAMETERS uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f
+typedef nvmlReturn_t function(PARAMETERS);
 
-static function *real_of(const char *name)
+static nvmlReturn_t ask_nvml(const char *name, PARAMETERS)
 {
     void *library = psg_nvml_library(true);
-    return library ? (function *)psg_find(library, name) : NULL;
+    function *real = library ? (function *)psg_find_symbol(library, name) : NULL;
+    return real ? real(a, b, c, d, e, f) : NVML_ERROR_FUNCTION_NOT_FOUND;
 }
 
-#define HIDDEN(symbol)                                                                            \
-    EXPORT nvmlReturn_t psg_##symbol(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f) __asm__(#symbol); \
-    nvmlReturn_t psg_##symbol(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f) \
-    {                                                                                             \
-        if (is_shared(gpu_of((nvmlDevice_t)(uintptr_t)a)))                                        \
-            return NVML_ERROR_NOT_SUPPORTED;                                                      \
-        function *real = real_of(#symbol);                                                        \
-        return real ? real(a, b, c, d, e, f) : NVML_ERROR_FUNCTION_NOT_FOUND;                      \
+/* Ours for such a function, under its name: it answers `refusal` where that is an error, and else what NVML does. */
+#define INSTEAD_OF(symbol, refusal)                                                       \
+    EXPORT nvmlReturn_t psg_##symbol(PARAMETERS) __asm__(#symbol);                        \
+    nvmlReturn_t psg_##symbol(PARAMETERS)                                                 \
+    {                                                                                     \
+        nvmlReturn_t refused = refusal;                                                   \
+        return refused == NVML_SUCCESS ? ask_nvml(#symbol, a, b, c, d, e, f) : refused;   \
     }
+
+/* What would show neighbours, of a GPU that others have shares of. */
+static nvmlReturn_t hide(uint64_t device)
+{
+    return is_shared(gpu_of((nvmlDevice_t)(uintptr_t)device)) ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS;
+}
+
+#define HIDDEN(symbol) INSTEAD_OF(symbol, hide(a))
 #include "hidden.def"
 #undef HIDDEN
 
 /* A setter is a name of its own only for those who link to it; in a process without limits it goes to the real one. */
-#define REFUSED(symbol)                                                                           \
-    EXPORT nvmlReturn_t psg_##symbol(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f) __asm__(#symbol); \
-    nvmlReturn_t psg_##symbol(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f) \
-    {                                                                                             \
-        if (psg_limited())                                                                        \
-            return refuse();                                                                      \
-        function *real = real_of(#symbol);                                                        \
-        return real ? real(a, b, c, d, e, f) : NVML_ERROR_FUNCTION_NOT_FOUND;                      \
-    }
+#define REFUSED(symbol) INSTEAD_OF(symbol, psg_limited() ? refuse() : NVML_SUCCESS)
 #include "setters.def"
 #undef REFUSED
 
-bool psg_nvml_map(void (*add)(void *real, void *wrapper))
+bool psg_nvml_map(void (*add_pair)(void *real, void *wrapper))
 {
     void *library = psg_nvml_library(false);
     if (!library)
         return false;
-#define VIEW(symbol) add((void *)psg_nvml.symbol, (void *)symbol);
+#define VIEW(symbol) add_pair((void *)psg_nvml.symbol, (void *)symbol);
     PSG_NVML_VIEWS(VIEW)
 #undef VIEW
-#define REFUSED(symbol) add(psg_find(library, #symbol), (void *)psg_##symbol);
+#define REFUSED(symbol) add_pair(psg_find_symbol(library, #symbol), (void *)psg_##symbol);
 #include "setters.def"
 #undef REFUSED
-#define HIDDEN(symbol) add(psg_find(library, #symbol), (void *)psg_##symbol);
+#define HIDDEN(symbol) add_pair(psg_find_symbol(library, #symbol), (void *)psg_##symbol);
 #include "hidden.def"
 #undef HIDDEN
     return true;
@@ -168,34 +170,31 @@ static nvmlReturn_t list_processes(int gpu, unsigned *count, void *infos, size_t
     return NVML_SUCCESS;
 }
 
-#define LISTS(symbol, type)                                          \
+#define LISTS(symbol, type, list)                                    \
     EXPORT nvmlReturn_t symbol(nvmlDevice_t device, unsigned int *count, type *infos) \
     {                                                                \
         int gpu = count ? gpu_of(device) : -1;                       \
-        return gpu < 0 ? REAL(symbol, device, count, infos) : list_processes(gpu, count, infos, sizeof *infos); \
+        return gpu < 0 ? REAL(symbol, device, count, infos) : list(gpu, count, infos, sizeof *infos); \
     }
 
-LISTS(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t)
-LISTS(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t)
-LISTS(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_t)
+LISTS(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t, list_processes)
+LISTS(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, list_processes)
+LISTS(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_t, list_processes)
 
 /* What draws, and what comes through a daemon of MPS, is no process of a share. */
-#define LISTS_NONE(symbol, type)                                     \
-    EXPORT nvmlReturn_t symbol(nvmlDevice_t device, unsigned int *count, type *infos) \
-    {                                                                \
-        int gpu = count ? gpu_of(device) : -1;                       \
-        if (gpu < 0)                                                 \
-            return REAL(symbol, device, count, infos);               \
-        *count = 0;                                                  \
-        return NVML_SUCCESS;                                         \
-    }
+static nvmlReturn_t list_nothing(int gpu, unsigned int *count, void *infos, size_t size)
+{
+    (void)gpu, (void)infos, (void)size;
+    *count = 0;
+    return NVML_SUCCESS;
+}
 
-LISTS_NONE(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t)
-LISTS_NONE(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t)
-LISTS_NONE(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_t)
-LISTS_NONE(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t)
-LISTS_NONE(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t)
-LISTS_NONE(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t)
+LISTS(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t, list_nothing)
+LISTS(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t, list_nothing)
+LISTS(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_t, list_nothing)
+LISTS(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t, list_nothing)
+LISTS(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, list_nothing)
+LISTS(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t, list_nothing)
 
 EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t *processes)
 {

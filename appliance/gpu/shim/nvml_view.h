@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-/* Calls `add` with each function of NVML that we stand in front of, and what stands there; false: NVML is not loaded. */
-bool psg_nvml_map(void (*add)(void *real, void *wrapper));
+/* Calls `add_pair` with each function of NVML that we stand in front of, and what stands there; false: NVML is not loaded. */
+bool psg_nvml_map(void (*add_pair)(void *real, void *wrapper));
 
 /* What stands for a function of NVML that nobody here knows: itself where it only asks, else one that refuses. */
 void *psg_nvml_unknown(void *found, const char *name);

@@ -127,7 +127,7 @@ static void *of_driver(void *library, void *found)
     if (wrapper != found || psg_driver_has(found) || psg_same_library(found, (void *)psg_dlsym))
         return wrapper;
     psg_depth++;
-    bool is_driver = psg_same_library(found, psg_find(library, "cuGetProcAddress"));
+    bool is_driver = psg_same_library(found, psg_find_symbol(library, "cuGetProcAddress"));
     psg_depth--;
     if (!is_driver)
         return found;

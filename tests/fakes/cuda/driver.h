@@ -20,20 +20,29 @@
 #define DRIVER_AREAS 3 /* stack, buffer of printf, heap of malloc, as CUlimit numbers them */
 #define QUEUE 1024 /* launches of a context that a card takes before the next one waits */
 
-/* The code with which a client of the multi-process service fails whose daemon is gone, or 0. */
-int driver_mps(void);
+/* The code with which all fails in a process that has run a kernel with a wrong address, or is a client of the multi-process
+ * service and cannot come to a server, was terminated, or is beside one that has run such a kernel or was killed while it
+ * worked; or 0. */
+int driver_broken(void);
+
+/* The code with which a client that waits for the GPU fails once its server is gone, or 0. */
+int driver_server_gone(void);
+
+/* What this process has launched will have ended then; and a kernel of it writes to a wrong address. */
+void driver_in_flight(uint64_t until);
+void driver_wrong_address(void);
 
 /* The code with which all that has to do with the GPU of the current context fails once that has fallen off the bus, or 0. */
 int driver_lost(void);
 
-/* Leaves a function with the code that FAKE_GPU_FAULT names for this call of it, or where its daemon is gone. A thread that
+/* Leaves a function with the code that FAKE_GPU_FAULT names for this call of it, or where all fails. A thread that
    was cancelled ends here. */
 #define FAULT_OF_THREAD()                                                                                              \
     do {                                                                                                               \
         int injected;                                                                                                  \
         pthread_testcancel();                                                                                          \
         injected = machine_fault(__func__);                                                                            \
-        injected = injected != 0 ? injected : driver_mps();                                                            \
+        injected = injected != 0 ? injected : driver_broken();                                                            \
         if (injected != 0)                                                                                             \
             return (CUresult)injected;                                                                                 \
     } while (0)

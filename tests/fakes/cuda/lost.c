@@ -1,4 +1,5 @@
-/* A GPU that falls off the bus while programs use it: FAKE_GPU_HEALTH says so, as it does to NVML, by a line "gpu lost 1". */
+/* A GPU that falls off the bus, with its instances, while programs use it: FAKE_GPU_HEALTH says so, as it does to NVML, by a
+ * line "gpu lost 1". */
 #include "driver.h"
 
 #include <stdio.h>
@@ -21,5 +22,5 @@ int driver_lost(void)
 {
     const char *path = getenv("FAKE_GPU_HEALTH");
     struct CUctx_st *context = path ? driver_context() : NULL;
-    return context != NULL && is_lost(path, context->gpu) ? CUDA_ERROR_UNKNOWN : 0;
+    return context != NULL && is_lost(path, machine_card(context->gpu)) ? CUDA_ERROR_UNKNOWN : 0;
 }

@@ -197,10 +197,16 @@ static machine_process *self(void)
 }
 
 static uint64_t bound = UINT64_MAX;
+static unsigned cores;
 
 void machine_bound(uint64_t bytes)
 {
     bound = bytes;
+}
+
+void machine_cores(unsigned percent)
+{
+    cores = percent > 0 && percent < 100 ? percent : 0;
 }
 
 int machine_take(unsigned gpu, uint64_t bytes)
@@ -241,6 +247,12 @@ uint64_t machine_used(unsigned gpu)
     result = machine_shared->gpus[gpu].used;
     machine_unlock();
     return result;
+}
+
+uint64_t machine_left(unsigned gpu)
+{
+    uint64_t left = machine_capacity(gpu) - machine_used(gpu), mine = machine_used_by_caller(gpu);
+    return bound - mine < left ? bound - mine : left;
 }
 
 uint64_t machine_peak(unsigned gpu)
@@ -313,14 +325,20 @@ machine_share *machine_own(unsigned gpu)
 
 uint64_t machine_run(unsigned gpu, uint64_t duration)
 {
-    uint64_t now = machine_now(), end;
+    uint64_t now = machine_now(), begin = now, end;
     machine_lock();
     machine_share *mine = &self()->on[gpu];
-    end = machine_queue(gpu, now, mine, duration);
+    if (cores) {
+        duration = duration * 100 / cores;
+        begin = mine->last_until > now ? mine->last_until : now;
+        end = begin + duration;
+    } else {
+        end = machine_queue(gpu, now, mine, duration);
+    }
     turn(mine, now / SECOND);
     mine->busy_then += duration;
-    mine->last_from = now;
-    mine->last_until = now + duration;
+    mine->last_from = begin;
+    mine->last_until = begin + duration;
     mine->busy_ns += duration;
     machine_unlock();
     return end;

@@ -66,13 +66,20 @@ int machine_take(unsigned gpu, uint64_t bytes);
 void machine_give(unsigned gpu, uint64_t bytes);
 /* Lets the calling process take no more than so much of each GPU. */
 void machine_bound(uint64_t bytes);
+/* Lets its kernels run beside those of others, on so many per cent of each GPU (0 or 100: in one queue with all). What all have
+ * together is taken to be no more than the GPU has. */
+void machine_cores(unsigned percent);
 
 /* What a GPU has; an instance of one counts its memory by itself, under a number of its own behind those of the GPUs, or -1
  * where that is too many. */
 uint64_t machine_capacity(unsigned gpu);
 int machine_instance_number(unsigned gpu, unsigned instance);
+/* The GPU that an instance is a part of; a GPU itself. */
+unsigned machine_card(unsigned gpu);
 
 uint64_t machine_used(unsigned gpu);
+/* What the calling process can still take. */
+uint64_t machine_left(unsigned gpu);
 /* The most that was ever used at one time. */
 uint64_t machine_peak(unsigned gpu);
 uint64_t machine_used_by_caller(unsigned gpu);

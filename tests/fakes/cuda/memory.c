@@ -228,7 +228,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
     driver_free_reached();
     pthread_mutex_unlock(&driver_lock);
     *total = machine_capacity(driver_context()->gpu);
-    *free_bytes = *total - machine_used(driver_context()->gpu);
+    *free_bytes = machine_left(driver_context()->gpu);
     return CUDA_SUCCESS;
 }
 

@@ -1,6 +1,6 @@
 /* Modules of the fake driver: a kernel's name tells how long it runs.
  *
- * "busy_250us", "busy_3ms"; a kernel of any other name runs no time at all.
+ * "busy_250us", "busy_3ms"; a kernel of any other name runs no time at all. "wrong_address" writes to one.
  */
 #include "driver.h"
 

@@ -1,45 +1,160 @@
-"""A fake `nvidia-cuda-mps-control`: with -f a daemon whose clients hang on its socket, else it says `quit` to one."""
+"""A fake `nvidia-cuda-mps-control`: with -f the daemon (with -M for all users), else a command of its input for that.
+
+Daemon and server (`mps_server.py`) are processes of their own; the server belongs to a user, and ends with its daemon.
+Commands, answers and what a client hears are those of driver 580.159 on an H200.
+"""
 
 from __future__ import annotations
 
 import os
 import selectors
 import socket
+import struct
+import subprocess
 import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
-
-def main(arguments: list[str]) -> None:
-    """Be the daemon, or end it."""
-    control = Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"], "control")
-    if arguments == ["-f"]:
-        serve(control)
-    elif "quit" in sys.stdin.read():
-        with socket.socket(socket.AF_UNIX) as client:
-            client.connect(str(control))
-            client.sendall(b"quit")
+NO_DAEMON = "Cannot find MPS control daemon process"
+LOOK_S = 0.02
 
 
-def serve(control: Path) -> None:
-    """Keep all clients until one says that it is over."""
-    control.unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as selector:
-        listener.bind(str(control))
-        listener.listen()
-        selector.register(listener, selectors.EVENT_READ)
-        while True:
-            for key, _ in selector.select():
-                if key.fileobj is listener:
-                    selector.register(listener.accept()[0], selectors.EVENT_READ)
-                    continue
-                assert isinstance(key.fileobj, socket.socket)
-                said = key.fileobj.recv(64)
-                if said == b"quit":
-                    control.unlink(missing_ok=True)
-                    return
-                if not said:
-                    selector.unregister(key.fileobj)
-                    key.fileobj.close()
+def ask(path: Path, what: str) -> str:
+    """Say something to a daemon or a server and return the answer; raises OSError where there is nobody."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+        client.sendall(what.encode())
+        return client.recv(4096).decode()
+
+
+@dataclass
+class Server:
+    """The server of a user, as its daemon sees it."""
+
+    user: int
+    path: Path
+    process: subprocess.Popen[bytes]
+
+    @property
+    def runs(self) -> bool:
+        """Whether it lives and listens."""
+        return self.process.poll() is None and self.path.exists()
+
+
+@dataclass
+class Daemon:
+    """The daemon of a folder of pipes."""
+
+    folder: Path
+    all_users: bool = False
+    server: Server | None = None
+    waiting: list[tuple[socket.socket, int]] = field(default_factory=list)
+    quits: socket.socket | None = None
+    until: float = float("inf")
+
+    def serve(self) -> None:
+        """Answer until somebody says that it is over."""
+        control = self.folder / "control"
+        control.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as selector:
+            listener.bind(str(control))
+            control.chmod(0o666)
+            listener.listen()
+            selector.register(listener, selectors.EVENT_READ)
+            while not self._is_over():
+                for _ in selector.select(LOOK_S):
+                    self._answer(listener.accept()[0])
+                self._admit()
+            control.unlink(missing_ok=True)
+
+    def _answer(self, client: socket.socket) -> None:
+        said = client.recv(64).decode()
+        command, *words = said.split()
+        if command == "client":
+            _, user, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            self.waiting.append((client, user))
+            return
+        if command == "quit":
+            self.quits = client
+            if words[:1] == ["-t"]:
+                self.until = time.monotonic() + float(words[1])
+            self._retire()
+            return
+        alive = self.server if self.server and self.server.runs else None
+        answer = ""
+        asked = {"get_server_status": "status", "get_client_list": "clients", "terminate_client": "terminate"}
+        if command == "get_server_list" and alive:
+            answer = str(alive.process.pid)
+        elif command in asked and alive and words[:1] == [str(alive.process.pid)]:
+            answer = ask(alive.path, " ".join([asked[command], *words[1:]]))
+        client.sendall(f"{answer}\n".encode())
+        client.close()
+
+    def _admit(self) -> None:
+        """Give servers to clients that wait for one, and nothing to those who come too late."""
+        if self.quits:
+            for client, _ in self.waiting:
+                client.close()
+            self.waiting.clear()
+        if not self.waiting:
+            return
+        if self.server is None or self.server.process.poll() is not None:
+            self.server = self._started(self.waiting[0][1])
+        if not self.server.runs:
+            return
+        for client, user in list(self.waiting):
+            if user != self.server.user and not self.all_users:
+                self._retire()
+                continue
+            self.waiting.remove((client, user))
+            with suppress(OSError):
+                client.sendall(str(self.server.path).encode())
+            client.close()
+
+    def _started(self, user: int) -> Server:
+        path = self.folder / f"server-{time.monotonic_ns()}"
+        command = [sys.executable, str(Path(__file__).with_name("mps_server.py")), str(path)]
+        user = 0 if self.all_users else user
+        given = user if os.geteuid() == 0 else None
+        # its input ends with us
+        return Server(user, path, subprocess.Popen(command, stdin=subprocess.PIPE, user=given))
+
+    def _retire(self) -> None:
+        """Let the server end with its last client."""
+        if self.server and self.server.runs:
+            with suppress(OSError):
+                ask(self.server.path, "retire")
+
+    def _is_over(self) -> bool:
+        if not self.quits:
+            return False
+        if self.server and self.server.process.poll() is None:
+            if time.monotonic() < self.until:
+                return False
+            self.server.process.kill()
+            self.server.process.wait()
+        self.quits.close()
+        return True
+
+
+def main(arguments: list[str]) -> int:
+    """Be the daemon, or tell it something."""
+    folder = Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
+    if "-f" in arguments:
+        with suppress(OSError):
+            ask(folder / "control", "get_server_list")
+            print("An instance of this daemon is already running")
+            return 1
+        Daemon(folder, "-M" in arguments).serve()
+        return 0
+    try:
+        print(ask(folder / "control", sys.stdin.read().strip()).strip())
+    except OSError:
+        print(NO_DAEMON)
+        return 1
+    return 0
 
 
 def install(folder: Path) -> Path:
@@ -52,4 +167,4 @@ def install(folder: Path) -> Path:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

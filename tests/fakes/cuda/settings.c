@@ -110,6 +110,11 @@ int machine_instance_number(unsigned gpu, unsigned instance)
     return gpu < machine()->gpus && (int)instance < machine()->mig[gpu] && number < MACHINE_GPUS ? (int)number : -1;
 }
 
+unsigned machine_card(unsigned gpu)
+{
+    return gpu < machine()->gpus ? gpu : (gpu - machine()->gpus) / MACHINE_INSTANCES;
+}
+
 uint64_t machine_capacity(unsigned gpu)
 {
     unsigned behind = gpu - machine()->gpus;

@@ -133,6 +133,7 @@ CUresult driver_queue(CUstream stream, uint64_t duration)
         context->tail = end;
     context->ends[context->launches++ % QUEUE] = end;
     pthread_mutex_unlock(&driver_lock);
+    driver_in_flight(end);
     return CUDA_SUCCESS;
 }
 
@@ -143,7 +144,7 @@ static CUresult synchronise(unsigned gpu, uint64_t until)
     driver_free_reached();
     driver_pools_settle();
     pthread_mutex_unlock(&driver_lock);
-    return CUDA_SUCCESS;
+    return (CUresult)driver_server_gone();
 }
 
 CUresult cuCtxSynchronize(void)
@@ -365,7 +366,11 @@ uint64_t driver_duration(CUfunction function, uint64_t x, uint64_t y, uint64_t z
 
 static CUresult launch(CUfunction function, uint64_t x, uint64_t y, uint64_t z, CUstream stream)
 {
-    return function == NULL ? CUDA_ERROR_INVALID_HANDLE : driver_queue(stream, driver_duration(function, x, y, z));
+    if (function == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (strcmp(function->name, "wrong_address") == 0)
+        driver_wrong_address();
+    return driver_queue(stream, driver_duration(function, x, y, z));
 }
 
 CUresult cuLaunchKernel(CUfunction f, unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ, unsigned blockDimX,

@@ -14,8 +14,7 @@ from tests.fakes.cuda.machine import Machine
 
 Make = Callable[..., Tenant]
 LIMIT = 64 * MIB
-VANISHED = 999
-"""CUDA_ERROR_UNKNOWN."""
+ILLEGAL_ADDRESS, VANISHED = 700, 999
 
 
 def test_a_gpu_that_vanishes_holds_up_nobody_and_what_was_charged_goes_with_the_process(
@@ -54,8 +53,9 @@ def test_a_gpu_that_vanishes_holds_up_nobody_and_what_was_charged_goes_with_the_
 
 
 def slice_client(bench: Bench, machine: Machine, instance: int) -> Client:
-    """A program in a container with one slice of the first GPU."""
+    """A program in a container with one slice of the first GPU, whose health stands beside the machine's state."""
     environment = {
+        "FAKE_GPU_HEALTH": str(machine.state.with_name("health")),
         "PATH": os.environ["PATH"],
         "LD_LIBRARY_PATH": str(bench.library),
         "FAKE_GPU_COUNT": "1",
@@ -91,3 +91,27 @@ def test_a_client_of_a_slice_ends_at_its_memory_and_one_that_is_killed_leaves_th
 def test_a_program_whose_slice_is_no_more_gets_no_gpu_at_all(bench: Bench, tmp_path: Path) -> None:
     with slice_client(bench, Machine(bench.library, tmp_path / "state"), 5) as client:
         assert client.do("init").code == 100, "CUDA_ERROR_NO_DEVICE"
+
+
+def test_a_fault_in_a_slice_ends_its_own_program_alone(bench: Bench, tmp_path: Path) -> None:
+    machine = Machine(bench.library, tmp_path / "state")
+    with slice_client(bench, machine, 0) as stays, slice_client(bench, machine, 1) as guilty:
+        for client in (stays, guilty):
+            client.must("init", "primary 0 0", f"malloc 0 {MIB}")
+        guilty.must("kernel 0 wrong_address", "launch 0 0")
+        assert guilty.do("sync").code == ILLEGAL_ADDRESS
+        stays.must("kernel 0 busy_1ms", "launch 0 0", "sync", f"malloc 1 {MIB}")
+    with slice_client(bench, machine, 1) as following:
+        following.must("init", "primary 0 0", f"malloc 0 {MIB}")
+
+
+def test_programs_of_all_slices_fail_when_their_gpu_vanishes(bench: Bench, tmp_path: Path) -> None:
+    machine = Machine(bench.library, tmp_path / "state")
+    with slice_client(bench, machine, 0) as first, slice_client(bench, machine, 1) as second:
+        for client in (first, second):
+            client.must("init", "primary 0 0", f"malloc 0 {MIB}", "kernel 0 busy_60000ms", "launch 0 0")
+        (tmp_path / "health").write_text("0 lost 1\n")
+        begun = time.monotonic()
+        for client in (first, second):
+            assert [client.do(command).code for command in ("sync", "launch 0 0", "malloc 1 1")] == [VANISHED] * 3
+        assert time.monotonic() - begun < 10

@@ -297,7 +297,7 @@ class Systemd:
 
 def test_a_daemon_that_was_killed_is_started_before_a_container_is_made(tmp_path: Path) -> None:
     systemd = Systemd(tmp_path)
-    service = Mps(Telemetry(), tmp_path, Compute.FAIR, systemctl=systemd)
+    service = Mps(Telemetry(), tmp_path, Compute.FAIR, control=Path("/bin/true"), systemctl=systemd)
     service.prepare("c1", [QUARTER])
     # the socket of one that was killed stays
     systemd.running.clear()
@@ -308,6 +308,12 @@ def test_a_daemon_that_was_killed_is_started_before_a_container_is_made(tmp_path
     assert systemd.asked.count("start") == 2
     service.leave([GPU])
     assert service.daemons() == []
+
+
+def test_a_daemon_that_runs_and_does_not_answer_is_told(tmp_path: Path) -> None:
+    service = Mps(Telemetry(), tmp_path, Compute.FAIR, control=Path("/bin/false"), systemctl=Systemd(tmp_path))
+    service.prepare("c1", [QUARTER])
+    assert [check.evidence for check in service.daemons()] == ["penstock-mps@GPU-1.service does not answer"]
 
 
 def test_without_its_daemon_no_container_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,6 +147,19 @@ def test_a_container_gets_what_its_accelerator_and_its_kind_need(tmp_path: Path)
     assert Node(tmp_path, GPU).shares.prepare("c2", []).kind is None
 
 
+def test_only_programs_of_the_multi_process_service_are_detached_before_they_are_killed(tmp_path: Path) -> None:
+    node = Node(tmp_path, GPU)
+    node.run("c1", gpu_share(GPU, 250))
+    assert not node.shares.detaches("c1")
+    node.shares.holdings["c1"].kind = Enforcement.MPS
+    assert node.shares.detaches("c1")
+    assert not node.shares.detaches("c2")
+    # there is no service here that could be asked
+    with pytest.raises(UnavailableError):
+        node.shares.detach("c1")
+    node.shares.detach("c2")
+
+
 def test_a_container_with_slices_only_is_held_by_the_hardware(tmp_path: Path) -> None:
     node = Node(tmp_path, GPU, SLICE)
     shown = node.shares.dress(node.run("c1", gpu_share(SLICE, 250)))

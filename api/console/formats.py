@@ -183,6 +183,7 @@ def run_state_name(state: RunState) -> str:
         RunState.STOPPED: gettext("did not help"),
         RunState.REFUSED: gettext("refused"),
         RunState.INTERRUPTED: gettext("interrupted"),
+        RunState.CANCELLED: gettext("cancelled"),
     }
     return names[state]
 
@@ -204,6 +205,7 @@ def backup_order_state_name(state: BackupOrderState) -> str:
         BackupOrderState.RUNNING: gettext("running"),
         BackupOrderState.DONE: gettext("done"),
         BackupOrderState.FAILED: gettext("failed"),
+        BackupOrderState.CANCELLED: gettext("cancelled"),
     }
     return names[state]
 

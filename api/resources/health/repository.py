@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TypeVarTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, Select, case, delete, func, select
+from sqlalchemy import ColumnElement, Row, Select, case, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
@@ -77,6 +77,23 @@ async def of_source(db: AsyncSession, source: Source) -> Sequence[HealthCheck]:
     return (
         await db.scalars(select(HealthCheck).where(HealthCheck.node_id.is_(None), HealthCheck.source == source))
     ).all()
+
+
+async def heard(db: AsyncSession, check_id: str) -> datetime | None:
+    """Return when the controller's own check occurred last."""
+    query = select(HealthCheck.occurred_at).where(*_own(check_id))
+    return (await db.scalars(query)).one_or_none()
+
+
+async def note_heard(db: AsyncSession, check_id: str, at: datetime, every: timedelta) -> None:
+    """Let the controller's own check have occurred, unless it has within `every`."""
+    own = update(HealthCheck).where(*_own(check_id), HealthCheck.occurred_at < at - every)
+    await db.execute(own.values(occurred_at=at))
+
+
+def _own(check_id: str) -> tuple[ColumnElement[bool], ...]:
+    of_controller = HealthCheck.source == Source.CONTROLLER
+    return HealthCheck.node_id.is_(None), HealthCheck.node_name == "", of_controller, HealthCheck.check_id == check_id
 
 
 def add(db: AsyncSession, row: HealthCheck | HealthChange | HealthAlert) -> None:

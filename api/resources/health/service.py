@@ -29,6 +29,8 @@ NAMED = 3
 
 CONTROLLER = "controller"
 SILENT = timedelta(seconds=SILENT_S)
+HEARD = timedelta(seconds=30)
+"""So often it is written down that the controller was heard of."""
 
 silent = repository.silent
 mark = repository.mark
@@ -79,6 +81,16 @@ async def record_controller(db: AsyncSession, settings: Settings, told: Sequence
     found[""] = [*found.get("", ()), _controller(CheckState.OK, "it reports", since=now())]
     for name in known.keys() | found.keys():
         await Writer(db, settings, None, name).write(known[name], found.get(name, ()), Source.CONTROLLER)
+
+
+async def controller_heard(db: AsyncSession) -> datetime | None:
+    """Return when the controller was last heard of; None before it has told of its nodes."""
+    return await repository.heard(db, CONTROLLER)
+
+
+async def note_controller(db: AsyncSession) -> None:
+    """Note that the controller was heard of, once in a while."""
+    await repository.note_heard(db, CONTROLLER, now(), HEARD)
 
 
 async def record_repairs(db: AsyncSession, settings: Settings, told: Sequence[NodeChecks]) -> None:

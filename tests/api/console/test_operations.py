@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
@@ -19,7 +19,7 @@ from tests.api.console.conftest import PAGE
 from tests.api.console.test_languages import unmarked
 from tests.api.console.test_pages import version_of
 from tests.api.resources.backups.test_backups import ONE, backup, tell
-from tests.api.resources.repairs.test_repairs import STEP, run
+from tests.api.resources.repairs.test_repairs import STEP, heard_before, run
 
 pytestmark = pytest.mark.anyio
 
@@ -144,6 +144,55 @@ async def test_a_backup_is_ordered_and_its_bad_ones_are_told(
         await tell(controller, backup_orders=[order | {"state": "done", "seconds": 2.5}])
     assert "2.5" in (await operator.get("/backups")).text
     assert (await operator.post("/backups", data={"action": "restore"}, headers=PART)).status_code == 422
+
+
+async def test_what_waits_is_called_back_and_who_ordered_is_told_of_a_silent_controller(
+    ordering: Cluster, controller: httpx.AsyncClient, operator: httpx.AsyncClient
+) -> None:
+    repair = (await operator.post("/repairs", data={"repair": "5-A"}, headers=PART)).headers["hx-redirect"]
+    await operator.post("/backups", data={"action": "now"}, headers=PART)
+    pages = {
+        "/repairs": f"{repair}/cancel",
+        repair: f"{repair}/cancel",
+        "/backups": r"/backups/orders/[0-9a-f-]+/cancel",
+    }
+    for path in pages:
+        assert "Nothing was heard of the controller yet" in (await operator.get(path)).text
+    await tell(controller, nodes=[], wants=False)
+    for path, cancel in pages.items():
+        page = (await operator.get(path)).text
+        assert "The controller was last heard of at" in page
+        assert re.search(f'hx-post="{cancel}"', page)
+    await heard_before(ordering, timedelta(minutes=5))
+    found = {
+        path: re.findall(f'hx-post="({cancel})"', (await operator.get(path)).text) for path, cancel in pages.items()
+    }
+    for path in pages:
+        assert "Nothing was heard of the controller since 20" in (await operator.get(path)).text
+    for path, name in (("/repairs", "repair_run"), ("/backups", "backup_order")):
+        (address,) = found[path]
+        answer = await operator.post(address, headers=PART)
+        assert (answer.status_code, answer.headers["hx-trigger"]) == (204, "refresh")
+        page = (await operator.get(path)).text
+        assert (">cancelled<" in page, address in page) == (True, False)
+        assert (await operator.post(address, headers=PART)).status_code == 409
+        await ordering.settle()
+        lines = await ok(ordering.admin.get(f"{V1}/audit", params={"action": name, "result": "done"}))
+        placed = address.split("/")[-2]
+        kind = "repair-runs" if path == "/repairs" else "backup-orders"
+        assert lines[0]["object"] == f"{kind}/{placed}/cancel"
+    assert "Call back" not in (await operator.get(repair)).text
+
+
+async def test_a_repair_of_a_node_that_nobody_knows_is_refused_beside_the_field(
+    controller: httpx.AsyncClient, operator: httpx.AsyncClient
+) -> None:
+    await tell(controller, nodes=[{"node": "m1", "checks": [FULL.model_dump(mode="json")]}])
+    refused = await operator.post("/repairs", data={"repair": "5-A", "node": "m2"}, headers=PART)
+    assert refused.status_code == 404
+    assert [(told["where"], told["detail"]) for told in refused.json()["errors"]] == [
+        ("limit", "the site has no node m2")
+    ]
 
 
 async def test_without_a_controller_pages_say_where_to_go(browser: httpx.AsyncClient) -> None:

@@ -14,6 +14,9 @@ from common.errors import InputError
 CHOICES = 20
 """So many of the names that there are a hint says."""
 
+_EXACT = 1e-6
+"""What a number in a form may be off by, as it has no exact form."""
+
 Body = TypeVar("Body", bound=BaseModel)
 
 
@@ -31,6 +34,17 @@ def check_leaving(field: str, leaving: Iterable[str], present: Collection[str]) 
         if name not in present:
             hint = f"choose of {', '.join(sorted(present)[:CHOICES])}" if present else "there is nothing to take out"
             raise InputError(f"{name} is not in it", where=field, hint=hint)
+
+
+def whole(field: str, amount: float, parts: int, step: int = 1) -> int:
+    """Return an amount in parts, such as thousandths; raises InputError for what is not so many `step`s of them.
+
+    What people write is kept as it is, or not at all.
+    """
+    nearest = step * round(amount * parts / step)
+    if abs(amount * parts - nearest) > _EXACT:
+        raise InputError(f"{amount} cannot be kept as it is", where=field, hint=f"write {nearest / parts}")
+    return nearest
 
 
 def names(words: str) -> list[str]:

@@ -64,7 +64,7 @@ async def show_project(*, request: Request, name: NamePath, caller: Caller, db: 
 async def create_project(form: Annotated[NewForm, Form()], caller: Caller, db: Transaction, response: Response) -> None:
     """Create a project, and show it."""
     body: dict[str, Any] = {"name": form.name, "description": form.description, "over_quota": form.over_quota}
-    body |= {"quota_milli": round(form.quota * 1000), "members": forms.names(form.members)}
+    body |= {"quota_milli": forms.whole("quota_milli", form.quota, 1000), "members": forms.names(form.members)}
     body["period"] = {"ends_at": f"{form.ends_at}T00:00:00Z" if form.ends_at else None}
     made = await projects.create_project(forms.checked(ProjectRequest, body), caller, db)
     response.headers["HX-Redirect"] = f"/projects/{made.name}"
@@ -73,7 +73,7 @@ async def create_project(form: Annotated[NewForm, Form()], caller: Caller, db: T
 async def _change(form: Annotated[ChangeForm, Form()], connection: HTTPConnection) -> ProjectChange:
     body: dict[str, Any] = {}
     if form.quota is not None:
-        body["quota_milli"] = round(form.quota * 1000)
+        body["quota_milli"] = forms.whole("quota_milli", form.quota, 1000)
     if form.over_quota is not None:
         body["over_quota"] = form.over_quota
     for field in ("add_members", "remove_members", "add_managers", "remove_managers"):

@@ -58,10 +58,10 @@ def _chosen(query: Select[*Ts], node: str | None, states: Collection[CheckState]
     return query
 
 
-async def by_id(db: AsyncSession, id_: UUID) -> Row[HealthCheck, str] | None:
-    """Return a check with the name of its node, locked until the transaction ends."""
-    query = _listed().where(HealthCheck.id == id_).with_for_update(of=HealthCheck)
-    return (await db.execute(query)).one_or_none()
+async def by_id(db: AsyncSession, id_: UUID, *, locked: bool) -> Row[HealthCheck, str] | None:
+    """Return a check with the name of its node, locked until the transaction ends where that is said."""
+    query = _listed().where(HealthCheck.id == id_)
+    return (await db.execute(query.with_for_update(of=HealthCheck) if locked else query)).one_or_none()
 
 
 async def of_nodes(db: AsyncSession, nodes: Collection[UUID], source: Source | None = None) -> Sequence[HealthCheck]:

@@ -142,6 +142,12 @@ async def worst(
     return [_view(row, name, settings) for row, name in await repository.worst(db, node, states, limit)]
 
 
+async def one(db: AsyncSession, settings: Settings, id_: UUID) -> CheckView:
+    """Return one check; raises NotFoundError."""
+    row, name = await _get(db, id_, locked=False)
+    return _view(row, name, settings)
+
+
 async def changes(
     db: AsyncSession, node: str | None, check: str | None, before: int | None, limit: int
 ) -> list[CheckChangeView]:
@@ -207,8 +213,8 @@ async def forget(db: AsyncSession, before: datetime, limit: int) -> int:
     return await repository.forget(db, before, limit)
 
 
-async def _get(db: AsyncSession, id_: UUID) -> tuple[HealthCheck, str]:
-    found = await repository.by_id(db, id_)
+async def _get(db: AsyncSession, id_: UUID, *, locked: bool = True) -> tuple[HealthCheck, str]:
+    found = await repository.by_id(db, id_, locked=locked)
     if found is None:
         raise NotFoundError(f"there is no check {id_}", where="check_id", hint="list the checks")
     return found[0], found[1]

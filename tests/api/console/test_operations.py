@@ -59,6 +59,11 @@ async def test_a_check_that_is_not_well_is_acknowledged_told_of_again_and_cleare
     (check,) = (each for each in await ok(ready.admin.get(f"{V1}/health/checks")) if each["check"] == "disk")
     here = f"/health/checks/{check['id']}"
 
+    page = (await browser.get("/health/checks")).text
+    assert f'href="{here}"' in page
+    own = (await browser.get(here)).text
+    assert "97 % is full" in own
+    assert all(f'name="{field}"' in own for field in ("hours", "comment"))
     known = await browser.post(f"{here}/acknowledgement", data={"hours": "2", "comment": "<b>I look</b>"}, headers=PART)
     assert (known.status_code, known.headers["hx-trigger"]) == (204, "refresh")
     page = (await browser.get("/health/checks")).text
@@ -242,6 +247,38 @@ async def test_the_audit_log_is_searched_page_by_page(audited: Cluster, monkeypa
         assert "audit_read" in (await browser.get("/audit?action=audit_read")).text
 
 
+async def test_lines_of_callers_that_nobody_knows_lead_nowhere(audited: Cluster) -> None:
+    async with audited.client() as guest:
+        await guest.post(f"{V1}/projects", json={})
+    await audited.settle()
+    async with audited.client(**PAGE) as browser:
+        await sign_in(browser, "admin")
+        page = (await browser.get("/audit")).text
+    assert 'href="/audit?user="' not in page
+    assert re.search(r"<time>20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC</time>", page)
+
+
+async def test_files_of_the_audit_log_are_listed_downloaded_and_verified(audited: Cluster) -> None:
+    await audited.add_project("vision", 1000)
+    await audited.settle()
+    async with audited.client(**PAGE) as browser:
+        await sign_in(browser, "admin")
+        assert 'href="/audit/files"' in (await browser.get("/audit")).text
+        page = (await browser.get("/audit/files")).text
+        (day,) = set(re.findall(r'href="/api/v1/audit/files/(\d{8})"', page))
+        assert 'hx-get="/audit/verification"' in page
+        verified = (await browser.get("/audit/verification", headers=PART)).text
+        assert "1 line as it was written" in verified
+        path = next(audited.app.state.audit_log._folder.glob("*.log"))
+        path.write_bytes(path.read_bytes().replace(b"vision", b"vixion"))
+        verified = (await browser.get("/audit/verification", headers=PART)).text
+        assert day in verified
+        assert "not as it was written" in verified
+    async with await audited.user("alice") as member:
+        for path in ("/audit/files", "/audit/verification"):
+            assert (await member.get(path, headers=PAGE)).status_code == 403
+
+
 async def test_members_have_none_of_these_pages(ready: Cluster) -> None:
     async with await ready.user("alice") as member:
         home = (await member.get("/", headers=PAGE)).text
@@ -266,5 +303,8 @@ async def test_no_text_of_these_pages_goes_past_translation(
     )
     await tell(controller, backups=[backup(ONE, good=False, problem="the disk is full")])
     await operator.post("/backups", data={"action": "verify", "backup": ONE}, headers=PART)
-    for path in ("/health/checks", "/repairs", ordered.headers["hx-redirect"], "/backups", "/audit"):
+    (check,) = (each for each in await ok(ordering.admin.get(f"{V1}/health/checks")) if each["check"] == "disk")
+    health = ("/health/checks", f"/health/checks/{check['id']}")
+    log = ("/audit", "/audit/files", "/audit/verification")
+    for path in (*health, "/repairs", ordered.headers["hx-redirect"], "/backups", *log):
         assert unmarked((await operator.get(path)).text) <= {"projects", "vision"}, path

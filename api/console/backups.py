@@ -7,7 +7,6 @@ from uuid import UUID
 
 from fastapi import Depends, Form, Request, Response
 from pydantic import BaseModel, Field
-from starlette.requests import HTTPConnection
 
 from api.auth.policy import Action
 from api.console import forms, pages
@@ -55,15 +54,10 @@ async def list_backups(request: Request, caller: Caller, db: Reading, settings: 
     return await pages.live(request, "backups.html", "backups_live.html", values, stamp=stamp)
 
 
-async def _order(form: Annotated[OrderForm, Form()], connection: HTTPConnection) -> OrderForm:
-    auditing.about(connection, "backup-orders")
-    return form
-
-
-@router.post("", status_code=204)
+@router.post("", status_code=204, dependencies=[Depends(auditing.told_as("backup-orders"))])
 @action(Action.BACKUP_ORDER)
 async def order_backup(
-    form: Annotated[OrderForm, Depends(_order)],
+    form: Annotated[OrderForm, Form()],
     caller: Caller,
     db: Transaction,
     settings: SettingsOf,
@@ -75,16 +69,12 @@ async def order_backup(
     response.headers["HX-Trigger"] = "refresh"
 
 
-async def _placed(order_id: UUID, connection: HTTPConnection) -> UUID:
-    auditing.about(connection, f"backup-orders/{order_id}/cancel")
-    return order_id
+_cancelled = Depends(auditing.told_as("backup-orders/{order_id}/cancel"))
 
 
-@router.post("/orders/{order_id}/cancel", status_code=204)
+@router.post("/orders/{order_id}/cancel", status_code=204, dependencies=[_cancelled])
 @action(Action.BACKUP_ORDER)
-async def cancel_backup_order(
-    order_id: Annotated[UUID, Depends(_placed)], caller: Caller, db: Transaction, response: Response
-) -> None:
+async def cancel_backup_order(order_id: UUID, caller: Caller, db: Transaction, response: Response) -> None:
     """Call back an order that waits."""
     await backups.cancel_backup_order(order_id, caller, db)
     response.headers["HX-Trigger"] = "refresh"

@@ -108,10 +108,7 @@ async def _change(form: Annotated[ChangeForm, Form()], connection: HTTPConnectio
     body: dict[str, Any] = {} if form.open is None else {"open": form.open}
     if form.described:
         body |= form.model_dump(include=SAID)
-    for field in (f"{change}_{each}" for change in ("add", "remove") for each in LISTS):
-        if names := forms.names(getattr(form, field)):
-            body[field] = names
-    change = forms.checked(GroupChange, body)
+    change = forms.checked(GroupChange, body | forms.lists(form, *LISTS))
     auditing.needs(connection, service.needed(change))
     return change
 
@@ -129,8 +126,7 @@ async def change_group(
 ) -> None:
     """Change what belongs to a resource group and who may use it; sessions that run in it go on."""
     found = await groups.get_group(name, caller, db)
-    for field in LISTS:
-        forms.check_leaving(f"remove_{field}", getattr(change, f"remove_{field}"), getattr(found, field))
+    forms.check_leaving(change, found, *LISTS)
     await service.change(db, name, change, caller)
     response.headers["HX-Trigger"] = "refresh"
 

@@ -19,6 +19,8 @@ from api.resources.projects import service
 from api.resources.projects.schemas import ProjectChange, ProjectRequest
 from api.resources.schemas import NamePath
 
+LISTS = ("members", "managers")
+
 router = Router(prefix="/projects")
 Line = Annotated[str, Field(max_length=2000)]
 Gpus = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
@@ -76,10 +78,7 @@ async def _change(form: Annotated[ChangeForm, Form()], connection: HTTPConnectio
         body["quota_milli"] = forms.whole("quota_milli", form.quota, 1000)
     if form.over_quota is not None:
         body["over_quota"] = form.over_quota
-    for field in ("add_members", "remove_members", "add_managers", "remove_managers"):
-        if names := forms.names(getattr(form, field)):
-            body[field] = names
-    change = forms.checked(ProjectChange, body)
+    change = forms.checked(ProjectChange, body | forms.lists(form, *LISTS))
     auditing.needs(connection, service.needed(change))
     return change
 
@@ -97,7 +96,6 @@ async def change_project(
 ) -> None:
     """Change a project; its managers change who is in it."""
     found = await projects.get_project(name, caller, db)
-    forms.check_leaving("remove_members", change.remove_members, found.members)
-    forms.check_leaving("remove_managers", change.remove_managers, found.managers)
+    forms.check_leaving(change, found, *LISTS)
     await service.change(db, name, change, caller)
     response.headers["HX-Trigger"] = "refresh"

@@ -98,16 +98,12 @@ async def show_repair_run(run_id: UUID, request: Request, db: Reading, settings:
     return await pages.live(request, "repair_run.html", "repair_run_live.html", values, every_s=every_s)
 
 
-async def _run(run_id: UUID, connection: HTTPConnection) -> UUID:
-    auditing.about(connection, f"repair-runs/{run_id}/cancel")
-    return run_id
+_cancelled = Depends(auditing.told_as("repair-runs/{run_id}/cancel"))
 
 
-@router.post("/runs/{run_id}/cancel", status_code=204)
+@router.post("/runs/{run_id}/cancel", status_code=204, dependencies=[_cancelled])
 @action(Action.REPAIR_RUN)
-async def cancel_repair_run(
-    run_id: Annotated[UUID, Depends(_run)], caller: Caller, db: Transaction, response: Response
-) -> None:
+async def cancel_repair_run(run_id: UUID, caller: Caller, db: Transaction, response: Response) -> None:
     """Call back a run that waits."""
     await repairs.cancel_repair(run_id, caller, db)
     response.headers["HX-Trigger"] = "refresh"

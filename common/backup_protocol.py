@@ -27,12 +27,13 @@ class BackupAction(StrEnum):
 
 
 class BackupOrderState(StrEnum):
-    """What has become of an order."""
+    """What has become of an order; `cancelled` is one that was called back before it began."""
 
     ORDERED = "ordered"
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
+    CANCELLED = "cancelled"
 
 
 OPEN_ORDERS = frozenset({BackupOrderState.ORDERED, BackupOrderState.RUNNING})

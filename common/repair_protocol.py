@@ -19,6 +19,8 @@ LOOK_S = 300.0
 """So often the controller looks at the nodes without an agent, and at the backups."""
 SILENT_S = 4 * LOOK_S
 """After so long without a look the controller is silent."""
+AWAY_S = 120.0
+"""After so long without a word of the controller, orders wait for it to come back."""
 MAX_RUNS = 50
 MAX_NODES = 1000
 MAX_STEPS = 5000

@@ -22,7 +22,7 @@ class RunState(StrEnum):
 
     It is `healthy` where no node had the symptom, `repaired` where none has it any more, `rehearsed` after a dry run
     that found it, `stopped` where a ladder did not help, `refused` where a rule forbade it before anything was done,
-    and `interrupted` where it ended without a word.
+    `interrupted` where it ended without a word, and `cancelled` where it was called back before it began.
     """
 
     ORDERED = "ordered"
@@ -33,6 +33,7 @@ class RunState(StrEnum):
     STOPPED = "stopped"
     REFUSED = "refused"
     INTERRUPTED = "interrupted"
+    CANCELLED = "cancelled"
 
 
 OPEN = frozenset({RunState.ORDERED, RunState.RUNNING})

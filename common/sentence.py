@@ -99,6 +99,10 @@ class Sentence(str):
         return sentence_of, (str(self), self.parts)
 
 
+_NO_SENTENCE = (AttributeError, LookupError, TypeError, ValueError)
+"""What comes of parts that make no sentence."""
+
+
 def _kept(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
     return value if isinstance(value, Sentence) else check(value)
 
@@ -112,15 +116,18 @@ def parts_of(text: str) -> Parts:
     return text.parts if isinstance(text, Sentence) else {}
 
 
-def sentence_of(text: str, parts: Mapping[str, Any]) -> str:
-    """Return the sentence that a text was, by what it was made of; the text itself where that is not said."""
+def sentence_of(text: str, parts: Any) -> str:
+    """Return the sentence that a text was, by what it was made of; the text itself where that does not make it."""
     if not parts:
         return text
-    values = {name: _value(value) for name, value in parts["values"].items()}
-    made = str.__new__(Sentence, text)
-    made._text, made._values = parts["text"], values
-    made._many, made._count = parts.get("many", ""), parts.get("count", 0)
-    return made
+    try:
+        values = {name: _value(value) for name, value in parts["values"].items()}
+        many = (parts["many"], int(parts["count"])) if "many" in parts else ()
+        made = Sentence.counted(parts["text"], *many, **values) if many else Sentence(parts["text"], **values)
+    except _NO_SENTENCE:
+        return text
+    # what is kept may be of another release, or have lost something: a reader is told what was written
+    return made if made == text else text
 
 
 def said_in(text: str, language: Language) -> str:

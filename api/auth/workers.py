@@ -20,8 +20,12 @@ class Workers:
 
     def has(self, name: str) -> bool:
         """Return whether a node is a worker; where the file cannot be read, what it said last counts."""
+        return self._path is None or name in self.names()
+
+    def names(self) -> frozenset[str]:
+        """Return the names of the list, none without one; where it cannot be read, what it said last counts."""
         if self._path is None:
-            return True
+            return frozenset()
         try:
             status = self._path.stat()
             if (version := (status.st_mtime_ns, status.st_ino)) != self._version:
@@ -29,4 +33,4 @@ class Workers:
                 self._version = version
         except (OSError, UnicodeDecodeError) as error:
             log.warning("the list of workers cannot be read", path=str(self._path), reason=str(error))
-        return name in self._names
+        return self._names

@@ -1,4 +1,4 @@
-"""The audit log: who did what, from where, with what result. Whoever looks leaves a line there, too."""
+"""The audit log: who did what, from where, with what result, and its files. Whoever looks leaves a line there, too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from api.console.routes import Router
 from api.endpoints import audit_log
 from api.endpoints.access import Caller, action
 from api.endpoints.audit_log import Log, Turn
-from api.endpoints.transactions import Transaction
+from api.endpoints.transactions import DatabaseOf, Transaction
+from api.resources.audit.schemas import AuditVerificationView
 
 SHOWN = 100
 LOWER = {"project", "action", "node"}
@@ -102,6 +103,28 @@ async def list_audit(
         "newest": request.url.remove_query_params("after").query if search.after else None,
     }
     return pages.page(request, "audit.html", about | values)
+
+
+@router.get("/files")
+@action(Action.AUDIT_OVERSEE)
+async def list_audit_files(request: Request, log: Log, told: Transaction) -> Response:
+    """Show the files of the log, the newest first."""
+    return await _files(request, log, told, None)
+
+
+@router.get("/verification")
+@action(Action.AUDIT_OVERSEE)
+async def verify_audit(request: Request, log: Log, turn: Turn, database: DatabaseOf) -> Response:
+    """Verify the whole log, and show what comes of it."""
+    found = await audit_log.verify_audit(log, turn, database, request)
+    if pages.is_part(request):
+        return pages.page(request, "audit_verification.html", {"found": found})
+    return await _files(request, log, None, found)
+
+
+async def _files(request: Request, log: Log, told: Any, found: AuditVerificationView | None) -> Response:
+    files = reversed(await audit_log.list_audit_files(log, told))
+    return pages.page(request, "audit_files.html", {"files": list(files), "found": found})
 
 
 def _filled(search: SearchForm) -> dict[str, Any]:

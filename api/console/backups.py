@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from typing import Annotated
+from uuid import UUID
 
 from fastapi import Depends, Form, Request, Response
 from pydantic import BaseModel, Field
-from starlette.requests import HTTPConnection
 
 from api.auth.policy import Action
 from api.console import forms, pages
@@ -17,6 +17,7 @@ from api.endpoints.transactions import Reading, Transaction
 from api.lists import stamps
 from api.resources.backups import service
 from api.resources.backups.schemas import BackupOrderRequest
+from api.resources.repairs import service as repairs
 from api.tables.backups import Backup, BackupOrder
 from common.backup_protocol import BackupAction
 
@@ -37,7 +38,8 @@ class OrderForm(BaseModel):
 @action(Action.BACKUP_READ)
 async def list_backups(request: Request, caller: Caller, db: Reading, settings: SettingsOf) -> Response:
     """Show the backups, the newest first, and the last orders."""
-    stamp = await stamps.stamp(db, (*stamps.PEOPLE, Backup, BackupOrder), caller.id)
+    about = await repairs.controller(db, taken=settings.controller)
+    stamp = await stamps.stamp(db, (*stamps.PEOPLE, Backup, BackupOrder), caller.id, about)
     if answer := pages.unchanged(request, stamp):
         return answer
     found = await service.every(db)
@@ -47,19 +49,15 @@ async def list_backups(request: Request, caller: Caller, db: Reading, settings: 
         "orders": (await service.orders(db))[:ORDERS],
         "may_order": caller.allows(Action.BACKUP_ORDER) and settings.controller,
         "taken": settings.controller,
+        "controller": about,
     }
     return await pages.live(request, "backups.html", "backups_live.html", values, stamp=stamp)
 
 
-async def _order(form: Annotated[OrderForm, Form()], connection: HTTPConnection) -> OrderForm:
-    auditing.about(connection, "backup-orders")
-    return form
-
-
-@router.post("", status_code=204)
+@router.post("", status_code=204, dependencies=[Depends(auditing.told_as("backup-orders"))])
 @action(Action.BACKUP_ORDER)
 async def order_backup(
-    form: Annotated[OrderForm, Depends(_order)],
+    form: Annotated[OrderForm, Form()],
     caller: Caller,
     db: Transaction,
     settings: SettingsOf,
@@ -68,4 +66,15 @@ async def order_backup(
     """Order a backup, or that one is verified or its restore rehearsed."""
     body = {"action": form.action, "backup": form.backup or None}
     await backups.order_backup(forms.checked(BackupOrderRequest, body), caller, db, settings)
+    response.headers["HX-Trigger"] = "refresh"
+
+
+_cancelled = Depends(auditing.told_as("backup-orders/{order_id}/cancel"))
+
+
+@router.post("/orders/{order_id}/cancel", status_code=204, dependencies=[_cancelled])
+@action(Action.BACKUP_ORDER)
+async def cancel_backup_order(order_id: UUID, caller: Caller, db: Transaction, response: Response) -> None:
+    """Call back an order that waits."""
+    await backups.cancel_backup_order(order_id, caller, db)
     response.headers["HX-Trigger"] = "refresh"

@@ -68,6 +68,26 @@ async def list_checks(
     return await pages.live(request, "checks.html", "checks_live.html", values, stamp=stamp)
 
 
+@router.get("/{check_id}")
+@action(Action.HEALTH_READ)
+async def show_check(
+    *, check_id: UUID, request: Request, caller: Caller, db: Reading, settings: SettingsOf
+) -> Response:
+    """Show one check and how it has changed; who looks after it says for how long nobody is told of it, and why."""
+    check = await service.one(db, settings, check_id)
+    changes = await service.changes(db, check.node, check.check, None, CHANGES)
+    values = {
+        "check": check,
+        "checks": [check],
+        "more": 0,
+        "changes": [change for change in changes if change.thing == check.thing],
+        "state": check.state,
+        "may_change": caller.allows(Action.HEALTH_CHANGE),
+        "now": now(),
+    }
+    return await pages.live(request, "check.html", "checks_live.html", values)
+
+
 @router.post("/{check_id}/acknowledgement", status_code=204)
 @action(Action.HEALTH_CHANGE)
 async def acknowledge_check(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
+from enum import StrEnum
 
 from api.auth.policy import KeyScope, UserRole
 from api.clock import now
@@ -18,6 +20,92 @@ from common.checks import CheckState
 from common.gpu.share import format_gpus
 from common.protocol import ContainerStatus
 from common.repairs import RunState
+from common.sentence import Sentence
+
+NAMES: Mapping[type[StrEnum], Mapping[StrEnum, Sentence]] = {
+    State: {
+        State.PENDING: Sentence("waiting"),
+        State.SCHEDULED: Sentence("scheduled"),
+        State.PREPARING: Sentence("starting"),
+        State.RUNNING: Sentence("running"),
+        State.TERMINATING: Sentence("ending"),
+        State.TERMINATED: Sentence("ended"),
+        State.FAILED: Sentence("failed"),
+    },
+    Kind: {
+        Kind.INTERACTIVE: Sentence("interactive"),
+        Kind.TRAINING: Sentence("training"),
+        Kind.SERVICE: Sentence("service"),
+    },
+    KeyScope: {
+        KeyScope.READ: Sentence("read"),
+        KeyScope.SUBMIT: Sentence("sessions"),
+        KeyScope.ALL: Sentence("all"),
+    },
+    UserRole: {
+        UserRole.ADMIN: Sentence("administrator"),
+        UserRole.AUDITOR: Sentence("auditor"),
+        UserRole.MEMBER: Sentence("member"),
+    },
+    By: {
+        By.USER: Sentence("Users"),
+        By.PROJECT: Sentence("Projects"),
+        By.DOMAIN: Sentence("Domains"),
+    },
+    NodeState: {
+        NodeState.READY: Sentence("ready"),
+        NodeState.UNREADY: Sentence("unready"),
+        NodeState.LOST: Sentence("lost"),
+    },
+    ContainerStatus: {
+        ContainerStatus.CREATING: Sentence("starting"),
+        ContainerStatus.PULLING: Sentence("pulling"),
+        ContainerStatus.RUNNING: Sentence("running"),
+        ContainerStatus.EXITED: Sentence("exited"),
+        ContainerStatus.FAILED: Sentence("failed"),
+    },
+    NodeMode: {
+        NodeMode.ACTIVE: Sentence("in service"),
+        NodeMode.MAINTENANCE: Sentence("maintenance"),
+        NodeMode.DRAINING: Sentence("draining"),
+    },
+    CheckState: {
+        CheckState.OK: Sentence("well"),
+        CheckState.WARN: Sentence("warning"),
+        CheckState.FAIL: Sentence("failing"),
+        CheckState.UNKNOWN: Sentence("unknown"),
+    },
+    RunState: {
+        RunState.ORDERED: Sentence("ordered"),
+        RunState.RUNNING: Sentence("running"),
+        RunState.HEALTHY: Sentence("nothing was wrong"),
+        RunState.REPAIRED: Sentence("repaired"),
+        RunState.REHEARSED: Sentence("found, nothing done"),
+        RunState.STOPPED: Sentence("did not help"),
+        RunState.REFUSED: Sentence("refused"),
+        RunState.INTERRUPTED: Sentence("interrupted"),
+        RunState.CANCELLED: Sentence("cancelled"),
+    },
+    BackupAction: {
+        BackupAction.NOW: Sentence("Back up now"),
+        BackupAction.VERIFY: Sentence("Verify"),
+        BackupAction.DRILL: Sentence("Rehearse"),
+    },
+    BackupOrderState: {
+        BackupOrderState.ORDERED: Sentence("ordered"),
+        BackupOrderState.RUNNING: Sentence("running"),
+        BackupOrderState.DONE: Sentence("done"),
+        BackupOrderState.FAILED: Sentence("failed"),
+        BackupOrderState.CANCELLED: Sentence("cancelled"),
+    },
+    Status: {
+        Status.UNCHECKED: Sentence("not tried yet"),
+        Status.PULLING: Sentence("pulling"),
+        Status.READY: Sentence("ready"),
+        Status.FAILED: Sentence("failed"),
+    },
+}
+"""What people call states, kinds and roles."""
 
 
 def gpus(milli: int) -> str:
@@ -70,72 +158,9 @@ def percent(part: int, whole: int) -> int:
     return min(100, round(100 * part / whole)) if whole else 0
 
 
-def state_name(state: State) -> str:
-    """Return the name of a state of sessions."""
-    names = {
-        State.PENDING: gettext("waiting"),
-        State.SCHEDULED: gettext("scheduled"),
-        State.PREPARING: gettext("starting"),
-        State.RUNNING: gettext("running"),
-        State.TERMINATING: gettext("ending"),
-        State.TERMINATED: gettext("ended"),
-        State.FAILED: gettext("failed"),
-    }
-    return names[state]
-
-
-def kind_name(kind: Kind) -> str:
-    """Return the name of a kind of sessions."""
-    names = {
-        Kind.INTERACTIVE: gettext("interactive"),
-        Kind.TRAINING: gettext("training"),
-        Kind.SERVICE: gettext("service"),
-    }
-    return names[kind]
-
-
-def key_scope_name(scope: KeyScope) -> str:
-    """Return what keys of a scope are good for."""
-    names = {KeyScope.READ: gettext("read"), KeyScope.SUBMIT: gettext("sessions"), KeyScope.ALL: gettext("all")}
-    return names[scope]
-
-
-def role_name(role: UserRole) -> str:
-    """Return the name of a user role."""
-    names = {
-        UserRole.ADMIN: gettext("administrator"),
-        UserRole.AUDITOR: gettext("auditor"),
-        UserRole.MEMBER: gettext("member"),
-    }
-    return names[role]
-
-
-def by_name(by: By) -> str:
-    """Return what accounting adds up by."""
-    names = {By.USER: gettext("Users"), By.PROJECT: gettext("Projects"), By.DOMAIN: gettext("Domains")}
-    return names[by]
-
-
-def node_state_name(state: NodeState) -> str:
-    """Return the name of a state of nodes."""
-    names = {
-        NodeState.READY: gettext("ready"),
-        NodeState.UNREADY: gettext("unready"),
-        NodeState.LOST: gettext("lost"),
-    }
-    return names[state]
-
-
-def container_status_name(status: ContainerStatus) -> str:
-    """Return the name of a status of containers."""
-    names = {
-        ContainerStatus.CREATING: gettext("starting"),
-        ContainerStatus.PULLING: gettext("pulling"),
-        ContainerStatus.RUNNING: gettext("running"),
-        ContainerStatus.EXITED: gettext("exited"),
-        ContainerStatus.FAILED: gettext("failed"),
-    }
-    return names[status]
+def name(value: StrEnum) -> str:
+    """Return the name of a state, a kind or a role."""
+    return said(NAMES[type(value)][value])
 
 
 def refusal_name(status: int) -> str:
@@ -149,74 +174,6 @@ def refusal_name(status: int) -> str:
         503: gettext("Not available"),
     }
     return names.get(status, gettext("Something went wrong"))
-
-
-def mode_name(mode: NodeMode) -> str:
-    """Return the name of a mode of nodes."""
-    names = {
-        NodeMode.ACTIVE: gettext("in service"),
-        NodeMode.MAINTENANCE: gettext("maintenance"),
-        NodeMode.DRAINING: gettext("draining"),
-    }
-    return names[mode]
-
-
-def check_state_name(state: CheckState) -> str:
-    """Return the name of a state of checks."""
-    names = {
-        CheckState.OK: gettext("well"),
-        CheckState.WARN: gettext("warning"),
-        CheckState.FAIL: gettext("failing"),
-        CheckState.UNKNOWN: gettext("unknown"),
-    }
-    return names[state]
-
-
-def run_state_name(state: RunState) -> str:
-    """Return the name of what became of a run of a repair."""
-    names = {
-        RunState.ORDERED: gettext("ordered"),
-        RunState.RUNNING: gettext("running"),
-        RunState.HEALTHY: gettext("nothing was wrong"),
-        RunState.REPAIRED: gettext("repaired"),
-        RunState.REHEARSED: gettext("found, nothing done"),
-        RunState.STOPPED: gettext("did not help"),
-        RunState.REFUSED: gettext("refused"),
-        RunState.INTERRUPTED: gettext("interrupted"),
-    }
-    return names[state]
-
-
-def backup_action_name(action: BackupAction) -> str:
-    """Return the name of what is ordered about backups."""
-    names = {
-        BackupAction.NOW: gettext("Back up now"),
-        BackupAction.VERIFY: gettext("Verify"),
-        BackupAction.DRILL: gettext("Rehearse"),
-    }
-    return names[action]
-
-
-def backup_order_state_name(state: BackupOrderState) -> str:
-    """Return the name of what became of an order about backups."""
-    names = {
-        BackupOrderState.ORDERED: gettext("ordered"),
-        BackupOrderState.RUNNING: gettext("running"),
-        BackupOrderState.DONE: gettext("done"),
-        BackupOrderState.FAILED: gettext("failed"),
-    }
-    return names[state]
-
-
-def image_status_name(status: Status) -> str:
-    """Return the name of what is known of an image."""
-    names = {
-        Status.UNCHECKED: gettext("not tried yet"),
-        Status.PULLING: gettext("pulling"),
-        Status.READY: gettext("ready"),
-        Status.FAILED: gettext("failed"),
-    }
-    return names[status]
 
 
 def result_name(result: str) -> str:
@@ -247,21 +204,9 @@ FILTERS = {
         ago,
         number,
         percent,
+        name,
         said,
-        state_name,
-        kind_name,
-        key_scope_name,
-        by_name,
-        role_name,
-        node_state_name,
-        mode_name,
-        container_status_name,
         refusal_name,
-        check_state_name,
-        run_state_name,
-        backup_action_name,
-        backup_order_state_name,
-        image_status_name,
         result_name,
         audit_change,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from fastapi.exceptions import RequestValidationError
@@ -13,6 +13,9 @@ from common.errors import InputError
 
 CHOICES = 20
 """So many of the names that there are a hint says."""
+
+_EXACT = 1e-6
+"""What a number in a form may be off by, as it has no exact form."""
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -25,12 +28,33 @@ def checked(model: type[Body], body: Mapping[str, Any]) -> Body:
         raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in error.errors()]) from None
 
 
-def check_leaving(field: str, leaving: Iterable[str], present: Collection[str]) -> None:
-    """Check the names of who goes; raises InputError for one that is not there, and may be another one misspelt."""
-    for name in leaving:
-        if name not in present:
-            hint = f"choose of {', '.join(sorted(present)[:CHOICES])}" if present else "there is nothing to take out"
-            raise InputError(f"{name} is not in it", where=field, hint=hint)
+def lists(form: BaseModel, *fields: str) -> dict[str, list[str]]:
+    """Return the names that come into lists and go, of those fields of a form that somebody has filled in."""
+    changes = (f"{verb}_{field}" for verb in ("add", "remove") for field in fields)
+    return {change: found for change in changes if (found := names(getattr(form, change)))}
+
+
+def check_leaving(change: BaseModel, found: BaseModel, *fields: str) -> None:
+    """Check the names that go; raises InputError for one that is not there, and may be another one misspelt."""
+    for field in fields:
+        present: Collection[str] = getattr(found, field)
+        for name in getattr(change, f"remove_{field}"):
+            if name not in present:
+                hint = (
+                    f"choose of {', '.join(sorted(present)[:CHOICES])}" if present else "there is nothing to take out"
+                )
+                raise InputError(f"{name} is not in it", where=f"remove_{field}", hint=hint)
+
+
+def whole(field: str, amount: float, parts: int, step: int = 1) -> int:
+    """Return an amount in parts, such as thousandths; raises InputError for what is not so many `step`s of them.
+
+    What people write is kept as it is, or not at all.
+    """
+    nearest = step * round(amount * parts / step)
+    if abs(amount * parts - nearest) > _EXACT:
+        raise InputError(f"{amount} cannot be kept as it is", where=field, hint=f"write {nearest / parts}")
+    return nearest
 
 
 def names(words: str) -> list[str]:

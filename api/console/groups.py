@@ -26,6 +26,7 @@ from api.tables.groups import ResourceGroup, group_nodes, group_projects, group_
 OF_GROUPS: tuple[type[Base] | Table, ...] = (*stamps.PEOPLE, ResourceGroup, group_nodes, group_users, group_projects)
 """What says how groups are. Nodes write often: those that join by what they are come within a minute."""
 LISTS = ("nodes", "users", "projects")
+SAID = {"description", "purpose", "gpu_model", "switch", "region"}
 
 router = Router(prefix="/resource-groups")
 Line = Annotated[str, Field(max_length=2000)]
@@ -41,12 +42,22 @@ class GroupForm(BaseModel):
     open: bool = False
     users: Line = ""
     projects: Line = ""
+    domain: Line = ""
 
 
 class ChangeForm(BaseModel):
-    """What to change: for whom it is, what comes in and what goes."""
+    """What to change: for whom it is, what comes in and what goes, and where it is `described`, all that is said of it.
+
+    A browser sends what is empty as it does what is left out.
+    """
 
     open: bool | None = None
+    described: bool = False
+    description: Line = ""
+    purpose: Line = ""
+    gpu_model: Line = ""
+    switch: Line = ""
+    region: Line = ""
     add_nodes: Line = ""
     remove_nodes: Line = ""
     add_users: Line = ""
@@ -88,16 +99,16 @@ async def create_group(
 ) -> None:
     """Create a resource group, and show it."""
     body = form.model_dump() | {field: forms.names(getattr(form, field)) for field in LISTS}
+    body["domain"] = form.domain or None
     made = await groups.create_group(forms.checked(GroupRequest, body), caller, db, wake)
     response.headers["HX-Redirect"] = f"/resource-groups/{made.name}"
 
 
 async def _change(form: Annotated[ChangeForm, Form()], connection: HTTPConnection) -> GroupChange:
     body: dict[str, Any] = {} if form.open is None else {"open": form.open}
-    for field in (f"{change}_{each}" for change in ("add", "remove") for each in LISTS):
-        if names := forms.names(getattr(form, field)):
-            body[field] = names
-    change = forms.checked(GroupChange, body)
+    if form.described:
+        body |= form.model_dump(include=SAID)
+    change = forms.checked(GroupChange, body | forms.lists(form, *LISTS))
     auditing.needs(connection, service.needed(change))
     return change
 
@@ -115,8 +126,7 @@ async def change_group(
 ) -> None:
     """Change what belongs to a resource group and who may use it; sessions that run in it go on."""
     found = await groups.get_group(name, caller, db)
-    for field in LISTS:
-        forms.check_leaving(f"remove_{field}", getattr(change, f"remove_{field}"), getattr(found, field))
+    forms.check_leaving(change, found, *LISTS)
     await service.change(db, name, change, caller)
     response.headers["HX-Trigger"] = "refresh"
 

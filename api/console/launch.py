@@ -167,7 +167,7 @@ def _body(form: LaunchForm, offered: list[int]) -> dict[str, Any]:
     if form.share or not form.preset:
         body["gpu_milli"] = offered[form.share - 1] if form.share else 0
     if form.cpu is not None:
-        body["cpu_milli"] = round(form.cpu * 1000)
+        body["cpu_milli"] = forms.whole("cpu_milli", form.cpu, 1000)
     if form.hours is not None:
         body["limit_s"] = round(form.hours * HOUR_S)
     if form.start is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Form, Request, Response
 from pydantic import BaseModel, Field
@@ -14,8 +14,9 @@ from api.endpoints import presets
 from api.endpoints.access import Caller, SettingsOf, action
 from api.endpoints.transactions import Reading, Transaction
 from api.lists import stamps
-from api.resources.presets.schemas import PresetRequest
+from api.resources.presets.schemas import PresetChange, PresetRequest
 from api.resources.schemas import NamePath
+from api.settings import Settings
 from api.tables.presets import Preset
 from common.gpu.kinds import Enforcement
 from common.protocol import DEFAULT_SHM_MIB
@@ -26,7 +27,7 @@ Amount = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
 class PresetForm(BaseModel):
-    """A preset to create, for one container: GPUs, cores, GiB of memory, MiB of `/dev/shm`."""
+    """A preset to create or to change, for one container: GPUs, cores, GiB of memory, MiB of `/dev/shm`."""
 
     name: Line = ""
     description: Line = ""
@@ -54,11 +55,26 @@ async def create_preset(
     form: Annotated[PresetForm, Form()], db: Transaction, settings: SettingsOf, response: Response
 ) -> None:
     """Create a preset."""
-    body = form.model_dump(include={"name", "description", "shm_mib", "enforcement"})
-    body |= {"gpu_milli": round(form.gpus * 1000), "cpu_milli": round(form.cores * 1000)}
-    body |= {"memory_mib": round(form.memory_gib * 1024)}
+    body = {"name": form.name, **_body(form, settings)}
     await presets.create_preset(forms.checked(PresetRequest, body), db, settings)
     response.headers["HX-Trigger"] = "refresh"
+
+
+@router.get("/{name}")
+@action(Action.PRESET_MANAGE)
+async def show_preset(name: NamePath, request: Request, db: Reading) -> Response:
+    """Show a preset to whoever changes it."""
+    return pages.page(request, "preset.html", {"preset": await presets.get_preset(name, db), "kinds": Enforcement})
+
+
+@router.post("/{name}", status_code=204)
+@action(Action.PRESET_MANAGE)
+async def change_preset(
+    name: NamePath, form: Annotated[PresetForm, Form()], db: Transaction, settings: SettingsOf, response: Response
+) -> None:
+    """Change a preset; sessions that were submitted with it stay as they are."""
+    await presets.change_preset(name, forms.checked(PresetChange, _body(form, settings)), db, settings)
+    response.headers["HX-Redirect"] = "/presets"
 
 
 @router.post("/{name}/delete", status_code=204)
@@ -67,3 +83,13 @@ async def delete_preset(name: NamePath, db: Transaction, response: Response) -> 
     """Delete a preset; sessions that were submitted with it go on."""
     await presets.delete_preset(name, db)
     response.headers["HX-Trigger"] = "refresh"
+
+
+def _body(form: PresetForm, settings: Settings) -> dict[str, Any]:
+    """Return what a form says of a preset, but for its name, as the API takes it."""
+    return {
+        **form.model_dump(include={"description", "shm_mib", "enforcement"}),
+        "gpu_milli": forms.whole("gpu_milli", form.gpus, 1000, settings.granularity.step_milli),
+        "cpu_milli": forms.whole("cpu_milli", form.cores, 1000),
+        "memory_mib": forms.whole("memory_mib", form.memory_gib, 1024),
+    }

@@ -19,6 +19,8 @@ from api.resources.projects import service
 from api.resources.projects.schemas import ProjectChange, ProjectRequest
 from api.resources.schemas import NamePath
 
+LISTS = ("members", "managers")
+
 router = Router(prefix="/projects")
 Line = Annotated[str, Field(max_length=2000)]
 Gpus = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
@@ -64,7 +66,7 @@ async def show_project(*, request: Request, name: NamePath, caller: Caller, db: 
 async def create_project(form: Annotated[NewForm, Form()], caller: Caller, db: Transaction, response: Response) -> None:
     """Create a project, and show it."""
     body: dict[str, Any] = {"name": form.name, "description": form.description, "over_quota": form.over_quota}
-    body |= {"quota_milli": round(form.quota * 1000), "members": forms.names(form.members)}
+    body |= {"quota_milli": forms.whole("quota_milli", form.quota, 1000), "members": forms.names(form.members)}
     body["period"] = {"ends_at": f"{form.ends_at}T00:00:00Z" if form.ends_at else None}
     made = await projects.create_project(forms.checked(ProjectRequest, body), caller, db)
     response.headers["HX-Redirect"] = f"/projects/{made.name}"
@@ -73,13 +75,10 @@ async def create_project(form: Annotated[NewForm, Form()], caller: Caller, db: T
 async def _change(form: Annotated[ChangeForm, Form()], connection: HTTPConnection) -> ProjectChange:
     body: dict[str, Any] = {}
     if form.quota is not None:
-        body["quota_milli"] = round(form.quota * 1000)
+        body["quota_milli"] = forms.whole("quota_milli", form.quota, 1000)
     if form.over_quota is not None:
         body["over_quota"] = form.over_quota
-    for field in ("add_members", "remove_members", "add_managers", "remove_managers"):
-        if names := forms.names(getattr(form, field)):
-            body[field] = names
-    change = forms.checked(ProjectChange, body)
+    change = forms.checked(ProjectChange, body | forms.lists(form, *LISTS))
     auditing.needs(connection, service.needed(change))
     return change
 
@@ -97,7 +96,6 @@ async def change_project(
 ) -> None:
     """Change a project; its managers change who is in it."""
     found = await projects.get_project(name, caller, db)
-    forms.check_leaving("remove_members", change.remove_members, found.members)
-    forms.check_leaving("remove_managers", change.remove_managers, found.managers)
+    forms.check_leaving(change, found, *LISTS)
     await service.change(db, name, change, caller)
     response.headers["HX-Trigger"] = "refresh"

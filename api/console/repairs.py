@@ -14,6 +14,7 @@ from api.console import forms, pages
 from api.console.routes import Router
 from api.endpoints import auditing, repairs
 from api.endpoints.access import Caller, SettingsOf, action
+from api.endpoints.repairs import WorkersOf
 from api.endpoints.transactions import Reading, Transaction
 from api.lists import stamps
 from api.resources.repairs import service
@@ -47,7 +48,8 @@ async def list_repairs(
     node: Annotated[str, Query(max_length=63)] = "",
 ) -> Response:
     """Show the last runs, and the repairs that there are."""
-    stamp = await stamps.stamp(db, (*stamps.PEOPLE, RepairRun, Node), caller.id, request.url)
+    about = await service.controller(db, taken=settings.controller)
+    stamp = await stamps.stamp(db, (*stamps.PEOPLE, RepairRun, Node), caller.id, request.url, about)
     if answer := pages.unchanged(request, stamp):
         return answer
     values = {
@@ -56,6 +58,7 @@ async def list_repairs(
         "chosen": repair,
         "node": node,
         "taken": settings.controller,
+        "controller": about,
     }
     return await pages.live(request, "repairs.html", "repairs_live.html", values, stamp=stamp)
 
@@ -68,22 +71,39 @@ async def _order(form: Annotated[OrderForm, Form()], connection: HTTPConnection)
 @router.post("", status_code=204)
 @action(Action.REPAIR_RUN)
 async def order_repair(
+    *,
     form: Annotated[OrderForm, Depends(_order)],
     caller: Caller,
     db: Transaction,
     settings: SettingsOf,
+    workers: WorkersOf,
     response: Response,
 ) -> None:
     """Order a run, and show it."""
     body = {"limit": form.node or None, "dry_run": form.dry_run, "agreed": form.agreed}
-    made = await repairs.order_repair(form.repair, forms.checked(RepairRequest, body), caller, db, settings)
+    request = forms.checked(RepairRequest, body)
+    made = await repairs.order_repair(
+        repair=form.repair, request=request, caller=caller, db=db, settings=settings, workers=workers
+    )
     response.headers["HX-Redirect"] = f"/repairs/runs/{made.id}"
 
 
 @router.get("/runs/{run_id}")
 @action(Action.REPAIR_READ)
-async def show_repair_run(run_id: UUID, request: Request, db: Reading) -> Response:
+async def show_repair_run(run_id: UUID, request: Request, db: Reading, settings: SettingsOf) -> Response:
     """Show one run with its steps so far."""
     run = await service.show(db, run_id)
+    values = {"run": run, "controller": await service.controller(db, taken=settings.controller)}
     every_s = 3 if run.state in OPEN else 60
-    return await pages.live(request, "repair_run.html", "repair_run_live.html", {"run": run}, every_s=every_s)
+    return await pages.live(request, "repair_run.html", "repair_run_live.html", values, every_s=every_s)
+
+
+_cancelled = Depends(auditing.told_as("repair-runs/{run_id}/cancel"))
+
+
+@router.post("/runs/{run_id}/cancel", status_code=204, dependencies=[_cancelled])
+@action(Action.REPAIR_RUN)
+async def cancel_repair_run(run_id: UUID, caller: Caller, db: Transaction, response: Response) -> None:
+    """Call back a run that waits."""
+    await repairs.cancel_repair(run_id, caller, db)
+    response.headers["HX-Trigger"] = "refresh"

@@ -8,8 +8,7 @@ from urllib.parse import urlencode
 from fastapi import Query, Request, Response
 
 from api.auth.policy import Action
-from api.console import pages
-from api.console.formats import state_name
+from api.console import formats, pages
 from api.console.routes import Router
 from api.console.texts import gettext
 from api.endpoints.access import Caller, SettingsOf, action
@@ -50,7 +49,7 @@ async def list_sessions(
     listed = sum(count for each, count in counts.items() if each is not State.TERMINATED)
     tabs = [(_address(asked), gettext("all"), listed, state is None)]
     tabs += [
-        (_address(asked | {"state": each.value}), state_name(each), counts.get(each, 0), state is each)
+        (_address(asked | {"state": each.value}), formats.name(each), counts.get(each, 0), state is each)
         for each in State
         if each in counts or state is each
     ]

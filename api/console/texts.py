@@ -61,7 +61,7 @@ class Speech:
 
     def instant(self, at: datetime) -> str:
         """Return a moment to the second, in UTC."""
-        return f"{self._day(at)} {at.astimezone(UTC):%H:%M:%S}"
+        return f"{self._day(at)} {at.astimezone(UTC):%H:%M:%S} UTC"
 
     def number(self, value: float) -> str:
         """Return a number with at most three digits behind its point."""

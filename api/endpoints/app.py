@@ -150,7 +150,7 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine,
     app.state.change_rate = ChangeRate(settings.changes_per_hour, clock)
     app.state.dry_run_rate = DryRunRate(DRY_RUNS_A_MINUTE, clock)
     app.state.audit_log = audit.log_of(settings)
-    app.state.audit_searches = asyncio.Semaphore(audit_log.AT_ONCE)
+    app.state.audit_searches = audit_log.Turns()
     app.state.log_searches = asyncio.Semaphore(logs.AT_ONCE)
     app.state.groups_of_nodes = GroupsOfNodes()
     app.state.notices = Notices(database)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Annotated
+from weakref import WeakValueDictionary
 
 from fastapi import Depends, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.requests import HTTPConnection
 
+from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.control import audit_heads
 from api.control.manager import WakeAfterwards
@@ -31,9 +34,26 @@ router = Router(prefix="/audit", tags=["audit"])
 
 PAGE, MAX_PAGE = 200, 1000
 AT_ONCE = 2
-"""So many searches run at a time: they read files and take a core each."""
+"""So many searches run at a time: they read files and take a core each. Of a domain, or a person of the site, one."""
 FINDINGS = 1000
 """So many findings are told; of the others how many there are."""
+
+
+class Turns:
+    """Turns to search, which come in order; whoever asks for many waits for the own ones, and keeps nobody waiting."""
+
+    def __init__(self) -> None:
+        """Begin with all turns free."""
+        self._all = asyncio.Semaphore(AT_ONCE)
+        self._own: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def of(self, caller: Identity) -> AsyncIterator[None]:
+        """Wait for a turn of the caller's domain, or of a caller of the site, and have it."""
+        own = self._own.setdefault(caller.domain or str(caller.id), asyncio.Lock())
+        async with own, self._all:
+            yield
+
 
 DayPath = Annotated[str, Path(pattern=r"^\d{8}(-\d{8})*$", max_length=200)]
 
@@ -48,10 +68,10 @@ async def log_of(connection: HTTPConnection) -> LogFiles:
     return log
 
 
-async def turn_of(connection: HTTPConnection) -> AsyncIterator[None]:
+async def turn_of(connection: HTTPConnection, caller: Caller) -> AsyncIterator[None]:
     """Wait for a turn to search, before anything of the database is held."""
-    turns: asyncio.Semaphore = connection.app.state.audit_searches
-    async with turns:
+    turns: Turns = connection.app.state.audit_searches
+    async with turns.of(caller):
         yield
 
 

@@ -7,7 +7,7 @@ import inspect
 import re
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -234,6 +234,15 @@ def about(connection: HTTPConnection, name: str) -> None:
     """
     if told := told_request(connection):
         told.object = name
+
+
+def told_as(name: str) -> Callable[[HTTPConnection], Awaitable[None]]:
+    """Return the dependency that tells a request as one about `name`, with parts of its path in braces."""
+
+    async def tell(connection: HTTPConnection) -> None:
+        about(connection, name.format_map(connection.path_params))
+
+    return tell
 
 
 async def record(db: AsyncSession, connection: HTTPConnection, **more: Any) -> None:

@@ -42,3 +42,10 @@ async def list_backup_orders(db: Reading) -> list[BackupOrderView]:
 async def get_backup_order(order_id: UUID, db: Reading) -> BackupOrderView:
     """Show one order, and what has become of it."""
     return await service.show(db, order_id)
+
+
+@router.post("/backup-orders/{order_id}/cancel")
+@action(Action.BACKUP_ORDER)
+async def cancel_backup_order(order_id: UUID, caller: Caller, db: Transaction) -> BackupOrderView:
+    """Call back an order that the controller has not taken yet."""
+    return await service.cancel(db, order_id, caller.name)

@@ -14,6 +14,7 @@ from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
 from api.resources.images import service
 from api.resources.images.schemas import ImageName, ImageRequest, ImageTag, ImageView
+from api.resources.nodes import rights as nodes
 from api.resources.projects import service as projects
 from api.resources.schemas import Done, NameQuery
 from api.tables.images import Image
@@ -66,6 +67,14 @@ async def _view(db: AsyncSession, image: Image, caller: Identity) -> ImageView:
 
 
 async def views(db: AsyncSession, images: Sequence[Image], caller: Identity) -> list[ImageView]:
-    """Return the views of images for a caller."""
+    """Return the views of images for a caller; what went wrong names no node that the caller may not see."""
     seen = {project.id for project in await projects.visible(db, caller)}
-    return [ImageView.of(image, [project.name for project in image.projects if project.id in seen]) for image in images]
+    hidden = await nodes.hidden(db, caller) if any(image.error for image in images) else ()
+    return [
+        ImageView.of(
+            image,
+            [project.name for project in image.projects if project.id in seen],
+            nodes.without_names(image.error, hidden),
+        )
+        for image in images
+    ]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 app = group(
     "Backups of the site, on its reservoir node or by the API: "
-    "now, list, history, verify, restore, rebuild, drill, unseal, key."
+    "now, list, history, cancel, verify, restore, rebuild, drill, unseal, key."
 )
 
 SITE = Path(STATE, SITE_FILE)
@@ -121,6 +121,15 @@ def history(output: FormatOption = Format.TABLE) -> None:
 
     found = sorted(Orders(deployment.STATE, FOLDER).all(), key=lambda order: order.ordered_at, reverse=True)
     backup_orders.print_history(found, output)
+
+
+@app.command("cancel")
+def cancel(
+    order: Annotated[str, typer.Argument(metavar="ORDER", help="An order, or the beginning of its id.")],
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Call back what was ordered by the API and waits for the controller; `history` lists it."""
+    backup_orders.cancel(order, output)
 
 
 @app.command("verify")

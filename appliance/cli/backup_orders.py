@@ -11,7 +11,7 @@ import typer
 
 from appliance.cli import config
 from appliance.cli.output import Format, moment, print_json, print_table, show
-from appliance.cli.waiting_orders import WaitingOrder, under_way
+from appliance.cli.waiting_orders import WaitingOrder, identity_of, under_way
 from common.backup_protocol import (
     LATE,
     OPEN_ORDERS,
@@ -87,6 +87,13 @@ def run(action: BackupAction, name: str | None, output: Format) -> None:
     if order["state"] != BackupOrderState.DONE.value:
         # the reason has its hint
         raise ProcessError(order["reason"].rstrip("."), where=f"backup {action}")
+
+
+def cancel(said: str, output: Format) -> None:
+    """Call back an order that waits."""
+    api = config.load().client.backups
+    order = api.cancel(identity_of(said, api.orders()))
+    show(order, output, lambda _: print(f"backup {order['action']}: {order['state']}"))
 
 
 def _row(backup: BackupReport) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 STEP_S = 1.0
 """So often the API is asked how a run goes on."""
 
-app = group("Repairs of known issues: list, show, run, history.")
+app = group("Repairs of known issues: list, show, run, history, cancel.")
 
 RepairArgument = Annotated[str, typer.Argument(metavar="ID", help="Such as 5-C.")]
 
@@ -87,6 +87,21 @@ def history(
         return
     record = _get(identity)
     show(record.plain(), form, lambda _: Shown().update(record))
+
+
+@app.command()
+def cancel(
+    identity: Annotated[str, typer.Argument(metavar="RUN", help="A run, or the beginning of its id.")],
+    *,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Call back a run that was ordered by the API and waits for the controller."""
+    from appliance.cli import config
+    from appliance.cli.waiting_orders import identity_of
+
+    api = config.load().client.repairs
+    run = api.cancel(identity_of(identity, api.runs()))
+    show(run, form, lambda _: print(f"{run['repair']}: {run['state']}"))
 
 
 @app.command(hidden=True)

@@ -28,3 +28,7 @@ class Backups(Resource):
     def get(self, order: str) -> BackupOrder:
         """Return one order, and what has become of it."""
         return self._api.call(BackupOrder, "GET", "/backup-orders/{order_id}", {"order_id": order})
+
+    def cancel(self, order: str) -> BackupOrder:
+        """Call back an order that waits."""
+        return self._api.call(BackupOrder, "POST", "/backup-orders/{order_id}/cancel", {"order_id": order})

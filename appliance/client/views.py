@@ -247,6 +247,17 @@ class Container(TypedDict):
     gpus: list[GpuShare]
 
 
+class Controller(TypedDict):
+    """The controller of the site: whether it takes orders, when it was last heard of, and whether it is `away`.
+
+    While it is, what was ordered waits.
+    """
+
+    takes_orders: bool
+    heard_at: str | None
+    away: bool
+
+
 class Csrf(TypedDict):
     """What a page sends as X-CSRF-Token whenever it changes something with the cookie."""
 

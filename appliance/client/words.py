@@ -13,8 +13,8 @@ AfterProject = Literal["keep", "delete", "hand-over"]
 BackupAction = Literal["now", "verify", "drill"]
 """What is done: take one now, check one, or rehearse a restore of one. What replaces anything is not ordered."""
 
-BackupOrderState = Literal["ordered", "running", "done", "failed"]
-"""What has become of an order."""
+BackupOrderState = Literal["ordered", "running", "done", "failed", "cancelled"]
+"""What has become of an order; `cancelled` is one that was called back before it began."""
 
 By = Literal["user", "project", "domain"]
 """What a report adds up by."""
@@ -50,12 +50,14 @@ NodeMode = Literal["active", "maintenance", "draining"]
 NodeState = Literal["ready", "unready", "lost"]
 """Whether a node's agent reports; a `lost` one has not for a while, an `unready` one says why it starts nothing."""
 
-RunState = Literal["ordered", "running", "healthy", "repaired", "rehearsed", "stopped", "refused", "interrupted"]
+RunState = Literal[
+    "ordered", "running", "healthy", "repaired", "rehearsed", "stopped", "refused", "interrupted", "cancelled"
+]
 """What has become of a run.
 
 It is `healthy` where no node had the symptom, `repaired` where none has it any more, `rehearsed` after a dry run
 that found it, `stopped` where a ladder did not help, `refused` where a rule forbade it before anything was done,
-and `interrupted` where it ended without a word.
+`interrupted` where it ended without a word, and `cancelled` where it was called back before it began.
 """
 
 State = Literal["PENDING", "SCHEDULED", "PREPARING", "RUNNING", "TERMINATING", "TERMINATED", "FAILED"]

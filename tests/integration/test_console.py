@@ -50,7 +50,10 @@ class Site:
             "PENSTOCK_API_APPS_URL": "https://127.0.0.1:9443",
             "PENSTOCK_API_REGISTRIES": "reservoir:5000",
             "PENSTOCK_API_CONTROLLER": "true",
+            "PENSTOCK_API_AUDIT_FOLDER": str(folder),
+            "PENSTOCK_API_AUDIT_KEY": str(folder / "key"),
         }
+        (folder / "key").write_text("a key of these tests")
         self.admin = httpx.Client(base_url=self.url, timeout=30)
 
     def fill(self) -> None:
@@ -105,7 +108,7 @@ class Site:
         httpx.post(self.url + METRICS_PATH, json=report, headers=agent).raise_for_status()
 
     def back_up(self) -> None:
-        """Tell of a backup as the controller, and order another one."""
+        """Tell of a backup and of a node without an agent as the controller, and order another backup."""
         backup = {
             "name": "penstock-20261122-020000",
             "time": "2026-11-22T02:00:00Z",
@@ -114,7 +117,9 @@ class Site:
             "size": 5,
         }
         controller = {"X-Client-Verify": "SUCCESS", "X-Client-Name": CONTROLLER}
-        httpx.post(self.url + CONTROLLER_PATH, json={"backups": [backup]}, headers=controller).raise_for_status()
+        check = {"id": "disk", "name": "disk has room", "state": "fail", "thing": "/", "evidence": "97 % is full"}
+        told = {"backups": [backup], "nodes": [{"node": "storage1", "checks": [check]}]}
+        httpx.post(self.url + CONTROLLER_PATH, json=told, headers=controller).raise_for_status()
         placed = self.admin.post(f"{V1}/backup-orders", json={"action": "now"})
         assert placed.status_code in (201, 409), placed.text
 
@@ -309,6 +314,14 @@ def test_an_administrator_sees_the_site_and_takes_a_node_out_of_service(site: Si
         page.get_by_role("button", name="Create").click()
         expect(page.get_by_role("row").filter(has_text=f"small-{width}")).to_contain_text("1.5 GiB")
         window.show("presets")
+        page.get_by_role("link", name=f"small-{width}").click()
+        page.get_by_label("Memory (GiB)").fill("1.3")
+        page.get_by_role("button", name="Change").click()
+        expect(page.locator("#problem-memory_mib")).to_contain_text("write 1.2998046875")
+        page.get_by_label("Memory (GiB)").fill("2.5")
+        window.show("preset")
+        page.get_by_role("button", name="Change").click()
+        expect(page.get_by_role("row").filter(has_text=f"small-{width}")).to_contain_text("2.5 GiB")
         page.get_by_role("link", name="Groups", exact=True).click()
         page.get_by_label("Name", exact=True).fill(f"fast-{width}")
         page.get_by_label("Nodes", exact=True).fill("worker1, worker2")
@@ -333,6 +346,23 @@ def test_an_administrator_sees_the_site_and_takes_a_node_out_of_service(site: Si
             page.get_by_role("link", name=name, exact=True).click()
             expect(page.get_by_role("heading", level=1)).to_have_text(name)
             window.show(name.lower())
+        page.get_by_role("button", name="Call back").click()
+        expect(page.locator(".state.cancelled").first).to_be_visible()
+        expect(page.get_by_role("button", name="Call back")).to_have_count(0)
+        page.get_by_role("link", name="Health", exact=True).click()
+        page.get_by_role("link", name="disk has room: /").click()
+        page.get_by_label("Comment").fill(f"I look, {width}")
+        page.get_by_role("button", name="I know of it").last.click()
+        expect(page.get_by_text(f": I look, {width}")).to_be_visible()
+        window.show("check")
+        page.get_by_role("link", name="Audit", exact=True).click()
+        page.get_by_role("link", name="Files", exact=True).click()
+        page.get_by_role("link", name="Verify the whole log").click()
+        expect(page.get_by_role("status")).to_contain_text("as they were written")
+        with page.expect_download() as loaded:
+            page.locator("tbody a").first.click()
+        assert loaded.value.suggested_filename.endswith(".log")
+        window.show("audit-files")
 
         page.get_by_role("link", name="Sessions", exact=True).click()
         page.get_by_role("searchbox").fill(f"work-{width}")

@@ -29,14 +29,14 @@ async def orders(db: AsyncSession, most: int) -> Sequence[BackupOrder]:
     return (await db.scalars(query)).all()
 
 
-async def by_id(db: AsyncSession, identity: UUID) -> BackupOrder | None:
-    """Return an order."""
-    return await db.get(BackupOrder, identity)
+async def by_id(db: AsyncSession, identity: UUID, *, locked: bool = False) -> BackupOrder | None:
+    """Return an order, locked until the transaction ends where that is said."""
+    return await db.get(BackupOrder, identity, with_for_update=locked or None)
 
 
 async def ordered(db: AsyncSession) -> BackupOrder | None:
-    """Return the oldest order that the controller has not begun."""
-    waiting = select(BackupOrder).where(BackupOrder.status == BackupOrderState.ORDERED)
+    """Return the oldest order that the controller has not begun, locked until the transaction ends."""
+    waiting = select(BackupOrder).where(BackupOrder.status == BackupOrderState.ORDERED).with_for_update()
     return (await db.scalars(waiting.order_by(BackupOrder.created_at, BackupOrder.id).limit(1))).one_or_none()
 
 

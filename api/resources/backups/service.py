@@ -7,6 +7,7 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from api.resources import controller_orders
 from api.resources.backups import repository
 from api.resources.backups.schemas import BackupOrderRequest, BackupOrderView, BackupView
 from api.tables.backups import Backup, BackupOrder
@@ -54,9 +55,14 @@ async def orders(db: AsyncSession) -> list[BackupOrderView]:
 
 async def show(db: AsyncSession, identity: UUID) -> BackupOrderView:
     """Return one order; raises NotFoundError."""
-    found = await repository.by_id(db, identity)
-    if found is None:
-        raise NotFoundError(f"there is no order {identity}", where="order", hint="list the orders")
+    return _view(await _get(db, identity))
+
+
+async def cancel(db: AsyncSession, identity: UUID, user: str) -> BackupOrderView:
+    """Call back an order that waits; raises NotFoundError, and ConflictError for one that does not wait any more."""
+    found = await _get(db, identity, locked=True)
+    controller_orders.call_back(found, user, "order")
+    await db.flush()
     return _view(found)
 
 
@@ -72,13 +78,26 @@ async def take(db: AsyncSession, report: ControllerReport, *, wants: bool) -> ba
         await _note(db, each)
     await db.flush()
     waiting = await repository.ordered(db) if wants else None
-    return backup_protocol.BackupOrder.model_validate(_plain(waiting) | {"id": str(waiting.id)}) if waiting else None
+    if waiting is None:
+        return None
+    controller_orders.hand_out(waiting)
+    return backup_protocol.BackupOrder.model_validate(_plain(waiting) | {"id": str(waiting.id)})
+
+
+async def _get(db: AsyncSession, identity: UUID, *, locked: bool = False) -> BackupOrder:
+    found = await repository.by_id(db, identity, locked=locked)
+    if found is None:
+        raise NotFoundError(f"there is no order {identity}", where="order", hint="list the orders")
+    return found
 
 
 async def _note(db: AsyncSession, told: BackupOrderReport) -> None:
-    """Take in one order. What was ordered here stays as it was ordered, and what is over stays over."""
+    """Take in one order. What was ordered here stays as it was ordered, and what is over stays over.
+
+    What was called back and had begun all the same is what it is.
+    """
     known = await repository.by_id(db, UUID(told.id))
-    if known is None or BackupOrderState(known.status) not in OPEN_ORDERS:
+    if known is None or BackupOrderState(known.status) not in OPEN_ORDERS | {BackupOrderState.CANCELLED}:
         # one of before a restore is nobody's any more
         return
     known.status, known.reason, known.finished_at = told.state, told.reason, told.finished_at

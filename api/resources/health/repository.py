@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TypeVarTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, Select, case, delete, func, select
+from sqlalchemy import ColumnElement, Row, Select, case, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
@@ -58,10 +58,10 @@ def _chosen(query: Select[*Ts], node: str | None, states: Collection[CheckState]
     return query
 
 
-async def by_id(db: AsyncSession, id_: UUID) -> Row[HealthCheck, str] | None:
-    """Return a check with the name of its node, locked until the transaction ends."""
-    query = _listed().where(HealthCheck.id == id_).with_for_update(of=HealthCheck)
-    return (await db.execute(query)).one_or_none()
+async def by_id(db: AsyncSession, id_: UUID, *, locked: bool) -> Row[HealthCheck, str] | None:
+    """Return a check with the name of its node, locked until the transaction ends where that is said."""
+    query = _listed().where(HealthCheck.id == id_)
+    return (await db.execute(query.with_for_update(of=HealthCheck) if locked else query)).one_or_none()
 
 
 async def of_nodes(db: AsyncSession, nodes: Collection[UUID], source: Source | None = None) -> Sequence[HealthCheck]:
@@ -77,6 +77,23 @@ async def of_source(db: AsyncSession, source: Source) -> Sequence[HealthCheck]:
     return (
         await db.scalars(select(HealthCheck).where(HealthCheck.node_id.is_(None), HealthCheck.source == source))
     ).all()
+
+
+async def heard(db: AsyncSession, check_id: str) -> datetime | None:
+    """Return when the controller's own check occurred last."""
+    query = select(HealthCheck.occurred_at).where(*_own(check_id))
+    return (await db.scalars(query)).one_or_none()
+
+
+async def note_heard(db: AsyncSession, check_id: str, at: datetime, every: timedelta) -> None:
+    """Let the controller's own check have occurred, unless it has within `every`."""
+    own = update(HealthCheck).where(*_own(check_id), HealthCheck.occurred_at < at - every)
+    await db.execute(own.values(occurred_at=at))
+
+
+def _own(check_id: str) -> tuple[ColumnElement[bool], ...]:
+    of_controller = HealthCheck.source == Source.CONTROLLER
+    return HealthCheck.node_id.is_(None), HealthCheck.node_name == "", of_controller, HealthCheck.check_id == check_id
 
 
 def add(db: AsyncSession, row: HealthCheck | HealthChange | HealthAlert) -> None:

@@ -29,6 +29,8 @@ NAMED = 3
 
 CONTROLLER = "controller"
 SILENT = timedelta(seconds=SILENT_S)
+HEARD = timedelta(seconds=30)
+"""So often it is written down that the controller was heard of."""
 
 silent = repository.silent
 mark = repository.mark
@@ -81,6 +83,16 @@ async def record_controller(db: AsyncSession, settings: Settings, told: Sequence
         await Writer(db, settings, None, name).write(known[name], found.get(name, ()), Source.CONTROLLER)
 
 
+async def controller_heard(db: AsyncSession) -> datetime | None:
+    """Return when the controller was last heard of; None before it has told of its nodes."""
+    return await repository.heard(db, CONTROLLER)
+
+
+async def note_controller(db: AsyncSession) -> None:
+    """Note that the controller was heard of, once in a while."""
+    await repository.note_heard(db, CONTROLLER, now(), HEARD)
+
+
 async def record_repairs(db: AsyncSession, settings: Settings, told: Sequence[NodeChecks]) -> None:
     """Write which automatic repairs do not help, of all nodes and, without a name, of the site."""
     known: defaultdict[str, list[HealthCheck]] = defaultdict(list)
@@ -128,6 +140,12 @@ async def worst(
 ) -> list[CheckView]:
     """Return so many checks by state in the order of `states`: of a node, of all."""
     return [_view(row, name, settings) for row, name in await repository.worst(db, node, states, limit)]
+
+
+async def one(db: AsyncSession, settings: Settings, id_: UUID) -> CheckView:
+    """Return one check; raises NotFoundError."""
+    row, name = await _get(db, id_, locked=False)
+    return _view(row, name, settings)
 
 
 async def changes(
@@ -195,8 +213,8 @@ async def forget(db: AsyncSession, before: datetime, limit: int) -> int:
     return await repository.forget(db, before, limit)
 
 
-async def _get(db: AsyncSession, id_: UUID) -> tuple[HealthCheck, str]:
-    found = await repository.by_id(db, id_)
+async def _get(db: AsyncSession, id_: UUID, *, locked: bool = True) -> tuple[HealthCheck, str]:
+    found = await repository.by_id(db, id_, locked=locked)
     if found is None:
         raise NotFoundError(f"there is no check {id_}", where="check_id", hint="list the checks")
     return found[0], found[1]

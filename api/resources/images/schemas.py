@@ -68,7 +68,8 @@ class ImageView(View):
     created_at: datetime
 
     @classmethod
-    def of(cls, image: Image, projects: Iterable[str]) -> ImageView:
-        """Return the view of a row, with those of its projects that may be shown."""
-        fields = {name: getattr(image, name) for name in cls.model_fields.keys() - {"projects", "created_by"}}
-        return cls(**fields, projects=list(projects), created_by=image.user_name)
+    def of(cls, image: Image, projects: Iterable[str], error: str) -> ImageView:
+        """Return the view of a row, with those of its projects that may be shown, and what may be said of its error."""
+        made = {"projects", "created_by", "error"}
+        fields = {name: getattr(image, name) for name in cls.model_fields.keys() - made}
+        return cls(**fields, projects=list(projects), created_by=image.user_name, error=error)

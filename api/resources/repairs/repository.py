@@ -25,14 +25,14 @@ async def ordered_by(db: AsyncSession, name: str, node: str | None, since: datet
     return (await db.scalars(query.order_by(RepairRun.created_at, RepairRun.id))).all()
 
 
-async def by_id(db: AsyncSession, identity: UUID) -> RepairRun | None:
-    """Return a run."""
-    return await db.get(RepairRun, identity)
+async def by_id(db: AsyncSession, identity: UUID, *, locked: bool = False) -> RepairRun | None:
+    """Return a run, locked until the transaction ends where that is said."""
+    return await db.get(RepairRun, identity, with_for_update=locked or None)
 
 
 async def ordered(db: AsyncSession) -> RepairRun | None:
-    """Return the oldest run that the controller has not begun."""
-    waiting = select(RepairRun).where(RepairRun.status == RunState.ORDERED)
+    """Return the oldest run that the controller has not begun, locked until the transaction ends."""
+    waiting = select(RepairRun).where(RepairRun.status == RunState.ORDERED).with_for_update()
     return (await db.scalars(waiting.order_by(RepairRun.created_at, RepairRun.id).limit(1))).one_or_none()
 
 

@@ -27,6 +27,17 @@ class RepairView(View):
     rungs: list[RungView]
 
 
+class ControllerView(View):
+    """The controller of the site: whether it takes orders, when it was last heard of, and whether it is `away`.
+
+    While it is, what was ordered waits.
+    """
+
+    takes_orders: bool
+    heard_at: datetime | None
+    away: bool
+
+
 class RepairRequest(Request):
     """How to run a repair: on the one node `limit` or on all, as a dry run, and whether it may end sessions."""
 

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from api.clock import now
+from api.resources import controller_orders
+from api.resources.health import service as health
+from api.resources.nodes import service as nodes
 from api.resources.repairs import automatic, repository
 from api.resources.repairs.automatic import Failing, Past
-from api.resources.repairs.schemas import RepairRequest, RepairRunDetailView, RepairRunView, RepairView, RungView
+from api.resources.repairs.schemas import (
+    ControllerView,
+    RepairRequest,
+    RepairRunDetailView,
+    RepairRunView,
+    RepairView,
+    RungView,
+)
 from api.tables.repairs import RepairRun
 from common import repairs
 from common.errors import ConflictError, NotFoundError
-from common.repair_protocol import ControllerReport, RepairOrder, RunReport
+from common.repair_protocol import AWAY_S, ControllerReport, RepairOrder, RunReport
 from common.repairs import OPEN, REPAIRS, RUNGS, RunState
 
 MOST = 100
 """So many runs are listed."""
+NAMED = 20
+"""So many nodes are named to choose of."""
 
 
 def every() -> list[RepairView]:
@@ -34,10 +47,26 @@ def every() -> list[RepairView]:
     ]
 
 
-async def order(db: AsyncSession, identity: str, request: RepairRequest, user: str, *, taken: bool) -> RepairRun:
-    """Order a run; `taken` says whether the controller of the site takes orders.
+async def controller(db: AsyncSession, *, taken: bool) -> ControllerView:
+    """Return when the controller was last heard of; `taken` says whether it takes orders."""
+    heard_at = await health.controller_heard(db)
+    away = heard_at is None or (now() - heard_at).total_seconds() > AWAY_S
+    return ControllerView(takes_orders=taken, heard_at=heard_at, away=away)
 
-    Raises NotFoundError for a repair that there is not, ConflictError where nobody would do it or one is under way.
+
+async def order(
+    db: AsyncSession,
+    identity: str,
+    request: RepairRequest,
+    user: str,
+    *,
+    taken: bool,
+    workers: Collection[str] = (),
+) -> RepairRun:
+    """Order a run; `taken` says whether the controller of the site takes orders, `workers` are those of its list.
+
+    Raises NotFoundError for a repair or a node that there is not, ConflictError where nobody would do it or one is
+    under way.
     """
     repair = repairs.find(identity)
     if not taken:
@@ -46,6 +75,8 @@ async def order(db: AsyncSession, identity: str, request: RepairRequest, user: s
             where="repair",
             hint="run `penstock repair run` on the reservoir node; or set `repair.controller: true` and deploy",
         )
+    if request.limit is not None:
+        await _check_node(db, request.limit, workers)
     if (waiting := await repository.ordered(db)) is not None:
         raise ConflictError(f"a run of {waiting.name} waits already", where="repair", hint="wait until it has ended")
     run = RepairRun(
@@ -59,6 +90,14 @@ async def order(db: AsyncSession, identity: str, request: RepairRequest, user: s
     repository.add(db, run)
     await db.flush()
     return run
+
+
+async def cancel(db: AsyncSession, identity: UUID, user: str) -> RepairRunDetailView:
+    """Call back a run that waits; raises NotFoundError, and ConflictError for one that does not wait any more."""
+    run = await _get(db, identity, locked=True)
+    controller_orders.call_back(run, user, "run")
+    await db.flush()
+    return view(run)
 
 
 async def runs(db: AsyncSession) -> list[RepairRunView]:
@@ -81,10 +120,7 @@ async def past(db: AsyncSession, failing: Iterable[Failing]) -> list[Past]:
 
 async def show(db: AsyncSession, identity: UUID) -> RepairRunDetailView:
     """Return one run with its steps; raises NotFoundError."""
-    run = await repository.by_id(db, identity)
-    if run is None:
-        raise NotFoundError(f"there is no run {identity}", where="run", hint="list the runs")
-    return view(run)
+    return view(await _get(db, identity))
 
 
 def view(run: RepairRun) -> RepairRunDetailView:
@@ -98,11 +134,37 @@ async def take(db: AsyncSession, report: ControllerReport) -> RepairOrder | None
         await _note(db, told)
     await db.flush()
     waiting = await repository.ordered(db) if report.wants else None
-    return _order(waiting) if waiting else None
+    if waiting is None:
+        return None
+    controller_orders.hand_out(waiting)
+    return _order(waiting)
+
+
+async def _check_node(db: AsyncSession, name: str, workers: Collection[str]) -> None:
+    """Raise NotFoundError for a node that is neither a worker nor one that the controller looks at.
+
+    Before it has told of its nodes it is the one to judge.
+    """
+    if await health.controller_heard(db) is None:
+        return
+    known = {node.name for node in await nodes.every(db)} | await health.nodes_without_agent(db) | {*workers}
+    if name not in known:
+        hint = f"choose of {', '.join(sorted(known)[:NAMED])}"
+        raise NotFoundError(f"the site has no node {name}", where="limit", hint=hint)
+
+
+async def _get(db: AsyncSession, identity: UUID, *, locked: bool = False) -> RepairRun:
+    run = await repository.by_id(db, identity, locked=locked)
+    if run is None:
+        raise NotFoundError(f"there is no run {identity}", where="run", hint="list the runs")
+    return run
 
 
 async def _note(db: AsyncSession, told: RunReport) -> None:
-    """Take in one run. What was ordered of it here stays as it was ordered, and what is over stays over."""
+    """Take in one run. What was ordered of it here stays as it was ordered, and what is over stays over.
+
+    What was called back and had begun all the same is what it is.
+    """
     run = await repository.by_id(db, UUID(told.id))
     if run is None:
         run = RepairRun(
@@ -116,7 +178,7 @@ async def _note(db: AsyncSession, told: RunReport) -> None:
             status=RunState.ORDERED,
         )
         repository.add(db, run)
-    elif RunState(run.status) not in OPEN:
+    elif RunState(run.status) not in OPEN | {RunState.CANCELLED}:
         return
     run.status, run.reason, run.finished_at = told.state, told.reason, told.finished_at
     run.record = told.model_dump(mode="json", include={"tried", "sick", "steps"})

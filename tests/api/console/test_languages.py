@@ -6,7 +6,7 @@ import re
 
 import httpx
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from api.tables.session_events import SessionEvent
 from api.tables.sessions import Session
@@ -98,3 +98,18 @@ async def test_why_a_session_waits_is_kept_by_what_it_is_made_of_and_said_in_the
     assert "没有" in chinese or "空闲" in chinese or "配额" in chinese
     assert "等待调度器" in chinese
     assert (await ok(ready.admin.get(f"{V1}/sessions/second?project=team-a")))["reason"] == kept.reason
+
+
+async def test_a_reason_that_its_parts_do_not_make_is_shown_as_it_stands_on_every_page_and_list(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    await ready.submit("odd", 4000)
+    async with ready.database.transaction() as db:
+        for table in (Session, SessionEvent):
+            await db.execute(update(table).values(reason="as it stands", reason_parts={"text": "{lost}", "values": {}}))
+    chinese = {"Accept-Language": "zh"}
+    for path in ("/", "/sessions", "/sessions/odd?project=team-a", "/queue", "/overview"):
+        page = await browser.get(path, headers=chinese)
+        assert (page.status_code, "as it stands" in page.text) == (200, True), path
+    for path in ("/sessions?project=team-a", "/sessions/odd?project=team-a", "/sessions/odd/events?project=team-a"):
+        assert "as it stands" in (await ready.admin.get(f"{V1}{path}")).text

@@ -76,6 +76,7 @@ async def test_several_sessions_and_a_volume(ready: Cluster, browser: httpx.Asyn
     [
         ({"name": "Not A Name"}, "/name"),
         ({"name": ""}, "/name"),
+        ({"cpu": "1.0004"}, "cpu_milli"),
         ({"project": "nothing"}, "/project"),
         ({"image": "nothing"}, "/image"),
         ({"share": "0"}, "cpu_milli"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import httpx
 import pytest
+from sqlalchemy import update
 
 from api.endpoints.access import SEEN_HEADER
+from api.tables.images import Image, Status
 from tests.api.cluster import V1, Cluster, ok
 from tests.api.console.conftest import PAGE
 from tests.api.console.test_languages import unmarked
@@ -41,6 +43,40 @@ async def test_members_look_after_the_images_that_they_registered(ready: Cluster
         assert 'hx-post="/images/numpy:1.26/delete?project=team-a"' in page
         assert 'hx-post="/images/python:3.11/delete' not in page
         assert (await alice.post("/images/python:3.11/delete", headers=PART)).status_code == 403
+
+
+async def test_the_error_of_an_image_names_no_node_that_the_reader_may_not_see(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    for name in ("worker1-b", "worker2"):
+        await ready.add_node(name)
+    for domain in ("acme", "globex"):
+        await ok(ready.admin.post(f"{V1}/domains", json={"name": domain}))
+    group = {"name": "ours", "domain": "acme", "nodes": ["worker2"]}
+    await ok(ready.admin.post(f"{V1}/resource-groups", json=group))
+    await browser.post("/images", data=IMAGE, headers=PART)
+    said = "worker1-b refused it: of worker1 and worker2, not of myworker1 or worker1.example.org"
+    async with ready.database.transaction() as db:
+        await db.execute(update(Image).values(error=said, status=Status.FAILED))
+    hidden = "a node refused it: of a node and {}, not of myworker1 or worker1.example.org"
+    assert said in (await browser.get("/images")).text
+    async with await ready.user("alice") as alice, await ready.user("ann") as ann:
+        for name, domain in (("ann", "acme"), ("alice", "globex")):
+            await ok(ready.admin.patch(f"{V1}/users/{name}", json={"domain": domain}))
+        for client, second in ((alice, "a node"), (ann, "worker2")):
+            assert hidden.format(second) in (await client.get("/images", headers=PAGE)).text
+            for listed in await ok(client.get(f"{V1}/images")):
+                assert listed["error"] == hidden.format(second)
+
+
+async def test_the_question_before_an_image_is_deleted_says_whose_it_is(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    await ready.add_project("team-b", 0)
+    await browser.post("/images", data={**IMAGE, "projects": "team-a team-b"}, headers=PART)
+    page = (await browser.get("/images")).text
+    assert "Delete numpy:1.26 of team-a, team-b? Sessions that use it go on." in page
+    assert "Delete python:3.11, which is for all projects? Sessions that use it go on." in page
 
 
 async def test_a_resource_group_is_made_changed_and_deleted(ready: Cluster, browser: httpx.AsyncClient) -> None:
@@ -84,6 +120,67 @@ async def test_a_preset_is_made_in_gpus_cores_and_gib_and_deleted(ready: Cluster
     assert '<tr id="p-half">' not in (await browser.get("/presets")).text
 
 
+async def test_what_belongs_to_a_group_is_described_and_chosen_without_a_terminal(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    await ok(ready.admin.post(f"{V1}/domains", json={"name": "acme"}))
+    made = await browser.post("/resource-groups", data={**GROUP, "projects": "", "domain": "acme"}, headers=PART)
+    assert made.status_code == 204
+    group = await ok(ready.admin.get(f"{V1}/resource-groups/big"))
+    assert (group["domain"], group["gpu_model"]) == ("acme", "")
+    described = {"described": "true"}
+    change = {"description": "<b>for us</b>", "gpu_model": "v100", "switch": "s1", "region": "", "purpose": "tests"}
+    assert (await browser.post("/resource-groups/big", data=described | change, headers=PART)).status_code == 204
+    group = await ok(ready.admin.get(f"{V1}/resource-groups/big"))
+    assert {name: group[name] for name in change} == change
+    page = (await browser.get("/resource-groups/big")).text
+    assert 'value="&lt;b&gt;for us&lt;/b&gt;"' in page
+    assert 'value="v100"' in page
+    assert (
+        await browser.post("/resource-groups/big", data=described | change | {"description": ""}, headers=PART)
+    ).status_code == 204
+    group = await ok(ready.admin.get(f"{V1}/resource-groups/big"))
+    assert (group["description"], group["gpu_model"], group["nodes"]) == ("", "v100", ["worker1"])
+    wrong = await browser.post("/resource-groups/big", data=described | {"gpu_model": "!!"}, headers=PART)
+    assert [told["pointer"] for told in wrong.json()["errors"]] == ["/gpu_model"]
+
+
+async def test_a_preset_is_changed(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await browser.post("/presets", data=PRESET, headers=PART)
+    page = (await browser.get("/presets/half")).text
+    for name, value in (("gpus", "0.5"), ("cores", "2"), ("memory_gib", "1.5"), ("shm_mib", "64")):
+        assert f'name="{name}"' in page
+        assert f'value="{value}"' in page
+    change = {**PRESET, "description": "a half", "cores": "0.25", "memory_gib": "2"}
+    changed = await browser.post("/presets/half", data=change, headers=PART)
+    assert (changed.status_code, changed.headers["hx-redirect"]) == (204, "/presets")
+    preset = await ok(ready.admin.get(f"{V1}/presets/half"))
+    assert (preset["description"], preset["gpu_milli"], preset["cpu_milli"]) == ("a half", 500, 250)
+    assert (preset["memory_mib"], preset["shm_mib"]) == (2048, 64)
+    assert 'href="/presets/half"' in (await browser.get("/presets")).text
+    assert (await browser.post("/presets/none", data=change, headers=PART)).status_code == 404
+    assert (await browser.get("/presets/none")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "where", "hint"),
+    [
+        ("gpus", "0.33333", "gpu_milli", "write 0.35"),
+        ("cores", "1.0004", "cpu_milli", "write 1.0"),
+        ("memory_gib", "1.3", "memory_mib", "write 1.2998046875"),
+    ],
+)
+async def test_no_amount_of_a_preset_is_kept_as_another_one(
+    ready: Cluster, browser: httpx.AsyncClient, field: str, value: str, where: str, hint: str
+) -> None:
+    before = await ok(ready.admin.get(f"{V1}/presets"))
+    refused = await browser.post("/presets", data={**PRESET, field: value}, headers=PART)
+    assert refused.status_code == 422
+    (told,) = refused.json()["errors"]
+    assert (told["where"], value in told["detail"], told["hint"]) == (where, True, hint)
+    assert await ok(ready.admin.get(f"{V1}/presets")) == before
+
+
 @pytest.mark.parametrize("path", ["/images", "/resource-groups", "/resource-groups/big", "/presets"])
 async def test_a_page_that_is_as_it_was_is_answered_before_anything_is_read(
     ready: Cluster, browser: httpx.AsyncClient, statements: list[str], path: str
@@ -117,3 +214,5 @@ async def test_members_see_what_there_is_and_change_nothing(ready: Cluster, brow
 async def test_no_text_of_a_group_goes_past_translation(ready: Cluster, browser: httpx.AsyncClient) -> None:
     await browser.post("/resource-groups", data={**GROUP, "open": "true"}, headers=PART)
     assert unmarked((await browser.get("/resource-groups/big")).text) <= {"big"}
+    await browser.post("/presets", data=PRESET, headers=PART)
+    assert unmarked((await browser.get("/presets/half")).text) <= {"half"}

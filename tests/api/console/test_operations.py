@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
@@ -19,7 +19,7 @@ from tests.api.console.conftest import PAGE
 from tests.api.console.test_languages import unmarked
 from tests.api.console.test_pages import version_of
 from tests.api.resources.backups.test_backups import ONE, backup, tell
-from tests.api.resources.repairs.test_repairs import STEP, run
+from tests.api.resources.repairs.test_repairs import STEP, heard_before, run
 
 pytestmark = pytest.mark.anyio
 
@@ -59,6 +59,11 @@ async def test_a_check_that_is_not_well_is_acknowledged_told_of_again_and_cleare
     (check,) = (each for each in await ok(ready.admin.get(f"{V1}/health/checks")) if each["check"] == "disk")
     here = f"/health/checks/{check['id']}"
 
+    page = (await browser.get("/health/checks")).text
+    assert f'href="{here}"' in page
+    own = (await browser.get(here)).text
+    assert "97 % is full" in own
+    assert all(f'name="{field}"' in own for field in ("hours", "comment"))
     known = await browser.post(f"{here}/acknowledgement", data={"hours": "2", "comment": "<b>I look</b>"}, headers=PART)
     assert (known.status_code, known.headers["hx-trigger"]) == (204, "refresh")
     page = (await browser.get("/health/checks")).text
@@ -146,6 +151,55 @@ async def test_a_backup_is_ordered_and_its_bad_ones_are_told(
     assert (await operator.post("/backups", data={"action": "restore"}, headers=PART)).status_code == 422
 
 
+async def test_what_waits_is_called_back_and_who_ordered_is_told_of_a_silent_controller(
+    ordering: Cluster, controller: httpx.AsyncClient, operator: httpx.AsyncClient
+) -> None:
+    repair = (await operator.post("/repairs", data={"repair": "5-A"}, headers=PART)).headers["hx-redirect"]
+    await operator.post("/backups", data={"action": "now"}, headers=PART)
+    pages = {
+        "/repairs": f"{repair}/cancel",
+        repair: f"{repair}/cancel",
+        "/backups": r"/backups/orders/[0-9a-f-]+/cancel",
+    }
+    for path in pages:
+        assert "Nothing was heard of the controller yet" in (await operator.get(path)).text
+    await tell(controller, nodes=[], wants=False)
+    for path, cancel in pages.items():
+        page = (await operator.get(path)).text
+        assert "The controller was last heard of at" in page
+        assert re.search(f'hx-post="{cancel}"', page)
+    await heard_before(ordering, timedelta(minutes=5))
+    found = {
+        path: re.findall(f'hx-post="({cancel})"', (await operator.get(path)).text) for path, cancel in pages.items()
+    }
+    for path in pages:
+        assert "Nothing was heard of the controller since 20" in (await operator.get(path)).text
+    for path, name in (("/repairs", "repair_run"), ("/backups", "backup_order")):
+        (address,) = found[path]
+        answer = await operator.post(address, headers=PART)
+        assert (answer.status_code, answer.headers["hx-trigger"]) == (204, "refresh")
+        page = (await operator.get(path)).text
+        assert (">cancelled<" in page, address in page) == (True, False)
+        assert (await operator.post(address, headers=PART)).status_code == 409
+        await ordering.settle()
+        lines = await ok(ordering.admin.get(f"{V1}/audit", params={"action": name, "result": "done"}))
+        placed = address.split("/")[-2]
+        kind = "repair-runs" if path == "/repairs" else "backup-orders"
+        assert lines[0]["object"] == f"{kind}/{placed}/cancel"
+    assert "Call back" not in (await operator.get(repair)).text
+
+
+async def test_a_repair_of_a_node_that_nobody_knows_is_refused_beside_the_field(
+    controller: httpx.AsyncClient, operator: httpx.AsyncClient
+) -> None:
+    await tell(controller, nodes=[{"node": "m1", "checks": [FULL.model_dump(mode="json")]}])
+    refused = await operator.post("/repairs", data={"repair": "5-A", "node": "m2"}, headers=PART)
+    assert refused.status_code == 404
+    assert [(told["where"], told["detail"]) for told in refused.json()["errors"]] == [
+        ("limit", "the site has no node m2")
+    ]
+
+
 async def test_without_a_controller_pages_say_where_to_go(browser: httpx.AsyncClient) -> None:
     for path, command in (("/repairs", "penstock repair run"), ("/backups", "penstock backup now")):
         page = (await browser.get(path)).text
@@ -193,6 +247,38 @@ async def test_the_audit_log_is_searched_page_by_page(audited: Cluster, monkeypa
         assert "audit_read" in (await browser.get("/audit?action=audit_read")).text
 
 
+async def test_lines_of_callers_that_nobody_knows_lead_nowhere(audited: Cluster) -> None:
+    async with audited.client() as guest:
+        await guest.post(f"{V1}/projects", json={})
+    await audited.settle()
+    async with audited.client(**PAGE) as browser:
+        await sign_in(browser, "admin")
+        page = (await browser.get("/audit")).text
+    assert 'href="/audit?user="' not in page
+    assert re.search(r"<time>20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC</time>", page)
+
+
+async def test_files_of_the_audit_log_are_listed_downloaded_and_verified(audited: Cluster) -> None:
+    await audited.add_project("vision", 1000)
+    await audited.settle()
+    async with audited.client(**PAGE) as browser:
+        await sign_in(browser, "admin")
+        assert 'href="/audit/files"' in (await browser.get("/audit")).text
+        page = (await browser.get("/audit/files")).text
+        (day,) = set(re.findall(r'href="/api/v1/audit/files/(\d{8})"', page))
+        assert 'hx-get="/audit/verification"' in page
+        verified = (await browser.get("/audit/verification", headers=PART)).text
+        assert "1 line as it was written" in verified
+        path = next(audited.app.state.audit_log._folder.glob("*.log"))
+        path.write_bytes(path.read_bytes().replace(b"vision", b"vixion"))
+        verified = (await browser.get("/audit/verification", headers=PART)).text
+        assert day in verified
+        assert "not as it was written" in verified
+    async with await audited.user("alice") as member:
+        for path in ("/audit/files", "/audit/verification"):
+            assert (await member.get(path, headers=PAGE)).status_code == 403
+
+
 async def test_members_have_none_of_these_pages(ready: Cluster) -> None:
     async with await ready.user("alice") as member:
         home = (await member.get("/", headers=PAGE)).text
@@ -217,5 +303,8 @@ async def test_no_text_of_these_pages_goes_past_translation(
     )
     await tell(controller, backups=[backup(ONE, good=False, problem="the disk is full")])
     await operator.post("/backups", data={"action": "verify", "backup": ONE}, headers=PART)
-    for path in ("/health/checks", "/repairs", ordered.headers["hx-redirect"], "/backups", "/audit"):
+    (check,) = (each for each in await ok(ordering.admin.get(f"{V1}/health/checks")) if each["check"] == "disk")
+    health = ("/health/checks", f"/health/checks/{check['id']}")
+    log = ("/audit", "/audit/files", "/audit/verification")
+    for path in (*health, "/repairs", ordered.headers["hx-redirect"], "/backups", *log):
         assert unmarked((await operator.get(path)).text) <= {"projects", "vision"}, path

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
@@ -63,3 +64,28 @@ def test_a_bare_text_stays_as_it_is() -> None:
     assert parts_of("as it is") == {}
     assert type(sentence_of("as it is", {})) is str
     assert said_in("as it is", Backwards()) == "as it is"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"text": "waits for {name}", "values": {}},
+        {"text": "waits for {name}", "values": {"name": "b"}},
+        {"text": "waits for {name.__class__.x}", "values": {"name": "a"}},
+        {"text": "waits for {", "values": {"name": "a"}},
+        {"text": "{at}", "values": {"at": {"at": "yesterday"}}},
+        {"text": "{of}", "values": {"of": {"text": "waits for a", "values": {}}}},
+        {"text": "one", "values": {}, "many": "{count} of {x}", "count": 2},
+        {"text": "one", "values": {}, "many": 3, "count": "few"},
+        {"text": 3, "values": {}},
+        {"text": "waits for {name}", "values": None},
+        {"values": {}},
+        {"text": "waits for a"},
+        ["waits for a"],
+        "waits for a",
+    ],
+)
+def test_a_reason_that_its_parts_do_not_make_stays_as_it_stands(parts: Any) -> None:
+    kept = sentence_of("waits for a", parts)
+    assert type(kept) is str
+    assert said_in(kept, Backwards()) == "waits for a"

@@ -13,6 +13,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute, iter_route_contexts
 from sqlalchemy import func, inspect, select, text
 
+from api.auth.identity import Identity
 from api.auth.policy import UserRole
 from api.control.audit_writer import RETRY_S
 from api.endpoints.access import SAFE_METHODS, action_of, is_for_agents
@@ -292,13 +293,42 @@ async def test_searches_wait_for_their_turn_and_keep_nobody_from_the_database(
         return [], None
 
     monkeypatch.setattr("api.endpoints.audit_log.service.search", long_search)
-    waiting = [asyncio.create_task(audited.admin.get(f"{V1}/audit")) for _ in range(40)]
+    auditor = await audited.user("auditor", UserRole.AUDITOR)
+    clients = [audited.admin, auditor, await audited.user("auditor2", UserRole.AUDITOR)]
+    waiting = [asyncio.create_task(clients[each % 3].get(f"{V1}/audit")) for each in range(40)]
     async with asyncio.timeout(20):
         await begun.wait()
         await audited.add_project("vision", 1000)
         goes_on.set()
         assert {answer.status_code for answer in await asyncio.gather(*waiting)} == {200}
     assert most == AT_ONCE
+
+
+async def test_searches_of_one_domain_or_person_hold_no_turn_of_others(
+    audited: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, begun, goes_on = list[str](), asyncio.Event(), asyncio.Event()
+
+    async def long_search(_log: object, _search: object, caller: Identity, **_: object) -> tuple[list[object], None]:
+        running.append(caller.name)
+        begun.set()
+        if caller.name != "admin":
+            await goes_on.wait()
+        return [], None
+
+    monkeypatch.setattr("api.endpoints.audit_log.service.search", long_search)
+    await ok(audited.admin.post(f"{V1}/domains", json={"name": "acme"}))
+    chiefs = [await audited.user(name, UserRole.ADMIN) for name in ("chief", "deputy")]
+    for name in ("chief", "deputy"):
+        await ok(audited.admin.patch(f"{V1}/users/{name}", json={"domain": "acme"}))
+    waiting = [asyncio.create_task(chiefs[each % 2].get(f"{V1}/audit")) for each in range(8)]
+    async with asyncio.timeout(20):
+        await begun.wait()
+        for _ in range(3):
+            await ok(audited.admin.get(f"{V1}/audit"))
+        assert (running.count("admin"), len(running)) == (3, 4)
+        goes_on.set()
+        assert {answer.status_code for answer in await asyncio.gather(*waiting)} == {200}
 
 
 async def test_a_domain_sees_what_concerns_it_alone(audited: Cluster) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
+from sqlalchemy import update
 
-from common.repair_protocol import CONTROLLER_PATH
-from tests.api.cluster import V1, Cluster, certified, ok, refused
+from api.clock import now
+from api.resources import controller_orders
+from api.tables.health import HealthCheck
+from common.repair_protocol import CONTROLLER, CONTROLLER_PATH
+from tests.api.cluster import V1, Cluster, certified, ok, refused, running_cluster
 
 pytestmark = pytest.mark.anyio
 
@@ -22,6 +28,15 @@ STEP = {
     "seconds": 1.5,
     "tasks": ["Start the edge: changed"],
 }
+
+
+ORDERS = {"repair": ("/repairs/5-A/runs", "/repair-runs"), "backup": ("/backup-orders", "/backup-orders")}
+
+
+async def heard_before(cluster: Cluster, past: timedelta) -> None:
+    """Let the controller have been heard of last so long ago."""
+    async with cluster.database.transaction() as db:
+        await db.execute(update(HealthCheck).values(occurred_at=now() - past))
 
 
 async def tell(controller: httpx.AsyncClient, *runs: dict[str, Any], wants: bool = True) -> Any:
@@ -76,6 +91,97 @@ async def test_one_order_waits_at_a_time(ordering: Cluster, controller: httpx.As
     await ok(ordering.admin.post(f"{V1}/repairs/5-A/runs", json={}))
     told = await refused(ordering.admin.post(f"{V1}/repairs/5-B/runs", json={}), 409)
     assert "waits already" in told["reason"]
+
+
+@pytest.mark.parametrize("kind", ["repair", "backup"])
+async def test_what_waits_is_called_back_once_and_by_name(
+    ordering: Cluster, controller: httpx.AsyncClient, kind: str
+) -> None:
+    orders, listed = ORDERS[kind]
+    placed = await ok(ordering.admin.post(f"{V1}{orders}", json={} if kind == "repair" else {"action": "now"}))
+    cancel = f"{V1}{listed}/{placed['id']}/cancel"
+    done = await ok(ordering.admin.post(cancel))
+    assert (done["state"], done["reason"], bool(done["finished_at"])) == ("cancelled", "cancelled by admin", True)
+    assert [each["state"] for each in await ok(ordering.admin.get(f"{V1}{listed}"))] == ["cancelled"]
+    reply = await ok(controller.post(CONTROLLER_PATH, json={}))
+    assert (reply["order"], reply["backup_order"]) == (None, None)
+    told = await refused(ordering.admin.post(cancel), 409)
+    assert "is cancelled" in told["reason"]
+    await refused(ordering.admin.post(f"{V1}{listed}/{uuid4()}/cancel"), 404)
+    await ordering.settle()
+    lines = await ok(ordering.admin.get(f"{V1}/audit", params={"object": f"{listed[1:]}/{placed['id']}/cancel"}))
+    assert sorted((line["user"], line["result"]) for line in lines) == [("admin", "done"), ("admin", "failed")]
+    # what has gone makes room for another one
+    await ok(ordering.admin.post(f"{V1}{orders}", json={} if kind == "repair" else {"action": "now"}))
+
+
+@pytest.mark.parametrize("kind", ["repair", "backup"])
+async def test_what_the_controller_has_taken_is_not_called_back_unless_it_never_begins(
+    ordering: Cluster, controller: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    orders, listed = ORDERS[kind]
+    placed = await ok(ordering.admin.post(f"{V1}{orders}", json={} if kind == "repair" else {"action": "now"}))
+    reply = await ok(controller.post(CONTROLLER_PATH, json={}))
+    order = reply["order"] or reply["backup_order"]
+    told = await refused(ordering.admin.post(f"{V1}{listed}/{placed['id']}/cancel"), 409)
+    assert "has taken" in told["reason"]
+    monkeypatch.setattr(controller_orders, "BEGINS", timedelta())
+    await ok(ordering.admin.post(f"{V1}{listed}/{placed['id']}/cancel"))
+    # it had begun all the same, and could not say so: what it does counts
+    told = {"state": "running", "ordered_at": placed["ordered_at"]}
+    report = {"runs": [run(**order | told)]} if kind == "repair" else {"backup_orders": [order | told]}
+    await ok(controller.post(CONTROLLER_PATH, json=report))
+    shown = await ok(ordering.admin.get(f"{V1}{listed}/{placed['id']}"))
+    assert (shown["state"], shown["finished_at"], shown["reason"]) == ("running", None, "")
+    assert "is running" in (await refused(ordering.admin.post(f"{V1}{listed}/{placed['id']}/cancel"), 409))["reason"]
+
+
+async def test_who_orders_is_told_when_the_controller_was_last_heard_of(
+    ordering: Cluster, controller: httpx.AsyncClient
+) -> None:
+    unheard = {"takes_orders": True, "heard_at": None, "away": True}
+    assert await ok(ordering.admin.get(f"{V1}/controller")) == unheard
+    await ok(controller.post(CONTROLLER_PATH, json={"nodes": []}))
+    first = await ok(ordering.admin.get(f"{V1}/controller"))
+    assert (bool(first["heard_at"]), first["away"]) == (True, False)
+    # of reports without a look few are written down
+    await ok(controller.post(CONTROLLER_PATH, json={}))
+    assert await ok(ordering.admin.get(f"{V1}/controller")) == first
+    await heard_before(ordering, timedelta(minutes=1))
+    await ok(controller.post(CONTROLLER_PATH, json={}))
+    later = await ok(ordering.admin.get(f"{V1}/controller"))
+    assert later["heard_at"] >= first["heard_at"]
+    await heard_before(ordering, timedelta(minutes=3))
+    assert (await ok(ordering.admin.get(f"{V1}/controller")))["away"]
+
+
+async def test_a_repair_of_a_node_that_nobody_knows_is_refused(
+    ordering: Cluster, controller: httpx.AsyncClient
+) -> None:
+    await ordering.add_node("w1")
+    # before the controller has told of its nodes it is the one to judge
+    waiting = await ok(ordering.admin.post(f"{V1}/repairs/5-A/runs", json={"limit": "m1"}))
+    await ok(ordering.admin.post(f"{V1}/repair-runs/{waiting['id']}/cancel"))
+    check = {"id": "answers", "name": "node answers", "state": "ok"}
+    nodes = [{"node": "m1", "checks": [check]}, {"node": "", "checks": []}]
+    await ok(controller.post(CONTROLLER_PATH, json={"nodes": nodes}))
+    told = await refused(ordering.admin.post(f"{V1}/repairs/5-A/runs", json={"limit": "m2"}), 404)
+    assert (told["where"], told["reason"], told["hint"]) == ("limit", "the site has no node m2", "choose of m1, w1")
+    for known in ("m1", "w1"):
+        placed = await ok(ordering.admin.post(f"{V1}/repairs/5-A/runs", json={"limit": known}))
+        await ok(ordering.admin.post(f"{V1}/repair-runs/{placed['id']}/cancel"))
+
+
+async def test_a_worker_that_has_never_reported_is_repaired(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "agents").write_text("w1\nw2\n")
+    async with running_cluster(database_url, controller=True, agents_file=tmp_path / "agents") as site:
+        async with site.client(**certified(CONTROLLER)) as controller:
+            await ok(controller.post(CONTROLLER_PATH, json={"nodes": []}))
+        told = await refused(site.admin.post(f"{V1}/repairs/5-G/runs", json={"limit": "w3"}), 404)
+        assert told["hint"] == "choose of w1, w2"
+        await ok(site.admin.post(f"{V1}/repairs/5-G/runs", json={"limit": "w2"}))
 
 
 async def test_a_repair_that_there_is_not_is_refused(ordering: Cluster, controller: httpx.AsyncClient) -> None:

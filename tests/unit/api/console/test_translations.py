@@ -75,7 +75,7 @@ def test_moments_and_numbers_are_written_as_languages_do() -> None:
         "zh": "2026年1月31日 23:05 UTC",
         "th": "31 ม.ค. 2026 23:05 UTC",
     }
-    assert speech(Language.KOREAN).instant(at.replace(second=9)) == "2026. 1. 31. 23:05:09"
+    assert speech(Language.KOREAN).instant(at.replace(second=9)) == "2026. 1. 31. 23:05:09 UTC"
     assert speech(Language.ENGLISH).number(12345.5) == "12,345.5"
     assert speech(Language.JAPANESE).several(["a", "b"]) == "a、b"
 

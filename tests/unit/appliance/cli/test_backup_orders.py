@@ -54,6 +54,7 @@ def backup(**told: Any) -> dict[str, Any]:
 def nothing_else(logged_in: FakeApi) -> None:
     logged_in.on("GET", "/repair-runs", [])
     logged_in.on("GET", "/backup-orders", [])
+    logged_in.on("GET", "/controller", {"takes_orders": True, "heard_at": ORDER["ordered_at"], "away": False})
 
 
 def test_an_order_that_waits_says_for_what(logged_in: FakeApi, run: Run) -> None:
@@ -147,3 +148,9 @@ def test_an_order_that_fails_says_why(logged_in: FakeApi, run: Run) -> None:
     logged_in.on("POST", "/backup-orders", ORDER | {"state": "failed", "reason": reason}, 201)
     code, _, error = run("backup", "now")
     assert (code, reason in error, error.count("Hint")) == (ProcessError.exit_code, True, 1)
+
+
+def test_an_order_that_waits_is_called_back(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("GET", "/backup-orders", [DONE | {"id": "10000000-0000-4000-8000-000000000001"}, ORDER])
+    logged_in.on("POST", f"/backup-orders/{ORDER['id']}/cancel", ORDER | {"state": "cancelled"})
+    assert run("backup", "cancel", "00000000")[:2] == (0, "backup now: cancelled\n")

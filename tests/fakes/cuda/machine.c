@@ -206,7 +206,7 @@ void machine_bound(uint64_t bytes)
 
 void machine_cores(unsigned percent)
 {
-    cores = percent > 0 && percent < 100 ? percent : 0;
+    cores = percent > 0 && percent < 100 ? percent : 100;
 }
 
 int machine_take(unsigned gpu, uint64_t bytes)

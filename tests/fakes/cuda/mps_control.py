@@ -115,11 +115,10 @@ class Daemon:
 
     def _started(self, user: int) -> Server:
         path = self.folder / f"server-{time.monotonic_ns()}"
-        command = [sys.executable, str(Path(__file__).with_name("mps_server.py")), str(path)]
         user = 0 if self.all_users else user
-        given = user if os.geteuid() == 0 else None
+        command = [sys.executable, str(Path(__file__).with_name("mps_server.py")), str(path), str(user)]
         # its input ends with us
-        return Server(user, path, subprocess.Popen(command, stdin=subprocess.PIPE, user=given))
+        return Server(user, path, subprocess.Popen(command, stdin=subprocess.PIPE))
 
     def _retire(self) -> None:
         """Let the server end with its last client."""

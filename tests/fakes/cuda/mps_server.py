@@ -6,6 +6,7 @@ terminated before.
 
 from __future__ import annotations
 
+import os
 import selectors
 import socket
 import struct
@@ -116,4 +117,7 @@ class Server:
 
 
 if __name__ == "__main__":
+    # by itself: that user may not read the interpreter of a virtual environment
+    if os.geteuid() == 0:
+        os.setuid(int(sys.argv[2]))
     Server().serve(Path(sys.argv[1]))

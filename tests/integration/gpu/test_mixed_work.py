@@ -108,7 +108,7 @@ def test_work_that_began_before_there_was_a_timetable_is_held_as_all_other(
     bench: Bench, clock: Path, tmp_path: Path
 ) -> None:
     row = ROWS["graphs that are never waited for"]
-    got = together(bench, clock, tmp_path, row.tenants, 60, planned_after_s=1)
+    got = together(bench, clock, tmp_path, row.tenants, 180, planned_after_s=1)
     assert [one.part for one in got] == pytest.approx([0.3, 0.7], abs=0.05), got
 
 

@@ -23,7 +23,16 @@ from typing import NoReturn
 import pynvml
 
 from common.errors import PenstockError
-from tests.gpu import assumptions, framework_checks, kernel_checks, memory_checks, page, service_checks, share_checks
+from tests.gpu import (
+    account_checks,
+    assumptions,
+    framework_checks,
+    kernel_checks,
+    memory_checks,
+    page,
+    service_checks,
+    share_checks,
+)
 from tests.gpu.card import MIB, ROOT, Card, ProgramError
 from tests.gpu.outcomes import Figure, NotJudged, Outcome, State
 
@@ -46,6 +55,7 @@ CHECKS: dict[str, Check] = {
     "memory: full": memory_checks.filled,
     "memory: after a kill": memory_checks.killed,
     "memory: resized": memory_checks.resized,
+    "memory: random programs": account_checks.random_programs,
     **share_checks.row_checks(),
     "time: resized": share_checks.resized_time,
     "time: fair mode": share_checks.fair,

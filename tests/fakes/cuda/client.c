@@ -90,13 +90,13 @@ static CUresult end_object(number name, number bytes)
     return code == CUDA_SUCCESS ? p_cuGraphDestroy(graph) : code;
 }
 
-/* A graph that allocates and frees on two GPUs: made, run once, and all of it given back. The first failure counts. */
-static CUresult run_graph(number bytes)
+/* A graph that allocates and frees on one GPU or two: made, run once, and all of it given back. The first failure counts. */
+static CUresult run_graph(number bytes, int devices)
 {
     CUgraphExec exec = NULL;
     CUgraphNode node;
     CUresult code = p_cuGraphCreate(&graphs[0], 0), ended;
-    for (int device = 0; device < 2 && code == CUDA_SUCCESS; device++)
+    for (int device = 0; device < devices && code == CUDA_SUCCESS; device++)
         if ((code = add_alloc_node(0, OBJECTS - 1, bytes, device, device)) == CUDA_SUCCESS)
             code = p_cuGraphAddMemFreeNode(&node, graphs[0], NULL, 0, memory[OBJECTS - 1]);
     if (code == CUDA_SUCCESS)
@@ -106,7 +106,7 @@ static CUresult run_graph(number bytes)
     if (code == CUDA_SUCCESS)
         code = p_cuGraphLaunch(exec, NULL);
     ended = exec ? p_cuGraphExecDestroy(exec) : CUDA_SUCCESS;
-    for (int device = 0; device < 2; device++)
+    for (int device = 0; device < devices; device++)
         ended = ended == CUDA_SUCCESS ? p_cuDeviceGraphMemTrim(device) : ended;
     return code == CUDA_SUCCESS ? ended : code;
 }
@@ -126,7 +126,8 @@ static CUresult make_pool(number pool, number device)
 
 static CUresult make_memory(number handle, number bytes, number device, int on_host)
 {
-    CUmemAllocationProp as = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    CUmemAllocationProp as = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED, .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
     as.location.type = on_host ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE;
     as.location.id = (int)device;
     return p_cuMemCreate(&handles[handle], bytes, &as, 0);
@@ -309,7 +310,7 @@ static CUresult graph_command(const char *word, const number *n)
     if (same(word, "graphlaunch"))
         return p_cuGraphLaunch(execs[n[0]], NULL);
     if (same(word, "rungraph"))
-        return run_graph(n[0]);
+        return run_graph(n[0], (int)n[1]);
     if (same(word, "graphtrim"))
         return p_cuDeviceGraphMemTrim((int)n[0]);
     if (same(word, "endcapture"))

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.cuda import mps_control
-from tests.fakes.cuda.clients import Bench
+from tests.fakes.cuda.clients import Bench, build_client
 from tools import gpu_check_kit
 
 PYTHON = Path(sys.executable).resolve()
@@ -29,7 +29,7 @@ EXACT = ("kernel: ", "driver: ", "NVML", "memory: shown", "memory: after", "memo
 def kit(bench: Bench, release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the unpacked archive."""
     folder = tmp_path_factory.mktemp("kit")
-    archive = gpu_check_kit.pack(folder, [release, bench.shim])
+    archive = gpu_check_kit.pack(folder, [release, bench.shim, build_client(folder)])
     assert archive.stat().st_size < 20_000_000
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")

@@ -115,7 +115,7 @@ class _Round:
         return self._tenant.total.used_bytes / MIB
 
     def _fail(self, command: str, code: int) -> None:
-        self.seen.failed.append(f"{command.split()[0]}: {code}")
+        self.seen.failed.append(f"{command.split(maxsplit=1)[0]}: {code}")
 
     def _obey(self, client: _Client, commands: list[str]) -> bool:
         for command in commands:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from tools import gpu_check_kit
 
 PYTHON = Path(sys.executable).resolve()
 """The interpreter outside of our environment, which has none of our packages."""
-EXACT = ("kernel: ", "driver: ", "NVML", "memory: shown", "memory: after", "memory: resized", "kind")
+EXACT = ("kernel: ", "driver: ", "NVML", "memory: shown", "memory: after", "memory: resized", "random", "kind")
 """Checks whose outcome does not depend on how busy this computer is."""
 
 
@@ -86,6 +87,22 @@ def test_a_library_that_does_nothing_is_found_out(bench: Bench, kit: Path, tmp_p
     assert set(states.values()) == {"outside"}, states
     # it was judged, and missed
     assert not any(check["error"] for check in found.values()), found
+
+
+def test_an_account_that_forgets_a_kind_of_memory_is_found_out(bench: Bench, kit: Path, tmp_path: Path) -> None:
+    source = tmp_path / "shim"
+    shutil.copytree(gpu_check_kit.ROOT / "appliance/gpu/shim", source)
+    packed = source / "packed.c"
+    whole = "return psg_take_or_trim(gpu, psg_whole_pages(gpu, bytes));"
+    assert whole in packed.read_text()
+    packed.write_text(packed.read_text().replace(whole, "return true;"))
+    build = ["make", "-s", "-C", str(source), f"PYTHON={sys.executable}", f"OUT={tmp_path}", "test"]
+    subprocess.run(build, check=True)
+    forgetful = str(tmp_path / "libpenstock-gpu-test.so")
+    code, found = judge(kit, tmp_path, machine(bench, tmp_path), ["random programs"], "--library", forgetful)
+    figures = {figure["name"]: figure for figure in found["memory: random programs"]["figures"]}
+    assert (code, figures["NVML beyond the account"]["state"]) == (1, "outside"), figures
+    assert figures["failed otherwise"]["got"] == 0, figures
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the kit starts a daemon of MPS as root alone")

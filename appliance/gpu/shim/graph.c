@@ -11,9 +11,9 @@
 #include "pools.h"
 #include "table.h"
 
-static int gpu_of(const CUmemLocation *location)
+static int gpu_of(const CUmemPoolProps *from)
 {
-    return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? psg_gpu_of_device(location->id) : -1;
+    return psg_gpu_of_memory(from->allocType, &from->location);
 }
 
 static void give_node(const struct psg_entry *entry)
@@ -34,9 +34,9 @@ struct addition {
 };
 
 /* False: the limit forbids it. */
-static bool begin_add(struct addition *addition, const CUmemLocation *location, uint64_t size)
+static bool begin_add(struct addition *addition, const CUmemPoolProps *from, uint64_t size)
 {
-    addition->gpu = psg_depth == 0 && psg_limited() && location ? gpu_of(location) : -1;
+    addition->gpu = psg_depth == 0 && psg_limited() && from ? gpu_of(from) : -1;
     if (addition->gpu < 0)
         return true;
     addition->bytes = psg_whole_pages(addition->gpu, size);
@@ -53,39 +53,39 @@ static CUresult end_add(const struct addition *addition, CUresult result, const 
 }
 
 /* Asks the driver by `call` for a node that allocates so much in a place, or does something else where that is null. */
-#define ADDED(location, size, call) ({                               \
+#define ADDED(from, size, call) ({                               \
         struct addition addition;                                    \
-        bool fits = begin_add(&addition, location, size);            \
+        bool fits = begin_add(&addition, from, size);            \
         fits ? end_add(&addition, call, node, graph) : CUDA_ERROR_OUT_OF_MEMORY; \
     })
 
 #define ALLOCATES (how && how->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-#define PLACE (ALLOCATES ? &how->alloc.poolProps.location : NULL)
+#define FROM (ALLOCATES ? &how->alloc.poolProps : NULL)
 #define SIZE (ALLOCATES ? how->alloc.bytesize : 0)
 
 EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
                                        CUDA_MEM_ALLOC_NODE_PARAMS *how)
 {
-    return ADDED(how ? &how->poolProps.location : NULL, how ? how->bytesize : 0,
+    return ADDED(how ? &how->poolProps : NULL, how ? how->bytesize : 0,
                  REAL(cuGraphAddMemAllocNode, node, graph, after, count, how));
 }
 
 EXPORT CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
                                CUgraphNodeParams *how)
 {
-    return ADDED(PLACE, SIZE, REAL(cuGraphAddNode, node, graph, after, count, how));
+    return ADDED(FROM, SIZE, REAL(cuGraphAddNode, node, graph, after, count, how));
 }
 
 EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
                                   const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *how)
 {
-    return ADDED(PLACE, SIZE, REAL(cuGraphAddNode_v2, node, graph, after, edges, count, how));
+    return ADDED(FROM, SIZE, REAL(cuGraphAddNode_v2, node, graph, after, edges, count, how));
 }
 
 EXPORT CUresult cuGraphAddNode_v3(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
                                   const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *how)
 {
-    return ADDED(PLACE, SIZE, REAL(cuGraphAddNode_v3, node, graph, after, edges, count, how));
+    return ADDED(FROM, SIZE, REAL(cuGraphAddNode_v3, node, graph, after, edges, count, how));
 }
 
 EXPORT CUresult cuGraphDestroyNode(CUgraphNode node)
@@ -151,7 +151,7 @@ static void add_node(CUgraphNode node, struct sizes *sizes, int depth)
         add_graph(child, sizes, depth + 1);
     if (type != CU_GRAPH_NODE_TYPE_MEM_ALLOC || REAL(cuGraphMemAllocNodeGetParams, node, &how) != CUDA_SUCCESS)
         return;
-    int gpu = gpu_of(&how.poolProps.location);
+    int gpu = gpu_of(&how.poolProps);
     if (gpu >= 0)
         sizes->bytes[gpu] += psg_whole_pages(gpu, how.bytesize);
 }

@@ -268,7 +268,7 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *how)
 {
     CUresult result = REAL(cuMemPoolCreate, pool, how);
     if (result == CUDA_SUCCESS && psg_depth == 0 && psg_limited())
-        psg_list_pool(*pool, how->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? psg_gpu_of_device(how->location.id) : -1);
+        psg_list_pool(*pool, psg_gpu_of_memory(how->allocType, &how->location));
     return result;
 }
 

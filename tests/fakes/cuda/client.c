@@ -124,6 +124,13 @@ static CUresult make_pool(number pool, number device)
     return p_cuMemPoolCreate(&pools[pool], &as);
 }
 
+/* A pool of a type, CUmemAllocationType, in a place, CUmemLocationType, of the first device. */
+static CUresult make_pool_of(number pool, number type, number place)
+{
+    CUmemPoolProps as = {.allocType = (CUmemAllocationType)type, .location = {(CUmemLocationType)place, {0}}};
+    return p_cuMemPoolCreate(&pools[pool], &as);
+}
+
 static CUresult make_memory(number handle, number bytes, number device, int on_host)
 {
     CUmemAllocationProp as = {
@@ -238,6 +245,8 @@ static CUresult pool_command(const char *word, const number *n)
     cuuint64_t value = n[1];
     if (same(word, "pool"))
         return make_pool(n[0], n[1]);
+    if (same(word, "poolof"))
+        return make_pool_of(n[0], n[1], n[2]);
     if (same(word, "defaultpool"))
         return p_cuDeviceGetDefaultMemPool(&pools[n[0]], (int)n[1]);
     if (same(word, "usepool"))

@@ -109,24 +109,41 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
     return pool == NULL ? CUDA_ERROR_INVALID_VALUE : allocate(dptr, bytesize, pool, hStream);
 }
 
+/* The device that a pool takes its memory from; -1: the host, -2: there is no such device. Managed memory goes where it is
+ * used, so that of a pool counts as taken from the device that is current while the pool is made. */
+static int device_of(const CUmemPoolProps *as)
+{
+    int managed = as->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
+    int device = as->location.id;
+    if (as->location.type == CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN && !managed)
+        device = as->location.localized.deviceId;
+    else if (as->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return !managed ? -1 : driver_context() != NULL ? driver_context()->device : 0;
+    return device >= 0 && device < driver_devices() ? device : -2;
+}
+
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {
     CUmemoryPool made;
+    int device;
     FAULT();
     if (driver_ready() != CUDA_SUCCESS)
         return driver_ready();
     if (pool == NULL || poolProps == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED &&
+        (poolProps->allocType != CU_MEM_ALLOCATION_TYPE_MANAGED || machine()->cuda < 13000))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (poolProps->location.type == CU_MEM_LOCATION_TYPE_NONE && poolProps->allocType != CU_MEM_ALLOCATION_TYPE_MANAGED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((device = device_of(poolProps)) == -2)
+        return CUDA_ERROR_INVALID_DEVICE;
     made = calloc(1, sizeof *made);
     made->own = 1;
-    made->host = poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE;
-    if (!made->host && (poolProps->location.id < 0 || poolProps->location.id >= driver_devices())) {
-        free(made);
-        return CUDA_ERROR_INVALID_DEVICE;
-    }
+    made->host = device < 0;
     if (!made->host) {
-        made->device = poolProps->location.id;
-        made->gpu = driver_gpu(made->device);
+        made->device = device;
+        made->gpu = driver_gpu(device);
     }
     pthread_mutex_lock(&driver_lock);
     made->next = made_pools;

@@ -145,6 +145,29 @@ def test_a_pool_that_shrinks_by_itself_gives_back_to_the_share(tenant: Make, syn
         assert share.used() == share.machine.used() == LIMIT
 
 
+PINNED, MANAGED = 1, 2
+NOWHERE, DEVICE, HOST, PART_OF_DEVICE = 0, 1, 2, 6
+"""Types of memory and of places, as the driver numbers them."""
+
+
+@pytest.mark.parametrize("kind", [(MANAGED, NOWHERE), (MANAGED, DEVICE), (MANAGED, HOST), (PINNED, PART_OF_DEVICE)])
+def test_pools_of_managed_memory_and_of_parts_of_a_gpu_are_charged(tenant: Make, kind: tuple[int, int]) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        client.must(f"poolof 0 {kind[0]} {kind[1]}", f"frompool 0 0 {32 * MIB}")
+        assert share.used() == share.machine.used() == 32 * MIB
+        assert client.do(f"frompool 1 0 {LIMIT}").code == OUT_OF_MEMORY
+        client.must("freeasync 0", "sync", "poolfree 0")
+        assert share.used() == share.machine.used() == 0
+
+
+def test_pools_of_the_host_are_not_charged(tenant: Make) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        client.must(f"poolof 0 {PINNED} {HOST}", f"frompool 0 0 {2 * LIMIT}")
+        assert share.used() == share.machine.used() == 0
+
+
 @pytest.mark.parametrize("node", ["allocnode", "anynode"])
 @pytest.mark.parametrize("way", ["linked", "proc:0", "proc:2"])
 def test_memory_of_graphs_is_charged_and_trimmed(tenant: Make, node: str, way: str) -> None:

@@ -43,6 +43,7 @@ CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *maps, unsigned int count, CUstr
     USE(cuGraphGetNodes)             \
     USE(cuGraphNodeGetType)          \
     USE(cuGraphMemAllocNodeGetParams) \
+    USE(cuGraphMemFreeNodeGetParams) \
     USE(cuGraphChildGraphNodeGetGraph) \
     USE(cuStreamGetCtx)              \
     USE(cuStreamGetDevice)           \

@@ -75,7 +75,7 @@ EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launche
 #define LAUNCHED_GRAPH(used_stream, call) ({                         \
         CUstream on = used_stream;                                   \
         struct psg_measured measured = begin(on, executable);        \
-        CUresult launched = psg_recorded(on) ? call : PSG_RUN(executable, call); \
+        CUresult launched = psg_recorded(on) ? call : PSG_RUN(executable, on, call); \
         psg_launched(measured, on);                                  \
         launched;                                                    \
     })

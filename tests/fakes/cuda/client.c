@@ -51,21 +51,75 @@ static void resolve(const char *how)
     FUNCTIONS(RESOLVE)
 }
 
-static CUresult add_alloc_node(number graph, number name, number bytes, int device, int any)
+/* The node that was added to a graph last: the next one comes behind it. */
+static CUgraphNode newest[OBJECTS];
+
+static const CUgraphNode *behind(number graph, size_t *count)
+{
+    *count = newest[graph] != NULL;
+    return &newest[graph];
+}
+
+static CUresult make_graph(number graph)
+{
+    newest[graph] = NULL;
+    return p_cuGraphCreate(&graphs[graph], 0);
+}
+
+static CUresult add_alloc_node(number graph, number name, number bytes, int device, int any, int beside)
 {
     CUgraphNode node;
     CUresult code;
+    size_t count;
+    const CUgraphNode *after = behind(graph, &count);
     CUmemPoolProps from = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}}};
+    count = beside ? 0 : count;
     if (any) {
         CUgraphNodeParams as = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
         as.alloc = (CUDA_MEM_ALLOC_NODE_PARAMS_v2){.poolProps = from, .bytesize = bytes};
-        code = p_cuGraphAddNode(&node, graphs[graph], NULL, NULL, 0, &as);
+        code = p_cuGraphAddNode(&node, graphs[graph], after, NULL, count, &as);
         memory[name] = as.alloc.dptr;
     } else {
         CUDA_MEM_ALLOC_NODE_PARAMS as = {.poolProps = from, .bytesize = bytes};
-        code = p_cuGraphAddMemAllocNode(&node, graphs[graph], NULL, 0, &as);
+        code = p_cuGraphAddMemAllocNode(&node, graphs[graph], after, count, &as);
         memory[name] = as.dptr;
     }
+    newest[graph] = code == CUDA_SUCCESS ? node : newest[graph];
+    return code;
+}
+
+static CUresult add_free_node(number graph, number name)
+{
+    CUgraphNode node;
+    size_t count;
+    const CUgraphNode *after = behind(graph, &count);
+    CUresult code = p_cuGraphAddMemFreeNode(&node, graphs[graph], after, count, memory[name]);
+    newest[graph] = code == CUDA_SUCCESS ? node : newest[graph];
+    return code;
+}
+
+static CUresult add_kernel_node(number graph)
+{
+    CUDA_KERNEL_NODE_PARAMS as = {.func = functions[0], .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1,
+        .blockDimY = 1, .blockDimZ = 1};
+    CUgraphNode node;
+    size_t count;
+    const CUgraphNode *after = behind(graph, &count);
+    CUresult code = p_cuGraphAddKernelNode(&node, graphs[graph], after, count, &as);
+    newest[graph] = code == CUDA_SUCCESS ? node : newest[graph];
+    return code;
+}
+
+/* Adds a graph to another one that owns it from then on. */
+static CUresult move_child(number graph, number child)
+{
+    CUgraphNodeParams as = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
+    CUgraphNode node;
+    size_t count;
+    const CUgraphNode *after = behind(graph, &count);
+    as.graph = (CUDA_CHILD_GRAPH_NODE_PARAMS){graphs[child], CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE};
+    CUresult code = p_cuGraphAddNode(&node, graphs[graph], after, NULL, count, &as);
+    newest[graph] = code == CUDA_SUCCESS ? node : newest[graph];
     return code;
 }
 
@@ -94,11 +148,10 @@ static CUresult end_object(number name, number bytes)
 static CUresult run_graph(number bytes, int devices)
 {
     CUgraphExec exec = NULL;
-    CUgraphNode node;
-    CUresult code = p_cuGraphCreate(&graphs[0], 0), ended;
+    CUresult code = make_graph(0), ended;
     for (int device = 0; device < devices && code == CUDA_SUCCESS; device++)
-        if ((code = add_alloc_node(0, OBJECTS - 1, bytes, device, device)) == CUDA_SUCCESS)
-            code = p_cuGraphAddMemFreeNode(&node, graphs[0], NULL, 0, memory[OBJECTS - 1]);
+        if ((code = add_alloc_node(0, OBJECTS - 1, bytes, device, device, 0)) == CUDA_SUCCESS)
+            code = add_free_node(0, OBJECTS - 1);
     if (code == CUDA_SUCCESS)
         code = p_cuGraphInstantiateWithFlags(&exec, graphs[0], 0);
     ended = p_cuGraphDestroy(graphs[0]);
@@ -293,25 +346,28 @@ static CUresult virtual_command(const char *word, const number *n)
 
 static CUresult graph_command(const char *word, const number *n)
 {
-    CUgraphNode node;
     if (same(word, "graph"))
-        return p_cuGraphCreate(&graphs[n[0]], 0);
+        return make_graph(n[0]);
     if (same(word, "endobject"))
         return end_object(n[0], n[1]);
     if (same(word, "graphfree"))
         return p_cuGraphDestroy(graphs[n[0]]);
     if (same(word, "allocnode"))
-        return add_alloc_node(n[0], n[1], n[2], (int)n[3], 0);
+        return add_alloc_node(n[0], n[1], n[2], (int)n[3], 0, 0);
+    if (same(word, "allocbeside"))
+        return add_alloc_node(n[0], n[1], n[2], (int)n[3], 0, 1);
     if (same(word, "anynode"))
-        return add_alloc_node(n[0], n[1], n[2], (int)n[3], 1);
+        return add_alloc_node(n[0], n[1], n[2], (int)n[3], 1, 0);
     if (same(word, "freenode"))
-        return p_cuGraphAddMemFreeNode(&node, graphs[n[0]], NULL, 0, memory[n[1]]);
-    if (same(word, "kernelnode")) {
-        CUDA_KERNEL_NODE_PARAMS as = {.func = functions[0], .gridDimX = 1, .blockDimX = 1};
-        return p_cuGraphAddKernelNode(&node, graphs[n[0]], NULL, 0, &as);
-    }
+        return add_free_node(n[0], n[1]);
+    if (same(word, "kernelnode"))
+        return add_kernel_node(n[0]);
+    if (same(word, "movechild"))
+        return move_child(n[0], n[1]);
     if (same(word, "instantiate"))
-        return p_cuGraphInstantiateWithFlags(&execs[n[0]], graphs[n[1]], 0);
+        return p_cuGraphInstantiateWithFlags(&execs[n[0]], graphs[n[1]], n[2]);
+    if (same(word, "graphlaunchon"))
+        return p_cuGraphLaunch(execs[n[0]], stream_named(n[1]));
     if (same(word, "execfree"))
         return p_cuGraphExecDestroy(execs[n[0]]);
     if (same(word, "upload"))

@@ -12,6 +12,8 @@ from tests.fakes.cuda.clients import GIB, MIB, OUT_OF_MEMORY, Tenant
 Make = Callable[..., Tenant]
 LIMIT = 64 * MIB
 STEP = 2 * MIB
+CHUNK = 32 * MIB
+"""What pools and graphs take at a time."""
 
 
 @pytest.mark.parametrize(
@@ -194,18 +196,22 @@ def test_memory_of_graphs_stops_at_the_limit(tenant: Make, node: str) -> None:
         assert share.machine.peak() <= LIMIT
 
 
+FREES_ON_LAUNCH = 1
+
+
 def test_a_graph_larger_than_half_the_limit_runs_again(tenant: Make) -> None:
-    share = tenant(LIMIT)
+    share = tenant(4 * CHUNK)
     with share.ready() as client:
         # its memory is still in use when it is launched again
-        client.must("graph 0", f"allocnode 0 0 {LIMIT * 3 // 4}", "instantiate 0 0", "graphlaunch 0", "graphlaunch 0")
-        assert share.used() == share.machine.used() == LIMIT * 3 // 4
+        client.must("graph 0", f"allocnode 0 0 {3 * CHUNK}", f"instantiate 0 0 {FREES_ON_LAUNCH}")
+        client.must("graphlaunch 0", "graphlaunch 0")
+        assert share.used() == share.machine.used() == 3 * CHUNK
 
 
 def test_a_graph_whose_memory_was_trimmed_needs_room_again(tenant: Make) -> None:
     share = tenant(LIMIT)
     with share.ready() as client:
-        client.must("graph 0", f"allocnode 0 0 {LIMIT * 3 // 4}", "freenode 0 0", "instantiate 0 0")
+        client.must("graph 0", f"allocnode 0 0 {LIMIT}", "freenode 0 0", "instantiate 0 0")
         client.must("graphlaunch 0", "graphfree 0", "graphtrim 0", f"malloc 1 {LIMIT // 2}")
         assert client.do("graphlaunch 0").code == OUT_OF_MEMORY
         client.must("free 1", "graphlaunch 0")
@@ -216,13 +222,14 @@ def test_what_the_driver_refuses_to_destroy_stays_charged(tenant: Make) -> None:
     faults = "cuCtxDestroy_v2:1:999,cuGraphDestroy:1:999,cuGraphExecDestroy:1:999"
     share = tenant(LIMIT, settings={"FAKE_GPU_FAULT": faults})
     with share.ready() as client:
-        client.must("graph 0", f"allocnode 0 0 {STEP}", "instantiate 0 0", "context 1 0", f"malloc 1 {STEP}")
+        client.must("graph 0", f"allocnode 0 0 {STEP}", "freenode 0 0", "instantiate 0 0", "graphlaunch 0")
+        client.must("context 1 0", f"malloc 1 {STEP}")
         for name in ("contextfree 1", "graphfree 0", "execfree 0"):
             assert client.do(name).code == 999
-            assert share.used() == 2 * STEP
+            assert share.used() == share.machine.used() == CHUNK + STEP
         client.must("contextfree 1")
-        assert share.used() == STEP
-        client.must("execfree 0", "graphfree 0")
+        assert share.used() == CHUNK
+        client.must("execfree 0", "graphfree 0", "graphtrim 0")
         assert share.used() == 0
 
 
@@ -247,12 +254,12 @@ def test_what_was_captured_from_a_pool_keeps_nothing_of_it_charged(tenant: Make)
 
 
 def test_a_graph_with_memory_of_two_gpus_is_charged_on_both(tenant: Make) -> None:
-    share = tenant(LIMIT, LIMIT, gpus=2)
+    share = tenant(2 * LIMIT, LIMIT, gpus=2)
     with share.ready() as client:
-        client.must("graph 0", f"allocnode 0 0 {8 * MIB} 0", f"allocnode 0 1 {4 * MIB} 1", "instantiate 0 0")
+        client.must("graph 0", f"allocnode 0 0 {2 * CHUNK} 0", f"allocnode 0 1 {4 * MIB} 1", "instantiate 0 0")
         client.must("graphfree 0", "graphlaunch 0")
-        assert [share.used(gpu) for gpu in range(2)] == [8 * MIB, 4 * MIB]
-        assert [share.machine.used(gpu) for gpu in range(2)] == [8 * MIB, 4 * MIB]
+        assert [share.used(gpu) for gpu in range(2)] == [2 * CHUNK, CHUNK]
+        assert [share.machine.used(gpu) for gpu in range(2)] == [2 * CHUNK, CHUNK]
 
 
 def test_a_graph_that_one_of_two_gpus_has_no_room_for_takes_nothing_of_the_other(tenant: Make) -> None:
@@ -263,7 +270,64 @@ def test_a_graph_that_one_of_two_gpus_has_no_room_for_takes_nothing_of_the_other
         assert client.do("graphlaunch 0").code == OUT_OF_MEMORY
         assert (share.used(0), share.used(1)) == (0, LIMIT)
         client.must("release 2", "graphlaunch 0")
-        assert [share.used(gpu) for gpu in range(2)] == [8 * MIB, 4 * MIB]
+        assert [share.used(gpu) for gpu in range(2)] == [CHUNK, CHUNK]
+
+
+def test_nodes_of_a_graph_that_do_not_live_at_once_share_memory(tenant: Make) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        client.must("graph 0")
+        for _ in range(4):
+            client.must(f"allocnode 0 0 {LIMIT}", "freenode 0 0")
+        client.must("instantiate 0 0", "graphlaunch 0")
+        assert share.used() == share.machine.used() == LIMIT
+
+
+def test_nodes_of_a_graph_that_live_at_once_stop_at_the_limit(tenant: Make) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        client.must("graph 0", *(f"allocbeside 0 {name} {CHUNK}" for name in range(3)), "instantiate 0 0")
+        assert client.do("graphlaunch 0").code == OUT_OF_MEMORY
+        assert share.used() == share.machine.peak() == 0
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_graphs_of_a_stream_share_memory(tenant: Make, waits: bool) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        client.must("stream 0", "kernel 0 busy_20ms")
+        for name in range(3):
+            client.must(f"graph {name}", f"allocnode {name} {name} {LIMIT}", f"kernelnode {name}")
+            client.must(f"freenode {name} {name}", f"instantiate {name} {name}")
+        for _ in range(2):
+            for name in range(3):
+                client.must(f"graphlaunchon {name} 0", *(["syncstream 0"] if waits else []))
+                assert share.used() == share.machine.used() == LIMIT
+
+
+def test_graphs_that_run_at_once_on_several_streams_stop_at_the_limit(tenant: Make) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        client.must("stream 0", "stream 1", "stream 2", "kernel 0 busy_300ms")
+        for name in range(3):
+            client.must(f"graph {name}", f"allocnode {name} {name} {CHUNK}", f"kernelnode {name}")
+            client.must(f"freenode {name} {name}", f"instantiate {name} {name}")
+        client.must("graphlaunchon 0 0", "graphlaunchon 1 1")
+        assert share.used() == share.machine.used() == LIMIT
+        assert client.do("graphlaunchon 2 2").code == OUT_OF_MEMORY
+        client.must("syncstream 0", "graphlaunchon 2 2")
+        assert share.machine.peak() == LIMIT
+
+
+def test_a_child_graph_that_was_moved_goes_with_its_parent(tenant: Make) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        for _ in range(4):
+            client.must("graph 0", f"allocnode 0 0 {CHUNK}", "freenode 0 0", "graph 1", "movechild 1 0")
+            client.must("instantiate 1 1", "graphlaunch 1")
+            assert share.used() == share.machine.used() == CHUNK
+            client.must("execfree 1", "graphfree 1", "graphtrim 0")
+            assert share.used() == share.machine.used() == 0
 
 
 @pytest.mark.parametrize("way", ["linked", "proc:0"])

@@ -69,6 +69,7 @@ class Program:
             self._unmap,
             self._make_graph,
             self._free_graph,
+            *[self._launch_graph] * 2,
             self._run_graph,
             self._capture,
             self._export,
@@ -118,7 +119,7 @@ class Program:
     @property
     def has_loose_charges(self) -> bool:
         """Whether memory is charged of which nobody but the driver knows when it goes."""
-        return bool(self.orphans or self._graphs)
+        return bool(self.orphans)
 
     def _size(self) -> int:
         kind = self._random.randrange(3)
@@ -378,13 +379,19 @@ class Program:
 
     def _make_graph(self) -> list[str]:
         name = self._new(self._memory)
-        if name is None or len(self._graphs) > 2:
+        if name is None or len(self._graphs) > 2 or self._current != 0:
             return []
         self._graphs.add(name)
-        return [
-            f"graph {name}",
-            f"allocnode {name} {name} {self._random.randrange(1, 8 * MIB)}",
+        nodes = [
+            command
+            for _ in range(self._random.randrange(1, 4))
+            for command in (f"allocnode {name} {name} {self._size()}", f"freenode {name} {name}")
         ]
+        return [f"graph {name}", *nodes, f"instantiate {name} {name}"]
+
+    def _launch_graph(self) -> list[str]:
+        name = self._any(self._graphs)
+        return [] if name is None or self._current != 0 else [f"graphlaunch {name}"]
 
     def _run_graph(self) -> list[str]:
         """Run a graph that frees what it allocates, on each GPU, and trim what is left."""
@@ -399,7 +406,7 @@ class Program:
         if name is None:
             return []
         self._graphs.remove(name)
-        return [f"graphfree {name}"]
+        return [f"execfree {name}", f"graphfree {name}"]
 
     def _make_context(self) -> list[str]:
         name, gpu = self._new(set(self._contexts)), self._random.choice(self._gpus)

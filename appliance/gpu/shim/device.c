@@ -98,7 +98,7 @@ int psg_gpu_of_memory(CUmemAllocationType type, const CUmemLocation *place)
         return psg_gpu_of_device(place->id);
     if (place->type == CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN)
         return psg_gpu_of_device(place->localized.deviceId);
-    if (type != CU_MEM_ALLOCATION_TYPE_MANAGED)
+    if (type != CU_MEM_ALLOCATION_TYPE_MANAGED || place->type != CU_MEM_LOCATION_TYPE_NONE)
         return -1;
     CUdevice device = 0;
     REAL(cuCtxGetDevice, &device);

@@ -109,8 +109,8 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
     return pool == NULL ? CUDA_ERROR_INVALID_VALUE : allocate(dptr, bytesize, pool, hStream);
 }
 
-/* The device that a pool takes its memory from; -1: the host, -2: there is no such device. Managed memory goes where it is
- * used, so that of a pool counts as taken from the device that is current while the pool is made. */
+/* The device that a pool takes its memory from; -1: the host, -2: there is no such device. Managed memory without a place goes
+ * where it is used, so that of a pool counts as taken from the device that is current while the pool is made. */
 static int device_of(const CUmemPoolProps *as)
 {
     int managed = as->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
@@ -118,7 +118,8 @@ static int device_of(const CUmemPoolProps *as)
     if (as->location.type == CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN && !managed)
         device = as->location.localized.deviceId;
     else if (as->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return !managed ? -1 : driver_context() != NULL ? driver_context()->device : 0;
+        return !managed || as->location.type != CU_MEM_LOCATION_TYPE_NONE ? -1
+                                                                         : driver_context() != NULL ? driver_context()->device : 0;
     return device >= 0 && device < driver_devices() ? device : -2;
 }
 

@@ -152,7 +152,7 @@ NOWHERE, DEVICE, HOST, PART_OF_DEVICE = 0, 1, 2, 6
 """Types of memory and of places, as the driver numbers them."""
 
 
-@pytest.mark.parametrize("kind", [(MANAGED, NOWHERE), (MANAGED, DEVICE), (MANAGED, HOST), (PINNED, PART_OF_DEVICE)])
+@pytest.mark.parametrize("kind", [(MANAGED, NOWHERE), (MANAGED, DEVICE), (PINNED, PART_OF_DEVICE)])
 def test_pools_of_managed_memory_and_of_parts_of_a_gpu_are_charged(tenant: Make, kind: tuple[int, int]) -> None:
     share = tenant(LIMIT)
     with share.ready() as client:
@@ -163,10 +163,11 @@ def test_pools_of_managed_memory_and_of_parts_of_a_gpu_are_charged(tenant: Make,
         assert share.used() == share.machine.used() == 0
 
 
-def test_pools_of_the_host_are_not_charged(tenant: Make) -> None:
+@pytest.mark.parametrize("kind", [PINNED, MANAGED])
+def test_pools_of_the_host_are_not_charged(tenant: Make, kind: int) -> None:
     share = tenant(LIMIT)
     with share.ready() as client:
-        client.must(f"poolof 0 {PINNED} {HOST}", f"frompool 0 0 {2 * LIMIT}")
+        client.must(f"poolof 0 {kind} {HOST}", f"frompool 0 0 {2 * LIMIT}")
         assert share.used() == share.machine.used() == 0
 
 

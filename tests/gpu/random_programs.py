@@ -33,12 +33,18 @@ class _Handle:
 class Program:
     """One program: each step is a few commands of the client, the last of which may be refused for want of memory."""
 
-    def __init__(self, seed: int, largest: int, gpus: int = 2, without: Collection[str] = ()) -> None:
-        """Allocate blocks of up to `largest` bytes on one GPU or two, and leave out the commands `without`."""
+    def __init__(
+        self, seed: int, largest: int, gpus: int = 2, without: Collection[str] = (), *, pools_end_first: bool = True
+    ) -> None:
+        """Allocate blocks of up to `largest` bytes on one GPU or two, and leave out the commands `without`.
+
+        Unless `pools_end_first` a pool is destroyed when none of its blocks is left.
+        """
         self._random = random.Random(seed)
         self._largest = largest
         self._gpus = range(gpus)
         self._without = frozenset(without)
+        self._pools_end_first = pools_end_first
         self._current = 0
         self._contexts = {name: _Context(name) for name in self._gpus}
         self._pools: dict[int, int] = {}
@@ -214,7 +220,8 @@ class Program:
         return [f"pool {name} {gpu}", f"threshold {name} {keeps}"]
 
     def _free_pool(self) -> list[str]:
-        name = self._any(self._pools)
+        kept = set() if self._pools_end_first else set(self._pooled.values())
+        name = self._any(self._pools.keys() - kept)
         if name is None:
             return []
         del self._pools[name]

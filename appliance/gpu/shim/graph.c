@@ -76,10 +76,13 @@ static void add_node(CUgraphNode node, struct pieces *pieces, int depth)
         add_piece(pieces, (struct piece){how.dptr, how.dptr + how.bytesize, gpu});
 }
 
+/* By their places, the larger one first. */
 static int compare(const void *one, const void *other)
 {
-    uint64_t a = ((const struct piece *)one)->begin, b = ((const struct piece *)other)->begin;
-    return a < b ? -1 : a > b;
+    const struct piece *a = one, *b = other;
+    if (a->begin != b->begin)
+        return a->begin < b->begin ? -1 : 1;
+    return a->end > b->end ? -1 : a->end < b->end;
 }
 
 /* What an executable graph takes of each GPU, and whether more is allocated there than freed. */
@@ -88,12 +91,14 @@ struct needs {
     bool leaves[PSG_GPUS];
 };
 
+/* What does not fit into chunks that are there gets as many as it fills. */
 static void add_chunks(const struct piece *piece, struct needs *needs, uint64_t *next)
 {
+    uint64_t fills = (piece->end - piece->begin + PSG_CHUNK - 1) / PSG_CHUNK;
     uint64_t first = larger(piece->begin / PSG_CHUNK, next[piece->gpu]), end = (piece->end - 1) / PSG_CHUNK + 1;
     if (piece->end <= piece->begin || first >= end)
         return;
-    needs->bytes[piece->gpu] += (end - first) * PSG_CHUNK;
+    needs->bytes[piece->gpu] += larger(end - first, fills) * PSG_CHUNK;
     next[piece->gpu] = end;
 }
 

@@ -206,9 +206,11 @@ static void add_needs(const struct CUgraph_st *graph, uint64_t *needs)
             add_needs(each->child, needs);
         if (each->kind != NODE_ALLOC)
             continue;
+        uint64_t more = 0;
         for (uint64_t chunk = each->address / CHUNK; chunk <= (each->address + each->bytes - 1) / CHUNK; chunk++)
-            if (!has_chunk(graph, each, each->device, chunk))
-                needs[each->device] += CHUNK;
+            more += has_chunk(graph, each, each->device, chunk) ? 0 : CHUNK;
+        /* what does not fit into those that are there gets as many as it fills */
+        needs[each->device] += more > 0 && more < whole_chunks(each->bytes) ? whole_chunks(each->bytes) : more;
     }
 }
 

@@ -284,6 +284,15 @@ def test_nodes_of_a_graph_that_do_not_live_at_once_share_memory(tenant: Make) ->
         assert share.used() == share.machine.used() == LIMIT
 
 
+def test_nodes_of_a_graph_that_lie_across_chunks_are_charged_as_a_card_takes_them(tenant: Make) -> None:
+    share = tenant(3 * CHUNK)
+    with share.ready() as client:
+        client.must("graph 0", *(f"allocbeside 0 {name} {40 * MIB}" for name in range(2)), "instantiate 0 0")
+        # 80 MiB are in three chunks, but an H200 takes two for each
+        assert client.do("graphlaunch 0").code == OUT_OF_MEMORY
+        assert share.used() == share.machine.peak() == 0
+
+
 def test_nodes_of_a_graph_that_live_at_once_stop_at_the_limit(tenant: Make) -> None:
     share = tenant(LIMIT)
     with share.ready() as client:

@@ -10,8 +10,8 @@ from tests.gpu.outcomes import Figure, NotJudged
 
 MODES = {"native": "backend:native", "async": "backend:cudaMallocAsync", "expandable": "expandable_segments:True"}
 GROWN_MIB = 128.0
-"""By so much its kernels, loaded when it first needs them, may add to its context (70 to 92 MiB on an H200). No call of the
-program takes that: the agent charges it in its next rounds, and the kit has no agent."""
+"""By so much its kernels, loaded when it first needs them, may add to its context (70 to 92 MiB on an H200). No call of
+the program takes that: the agent charges it in its next rounds, and the kit has no agent."""
 OVERHEAD = 3.0
 """Per cent by which a training step may be slower with the library."""
 TRAINING_S = 8.0

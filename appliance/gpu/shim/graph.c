@@ -162,17 +162,6 @@ EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph gra
     return keep_executable(REAL(cuGraphInstantiateWithFlags, executable, graph, flags), executable, graph);
 }
 
-EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *how)
-{
-    return keep_executable(REAL(cuGraphInstantiateWithParams, executable, graph, how), executable, graph);
-}
-
-EXPORT CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *executable, CUgraph graph,
-                                                  CUDA_GRAPH_INSTANTIATE_PARAMS *how)
-{
-    return keep_executable(REAL(cuGraphInstantiateWithParams_ptsz, executable, graph, how), executable, graph);
-}
-
 static bool has_memory(CUgraphExec executable, int gpu, struct psg_entry *entry)
 {
     return psg_table_get(PSG_EXECUTABLE, key_of(executable, gpu), entry);
@@ -274,4 +263,42 @@ EXPORT CUresult cuGraphUpload(CUgraphExec executable, CUstream stream)
 EXPORT CUresult cuGraphUpload_ptsz(CUgraphExec executable, CUstream stream)
 {
     return PSG_RUN(executable, stream ? stream : CU_STREAM_PER_THREAD, REAL(cuGraphUpload_ptsz, executable, stream));
+}
+
+static CUresult upload_made(CUresult made, CUgraphExec *executable, CUDA_GRAPH_INSTANTIATE_PARAMS *how, CUstream stream)
+{
+    if (made != CUDA_SUCCESS)
+        return made;
+    made = PSG_RUN(*executable, stream, REAL(cuGraphUpload, *executable, stream));
+    if (made != CUDA_SUCCESS) {
+        cuGraphExecDestroy(*executable);
+        how->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
+    }
+    return made;
+}
+
+/* Makes a graph executable by `call`. What it takes is known behind that only, and so it is uploaded then. */
+#define MADE(used_stream, call) ({                                   \
+        cuuint64_t flags = how ? how->flags : 0;                     \
+        bool uploads = psg_depth == 0 && psg_limited() && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD); \
+        if (uploads)                                                 \
+            how->flags = flags & ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD; \
+        CUresult made = keep_executable(call, executable, graph);    \
+        if (uploads) {                                               \
+            how->flags = flags;                                      \
+            made = upload_made(made, executable, how, used_stream);  \
+        }                                                            \
+        made;                                                        \
+    })
+
+EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *how)
+{
+    return MADE(how->hUploadStream, REAL(cuGraphInstantiateWithParams, executable, graph, how));
+}
+
+EXPORT CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *executable, CUgraph graph,
+                                                  CUDA_GRAPH_INSTANTIATE_PARAMS *how)
+{
+    return MADE(how->hUploadStream ? how->hUploadStream : CU_STREAM_PER_THREAD,
+                REAL(cuGraphInstantiateWithParams_ptsz, executable, graph, how));
 }

@@ -344,6 +344,14 @@ static CUresult virtual_command(const char *word, const number *n)
     return CUDA_ERROR_UNKNOWN;
 }
 
+/* Makes a graph executable and uploads it. */
+static CUresult instantiate_and_upload(number exec, number graph)
+{
+    CUDA_GRAPH_INSTANTIATE_PARAMS as = {.flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD};
+    CUresult code = cuGraphInstantiateWithParams(&execs[exec], graphs[graph], &as);
+    return tell((number)as.result_out), code;
+}
+
 static CUresult graph_command(const char *word, const number *n)
 {
     if (same(word, "graph"))
@@ -366,6 +374,8 @@ static CUresult graph_command(const char *word, const number *n)
         return move_child(n[0], n[1]);
     if (same(word, "instantiate"))
         return p_cuGraphInstantiateWithFlags(&execs[n[0]], graphs[n[1]], n[2]);
+    if (same(word, "instantiateup"))
+        return instantiate_and_upload(n[0], n[1]);
     if (same(word, "graphlaunchon"))
         return p_cuGraphLaunch(execs[n[0]], stream_named(n[1]));
     if (same(word, "execfree"))

@@ -274,6 +274,18 @@ def test_a_graph_that_one_of_two_gpus_has_no_room_for_takes_nothing_of_the_other
         assert [share.used(gpu) for gpu in range(2)] == [CHUNK, CHUNK]
 
 
+def test_a_graph_that_is_uploaded_as_it_is_made_stops_at_the_limit(tenant: Make) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        client.must("graph 0", f"allocnode 0 0 {LIMIT}", "freenode 0 0", "malloc 1 1")
+        assert client.do("instantiateup 0 0").code == OUT_OF_MEMORY
+        assert share.used() == share.machine.peak() == STEP
+        client.must("free 1")
+        # what was refused is gone: a graph with memory has one executable at most
+        assert client.must("instantiateup 0 0").told == (0,)
+        assert share.used() == share.machine.used() == LIMIT
+
+
 def test_nodes_of_a_graph_that_do_not_live_at_once_share_memory(tenant: Make) -> None:
     share = tenant(LIMIT)
     with share.ready() as client:

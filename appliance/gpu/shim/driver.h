@@ -38,6 +38,7 @@ CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *maps, unsigned int count, CUstr
     USE(cuMemGetAllocationGranularity) \
     USE(cuDeviceGetMemPool)          \
     USE(cuDeviceGetDefaultMemPool)   \
+    USE(cuMemGetDefaultMemPool)      \
     USE(cuMemPoolGetAttribute)       \
     USE(cuDeviceGetGraphMemAttribute) \
     USE(cuGraphGetNodes)             \

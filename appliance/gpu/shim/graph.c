@@ -217,14 +217,16 @@ static bool is_busy(CUstream stream)
     return busy;
 }
 
+enum { MOMENT = 200 }; /* in microseconds */
+
 /* Where there is no room, what the stream has to do before may hold what it then gives back. */
 static bool expect(const struct psg_entry *entry, CUgraphExec executable, CUstream stream)
 {
     uint64_t order = order_of(executable, entry->count, stream);
     if (psg_graph_expect(entry->gpu, order, entry->bytes))
         return true;
-    while (is_busy(stream))
-        usleep(200);
+    for (uint64_t waited = 0; waited < PSG_ENDLESS && is_busy(stream); waited += MOMENT * 1000)
+        usleep(MOMENT);
     if (psg_graph_expect(entry->gpu, order, entry->bytes))
         return true;
     psg_count_refusal(entry->gpu);

@@ -300,6 +300,10 @@ static CUresult pool_command(const char *word, const number *n)
         return make_pool(n[0], n[1]);
     if (same(word, "poolof"))
         return make_pool_of(n[0], n[1], n[2]);
+    if (same(word, "defaultof")) {
+        CUmemLocation place = {(CUmemLocationType)n[2], {0}};
+        return cuMemGetDefaultMemPool(&pools[n[0]], &place, (CUmemAllocationType)n[1]);
+    }
     if (same(word, "defaultpool"))
         return p_cuDeviceGetDefaultMemPool(&pools[n[0]], (int)n[1]);
     if (same(word, "usepool"))

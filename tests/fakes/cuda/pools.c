@@ -263,6 +263,8 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     return code;
 }
 
+static struct CUmemPoolHandle_st of_host = {.host = 1}, managed[DRIVER_GPUS];
+
 static CUresult check_location(const void *result, const CUmemLocation *location, CUmemAllocationType type)
 {
     if (location == NULL || type != CU_MEM_ALLOCATION_TYPE_PINNED || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
@@ -270,16 +272,33 @@ static CUresult check_location(const void *result, const CUmemLocation *location
     return check(result, location->id);
 }
 
+/* The pool of another place than the memory of a device, or of managed memory; NULL where there is none. */
+static CUmemoryPool pool_elsewhere(const CUmemLocation *location, CUmemAllocationType type)
+{
+    int device = driver_context() != NULL ? driver_context()->device : 0;
+    if (location == NULL || machine()->cuda < 13000 || driver_ready() != CUDA_SUCCESS)
+        return NULL;
+    if (type == CU_MEM_ALLOCATION_TYPE_PINNED)
+        return location->type == CU_MEM_LOCATION_TYPE_HOST ? &of_host : NULL;
+    if (type != CU_MEM_ALLOCATION_TYPE_MANAGED || location->type != CU_MEM_LOCATION_TYPE_NONE)
+        return NULL;
+    managed[device].gpu = driver_gpu(device);
+    return &managed[device];
+}
+
 CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type)
 {
-    CUresult code = check_location(pool_out, location, type);
-    return code != CUDA_SUCCESS ? code : cuDeviceGetDefaultMemPool(pool_out, location->id);
+    CUmemoryPool elsewhere = pool_elsewhere(location, type);
+    CUresult code = elsewhere != NULL ? CUDA_SUCCESS : check_location(pool_out, location, type);
+    if (elsewhere != NULL)
+        *pool_out = elsewhere;
+    return code != CUDA_SUCCESS || elsewhere != NULL ? code : cuDeviceGetDefaultMemPool(pool_out, location->id);
 }
 
 CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
 {
     CUresult code = check_location(pool, location, type);
-    return code != CUDA_SUCCESS ? code : cuDeviceGetMemPool(pool, location->id);
+    return code != CUDA_SUCCESS ? cuMemGetDefaultMemPool(pool, location, type) : cuDeviceGetMemPool(pool, location->id);
 }
 
 CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)

@@ -163,6 +163,14 @@ def test_pools_of_managed_memory_and_of_parts_of_a_gpu_are_charged(tenant: Make,
         assert share.used() == share.machine.used() == 0
 
 
+@pytest.mark.parametrize(("kind", "charged"), [((PINNED, HOST), 0), ((MANAGED, NOWHERE), 32 * MIB)])
+def test_default_pools_are_charged_where_their_memory_is(tenant: Make, kind: tuple[int, int], charged: int) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        client.must(f"defaultof 0 {kind[0]} {kind[1]}", f"frompool 0 0 {32 * MIB}")
+        assert share.used() == share.machine.used() == charged
+
+
 @pytest.mark.parametrize("kind", [PINNED, MANAGED])
 def test_pools_of_the_host_are_not_charged(tenant: Make, kind: int) -> None:
     share = tenant(LIMIT)

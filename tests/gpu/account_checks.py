@@ -22,7 +22,7 @@ AHEAD = 10
 """Steps that a program is given at once before it is killed."""
 GONE_S = 5.0
 """So long a card may take to get back what a killed program held."""
-GROWTH_MIB = 16
+GROWTH_MIB = 8
 """By so much each context may grow while it is used, which nobody charges."""
 BEHIND_MIB = 16
 """So much may be charged that NVML does not see: what small blocks and arrays share."""

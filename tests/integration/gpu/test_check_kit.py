@@ -92,10 +92,9 @@ def test_a_library_that_does_nothing_is_found_out(bench: Bench, kit: Path, tmp_p
 def test_an_account_that_forgets_a_kind_of_memory_is_found_out(bench: Bench, kit: Path, tmp_path: Path) -> None:
     source = tmp_path / "shim"
     shutil.copytree(gpu_check_kit.ROOT / "appliance/gpu/shim", source)
-    packed = source / "packed.c"
-    whole = "return psg_take_or_trim(gpu, psg_whole_pages(gpu, bytes));"
-    assert whole in packed.read_text()
-    packed.write_text(packed.read_text().replace(whole, "return true;"))
+    memory, kept = source / "memory.c", "psg_give(reservation->gpu, reservation->bytes - real);"
+    assert kept in memory.read_text()
+    memory.write_text(memory.read_text().replace(kept, "psg_give(reservation->gpu, reservation->bytes);"))
     build = ["make", "-s", "-C", str(source), f"PYTHON={sys.executable}", f"OUT={tmp_path}", "test"]
     subprocess.run(build, check=True)
     forgetful = str(tmp_path / "libpenstock-gpu-test.so")

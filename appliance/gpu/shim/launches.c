@@ -6,9 +6,10 @@
 #include "record.h"
 #include "stream.h"
 
+/* What is recorded does not run, and the driver must not be asked about its stream. */
 static struct psg_measured begin(CUstream stream, const void *what)
 {
-    int gpu = psg_gpu_of_stream(stream);
+    int gpu = psg_recorded(stream) ? -1 : psg_gpu_of_stream(stream);
     return gpu >= 0 ? psg_admit(gpu, stream, what) : (struct psg_measured){.gpu = -1, .pair = -1};
 }
 

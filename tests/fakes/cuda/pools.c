@@ -82,7 +82,7 @@ static CUresult allocate(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUs
     if (driver_stream_context(stream) == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (driver_capturing(stream))
-        return driver_capture_alloc(stream, dptr, bytes);
+        return stream->spoiled ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : driver_capture_alloc(stream, dptr, bytes);
     pthread_mutex_lock(&driver_lock);
     if (pool == NULL)
         pool = pool_of(driver_stream_context(stream)->device);

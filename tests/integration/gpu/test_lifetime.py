@@ -242,6 +242,17 @@ def test_what_the_driver_refuses_to_destroy_stays_charged(tenant: Make) -> None:
         assert share.used() == 0
 
 
+@pytest.mark.parametrize("gpus", [1, 2])
+@pytest.mark.parametrize("way", ["linked", "proc:0", "proc:2"])
+def test_a_capture_stays_valid_through_all_that_is_recorded(tenant: Make, gpus: int, way: str) -> None:
+    share = tenant(*[2 * LIMIT] * gpus, gpus=gpus)
+    with share.ready(way) as client:
+        client.must("stream 0", "pool 0 0", "kernel 0 busy_300us", f"malloc 4 {STEP}", "capture 0")
+        client.must("asyncon 1 1000 0", "launchon 0 0", "freeasyncon 1 0", "asyncon 2 1000 0", "freeasyncon 2 0")
+        client.must("endcapture 0 0", "instantiate 0 0", "graphlaunch 0", "sync", "free 4")
+        assert share.used() == share.machine.used() == CHUNK
+
+
 def test_captured_allocations_stop_at_the_limit(tenant: Make) -> None:
     share = tenant(LIMIT)
     with share.ready() as client:

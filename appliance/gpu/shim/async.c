@@ -105,7 +105,7 @@ static struct psg_entry begin_free(CUdeviceptr pointer, CUstream stream)
 
 static CUresult end_free(const struct psg_entry *entry, CUresult result, CUstream stream)
 {
-    if (!is_charged(stream))
+    if (entry->kind == PSG_FREE && !is_charged(stream))
         return result;
     if (result != CUDA_SUCCESS && entry->kind != PSG_FREE)
         psg_table_put(entry);

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 
+from tests.fakes.cuda.clients import build_client
+
 ROOT = Path(__file__).parents[1]
 TOP = "penstock-gpu-check"
 PRODUCT = (
@@ -69,31 +71,31 @@ def main(target: Path) -> Path:
         return pack(target, _build(Path(folder)))
 
 
-def pack(target: Path, libraries: Sequence[Path]) -> Path:
-    """Make the archive with these libraries and return its path."""
+def pack(target: Path, compiled: Sequence[Path]) -> Path:
+    """Make the archive with these libraries and programs and return its path."""
     machine = platform.machine()
     archive = target / f"{TOP}-{machine}.tar.gz"
     partial = archive.with_suffix(".partial")
     with tarfile.open(partial, "w:gz") as packed:
-        for name, content in _files(libraries):
+        for name, content in _files(compiled):
             entry = tarfile.TarInfo(f"{TOP}/{name}")
-            entry.size, entry.mode = len(content), 0o644
+            entry.size, entry.mode = len(content), 0o755 if name.startswith("lib/") else 0o644
             packed.addfile(entry, io.BytesIO(content))
     partial.replace(archive)
     return archive
 
 
 def _build(folder: Path) -> list[Path]:
-    """Build the library as sites have it, and as one that reads its paths from variables."""
+    """Build the library as sites have it, and as one that reads its paths from variables, and the client of checks."""
     shim = ROOT / "appliance/gpu/shim"
     command = ["make", "-s", "-C", str(shim), f"PYTHON={sys.executable}", f"OUT={folder}", "release", "test"]
     subprocess.run(command, check=True)
-    return [folder / "libpenstock-gpu.so", folder / "libpenstock-gpu-test.so"]
+    return [folder / "libpenstock-gpu.so", folder / "libpenstock-gpu-test.so", build_client(folder)]
 
 
-def _files(libraries: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
+def _files(compiled: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
     """Yield names in the archive and contents."""
-    yield from ((f"lib/{library.name}", library.read_bytes()) for library in libraries)
+    yield from ((f"lib/{each.name}", each.read_bytes()) for each in compiled)
     yield from ((name, (ROOT / name).read_bytes()) for name in PRODUCT)
     for module in sorted((ROOT / "tests/gpu").glob("*.py")):
         yield f"tests/gpu/{module.name}", module.read_bytes()

@@ -33,7 +33,7 @@ def measure(folder: Path, engine: docker.DockerClient, image: str) -> dict[str, 
     libraries = folder / "libraries"
     libraries.mkdir()
     build(libraries)
-    build_client(libraries)
+    build_client(libraries, libraries / "libcuda.so.1")
     parts = gpus.Parts(libraries, build_shim(folder / "shim", "release"))
     loop = libraries / "loop"
     source = Path(__file__).with_name("loop.c")

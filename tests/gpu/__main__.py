@@ -25,6 +25,7 @@ import pynvml
 
 from common.errors import PenstockError
 from tests.gpu import (
+    account_checks,
     assumptions,
     framework_checks,
     kernel_checks,
@@ -57,6 +58,7 @@ CHECKS: dict[str, Check] = {
     "memory: full": memory_checks.filled,
     "memory: after a kill": memory_checks.killed,
     "memory: resized": memory_checks.resized,
+    "memory: random programs": account_checks.random_programs,
     **share_checks.row_checks(),
     "time: resized": share_checks.resized_time,
     "time: fair mode": share_checks.fair,

@@ -57,7 +57,7 @@ class Program:
             start_new_session=True,
         )
 
-    def line(self) -> Any:
+    def text(self) -> str:
         """Wait for its next line; raises ProgramError where it ends, or is silent for too long."""
         assert self.process.stdout
         timer = threading.Timer(ANSWER_S, self.kill)
@@ -68,14 +68,22 @@ class Program:
             timer.cancel()
         if not text:
             raise ProgramError(self._complaint())
-        return json.loads(text)
+        return text
+
+    def line(self) -> Any:
+        """Return what its next line says; raises ProgramError where it ends, or is silent for too long."""
+        return json.loads(self.text())
+
+    def write(self, text: str) -> None:
+        """Give it lines to read; where it has ended, its next line tells so."""
+        assert self.process.stdin
+        with suppress(BrokenPipeError):
+            self.process.stdin.write(text)
+            self.process.stdin.flush()
 
     def ask(self) -> Any:
         """Let it go one step further; returns what it says then."""
-        assert self.process.stdin
-        with suppress(BrokenPipeError):
-            self.process.stdin.write("\n")
-            self.process.stdin.flush()
+        self.write("\n")
         return self.line()
 
     def end(self) -> Any:

@@ -11,6 +11,9 @@ from tests.gpu.memory_checks import LEFT_MIB, LIMIT
 from tests.gpu.outcomes import Figure, NotJudged
 
 MODES = {"native": "backend:native", "async": "backend:cudaMallocAsync", "expandable": "expandable_segments:True"}
+GROWN_MIB = 128.0
+"""By so much its kernels, loaded when it first needs them, may add to its context (70 to 92 MiB on an H200). No call of
+the program takes that: the agent charges it in its next rounds, and the kit has no agent."""
 OVERHEAD = 3.0
 """Per cent by which a training step may be slower with the library."""
 ROUND_S = 1.0
@@ -34,7 +37,15 @@ def pytorch_filled(card: Card) -> list[Figure]:
             found = card.run(environment, "fill", module="tests.gpu.training")
         figures += [
             Figure(f"{mode}: held at the refusal", found["held"] / MIB, "MiB", LIMIT / MIB - LEFT_MIB, bound="least"),
-            Figure(f"{mode}: the most that NVML saw", round(most[0] / MIB), "MiB", LIMIT / MIB, bound="most"),
+            Figure(
+                f"{mode}: the most that NVML saw",
+                round(most[0] / MIB),
+                "MiB",
+                LIMIT / MIB,
+                GROWN_MIB,
+                bound="most",
+                note="the tolerance is what its kernels add to a context",
+            ),
         ]
     return figures
 

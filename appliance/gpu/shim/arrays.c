@@ -6,8 +6,9 @@
 #include "packed.h"
 #include "table.h"
 
-/* Each level of an array takes whole blocks of this size. */
-#define BLOCK 512u
+/* Each level of an array takes whole tiles: so many bytes wide and rows high, and up to sixteen of these above each other, or
+ * behind each other where it is deep. The driver tells it of arrays whose memory comes later only. */
+enum { TILE_WIDTH = 64, TILE_HEIGHT = 8, TILES = 16 };
 
 /* Bits of one texel, all channels; block formats have 4 or 8 bits for each. */
 static uint64_t texel_bits(CUarray_format format, unsigned channels)
@@ -35,15 +36,33 @@ static uint64_t at_least_one(uint64_t number)
     return number ? number : 1;
 }
 
-static uint64_t texels_bytes(uint64_t texels, uint64_t bits)
+/* UINT64_MAX: more than there is. */
+static uint64_t product(uint64_t one, uint64_t other)
 {
     uint64_t total;
-    return __builtin_mul_overflow(texels, bits, &total) ? UINT64_MAX : total / 8 + (total % 8 != 0);
+    return __builtin_mul_overflow(one, other, &total) ? UINT64_MAX : total;
 }
 
-static uint64_t whole_blocks(uint64_t bytes)
+static uint64_t whole(uint64_t number, uint64_t of)
 {
-    return bytes > UINT64_MAX - BLOCK ? UINT64_MAX : (bytes + BLOCK - 1) / BLOCK * BLOCK;
+    return number > UINT64_MAX - of ? UINT64_MAX : (number + of - 1) / of * of;
+}
+
+/* A power of two: as many as are needed, or the most. */
+static uint64_t tiles(uint64_t needed, uint64_t most)
+{
+    uint64_t found = 1;
+    while (found < needed && found < most)
+        found *= 2;
+    return found;
+}
+
+static uint64_t level_bytes(uint64_t width, uint64_t height, uint64_t depth, uint64_t bits)
+{
+    uint64_t deep = tiles(depth, TILES), high = tiles(height / TILE_HEIGHT + (height % TILE_HEIGHT != 0), TILES / deep);
+    uint64_t row = product(width, bits), rows = whole(height, TILE_HEIGHT * high);
+    row = whole(row / 8 + (row % 8 != 0), TILE_WIDTH);
+    return product(product(row, rows), whole(depth, deep));
 }
 
 /* All levels from the first: each has half the width and height, and half the depth where that is no number of layers. */
@@ -55,9 +74,9 @@ static uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *array, unsigned level
     uint64_t bits = texel_bits(array->Format, array->NumChannels), bytes = 0;
     uint64_t width = array->Width, height = at_least_one(array->Height), depth = at_least_one(array->Depth);
     for (unsigned level = 0; level < at_least_one(levels) && level < 64; level++) {
-        uint64_t texels, plane;
-        if (__builtin_mul_overflow(width, height, &plane) || __builtin_mul_overflow(plane, depth, &texels) ||
-            __builtin_add_overflow(bytes, whole_blocks(texels_bytes(texels, bits)), &bytes))
+        uint64_t planes = layers ? product(depth, level_bytes(width, height, 1, bits))
+                                 : level_bytes(width, height, depth, bits);
+        if (__builtin_add_overflow(bytes, planes, &bytes))
             return UINT64_MAX;
         width = at_least_one(width / 2);
         height = at_least_one(height / 2);

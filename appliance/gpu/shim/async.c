@@ -17,15 +17,17 @@ struct allocation {
     size_t size;
 };
 
-/* False: the limit forbids it. What is recorded is memory of a graph, which is charged when that runs. */
-static bool begin_allocation(struct allocation *allocation)
+/* False: the limit forbids it. */
+static bool begin_allocation(const struct allocation *allocation)
 {
-    int gpu = allocation->gpu;
-    if (gpu < 0 || psg_recorded(allocation->stream)) {
-        allocation->gpu = -1;
-        return true;
-    }
-    return psg_pool_begin(gpu, allocation->pool, allocation->size);
+    return allocation->gpu < 0 || psg_pool_begin(allocation->gpu, allocation->pool, allocation->size);
+}
+
+/* Whether memory on a stream is charged now. What is recorded is memory of a graph, which is charged when that runs; and the
+ * recording would not stand it if the driver was asked about the stream. */
+static bool is_charged(CUstream stream)
+{
+    return psg_depth == 0 && psg_limited() && !psg_recorded(stream);
 }
 
 /* Charges what the pool took. Where that was more than expected and the limit forbids it, the memory goes back. */
@@ -51,7 +53,7 @@ static CUresult end_allocation(const struct allocation *allocation, CUresult res
 static struct allocation on_stream(CUstream stream, size_t size)
 {
     struct allocation allocation = {.gpu = -1, .stream = stream, .size = size};
-    int device = psg_depth == 0 && psg_limited() ? psg_device_of_stream(stream) : -1;
+    int device = is_charged(stream) ? psg_device_of_stream(stream) : -1;
     if (psg_gpu_of_device(device) >= 0 && REAL(cuDeviceGetMemPool, &allocation.pool, device) == CUDA_SUCCESS)
         allocation.gpu = psg_gpu_of_pool(allocation.pool);
     return allocation;
@@ -59,7 +61,7 @@ static struct allocation on_stream(CUstream stream, size_t size)
 
 static struct allocation from_pool(CUmemoryPool pool, CUstream stream, size_t size)
 {
-    int gpu = psg_depth == 0 && psg_limited() && pool ? psg_gpu_of_pool(pool) : -1;
+    int gpu = pool && is_charged(stream) ? psg_gpu_of_pool(pool) : -1;
     return (struct allocation){.gpu = gpu, .pool = pool, .stream = stream, .size = size};
 }
 
@@ -92,18 +94,18 @@ EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t size, 
     return ALLOCATED(from_pool(pool, OWN, size), REAL(cuMemAllocFromPoolAsync_ptsz, pointer, size, pool, stream));
 }
 
-/* What a stream is about to free; its kind is PSG_FREE where it was not charged. */
-static struct psg_entry begin_free(CUdeviceptr pointer)
+/* What a stream is about to free; its kind is PSG_FREE where it was not charged, or is freed when a graph runs. */
+static struct psg_entry begin_free(CUdeviceptr pointer, CUstream stream)
 {
     struct psg_entry entry = {.kind = PSG_FREE};
-    if (psg_depth == 0 && psg_limited() && !psg_table_take(PSG_POOLED, pointer, &entry))
+    if (is_charged(stream) && !psg_table_take(PSG_POOLED, pointer, &entry))
         psg_table_take(PSG_POINTER, pointer, &entry);
     return entry;
 }
 
 static CUresult end_free(const struct psg_entry *entry, CUresult result, CUstream stream)
 {
-    if (psg_depth > 0 || !psg_limited())
+    if (entry->kind == PSG_FREE && !is_charged(stream))
         return result;
     if (result != CUDA_SUCCESS && entry->kind != PSG_FREE)
         psg_table_put(entry);
@@ -117,12 +119,12 @@ static CUresult end_free(const struct psg_entry *entry, CUresult result, CUstrea
 
 EXPORT CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 {
-    struct psg_entry entry = begin_free(pointer);
+    struct psg_entry entry = begin_free(pointer, stream);
     return end_free(&entry, REAL(cuMemFreeAsync, pointer, stream), stream);
 }
 
 EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
 {
-    struct psg_entry entry = begin_free(pointer);
+    struct psg_entry entry = begin_free(pointer, OWN);
     return end_free(&entry, REAL(cuMemFreeAsync_ptsz, pointer, stream), OWN);
 }

@@ -91,3 +91,16 @@ int psg_gpu_here(uint64_t *context)
     }
     return psg_gpu_of_device(device);
 }
+
+int psg_gpu_of_memory(CUmemAllocationType type, const CUmemLocation *place)
+{
+    if (place->type == CU_MEM_LOCATION_TYPE_DEVICE)
+        return psg_gpu_of_device(place->id);
+    if (place->type == CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN)
+        return psg_gpu_of_device(place->localized.deviceId);
+    if (type != CU_MEM_ALLOCATION_TYPE_MANAGED || place->type != CU_MEM_LOCATION_TYPE_NONE)
+        return -1;
+    CUdevice device = 0;
+    REAL(cuCtxGetDevice, &device);
+    return psg_gpu_of_device(device);
+}

@@ -38,11 +38,13 @@ CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *maps, unsigned int count, CUstr
     USE(cuMemGetAllocationGranularity) \
     USE(cuDeviceGetMemPool)          \
     USE(cuDeviceGetDefaultMemPool)   \
+    USE(cuMemGetDefaultMemPool)      \
     USE(cuMemPoolGetAttribute)       \
     USE(cuDeviceGetGraphMemAttribute) \
     USE(cuGraphGetNodes)             \
     USE(cuGraphNodeGetType)          \
     USE(cuGraphMemAllocNodeGetParams) \
+    USE(cuGraphMemFreeNodeGetParams) \
     USE(cuGraphChildGraphNodeGetGraph) \
     USE(cuStreamGetCtx)              \
     USE(cuStreamGetDevice)           \

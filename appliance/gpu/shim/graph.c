@@ -1,134 +1,51 @@
-/* Memory of graphs: charged when a node is added, and when a graph that holds such nodes (added, captured, cloned or in a
- * child graph) is uploaded or launched. */
+/* Memory of graphs. A node has an address only: the driver takes memory when a graph that holds such nodes (added, captured
+ * or in a child graph) is uploaded or launched, in chunks, each for so many of its addresses. So nodes that do not live at
+ * once, which the driver gives the same addresses, count once; what graphs share among each other, pools.c knows. */
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "account.h"
 #include "device.h"
 #include "driver.h"
 #include "graph.h"
 #include "limits.h"
-#include "pages.h"
 #include "pools.h"
+#include "record.h"
 #include "table.h"
-
-static int gpu_of(const CUmemLocation *location)
-{
-    return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? psg_gpu_of_device(location->id) : -1;
-}
-
-static void give_node(const struct psg_entry *entry)
-{
-    psg_graph_nodes(entry->gpu, -(int64_t)entry->bytes);
-}
-
-static void keep_node(CUgraphNode node, CUgraph graph, int gpu, uint64_t bytes)
-{
-    psg_table_put(&(struct psg_entry){.kind = PSG_NODE, .key = (uint64_t)(uintptr_t)node, .gpu = (int16_t)gpu,
-                                      .bytes = bytes, .owner = (uint64_t)(uintptr_t)graph});
-}
-
-/* A node that allocates and is about to be added. */
-struct addition {
-    int gpu; /* -1: nothing is charged here */
-    uint64_t bytes;
-};
-
-/* False: the limit forbids it. */
-static bool begin_add(struct addition *addition, const CUmemLocation *location, uint64_t size)
-{
-    addition->gpu = psg_depth == 0 && psg_limited() && location ? gpu_of(location) : -1;
-    if (addition->gpu < 0)
-        return true;
-    addition->bytes = psg_whole_pages(addition->gpu, size);
-    return addition->bytes <= PSG_USED_MASK && psg_graph_nodes(addition->gpu, (int64_t)addition->bytes);
-}
-
-static CUresult end_add(const struct addition *addition, CUresult result, const CUgraphNode *node, CUgraph graph)
-{
-    if (addition->gpu >= 0 && result == CUDA_SUCCESS)
-        keep_node(*node, graph, addition->gpu, addition->bytes);
-    else if (addition->gpu >= 0)
-        psg_graph_nodes(addition->gpu, -(int64_t)addition->bytes);
-    return result;
-}
-
-/* Asks the driver by `call` for a node that allocates so much in a place, or does something else where that is null. */
-#define ADDED(location, size, call) ({                               \
-        struct addition addition;                                    \
-        bool fits = begin_add(&addition, location, size);            \
-        fits ? end_add(&addition, call, node, graph) : CUDA_ERROR_OUT_OF_MEMORY; \
-    })
-
-#define ALLOCATES (how && how->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-#define PLACE (ALLOCATES ? &how->alloc.poolProps.location : NULL)
-#define SIZE (ALLOCATES ? how->alloc.bytesize : 0)
-
-EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
-                                       CUDA_MEM_ALLOC_NODE_PARAMS *how)
-{
-    return ADDED(how ? &how->poolProps.location : NULL, how ? how->bytesize : 0,
-                 REAL(cuGraphAddMemAllocNode, node, graph, after, count, how));
-}
-
-EXPORT CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
-                               CUgraphNodeParams *how)
-{
-    return ADDED(PLACE, SIZE, REAL(cuGraphAddNode, node, graph, after, count, how));
-}
-
-EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
-                                  const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *how)
-{
-    return ADDED(PLACE, SIZE, REAL(cuGraphAddNode_v2, node, graph, after, edges, count, how));
-}
-
-EXPORT CUresult cuGraphAddNode_v3(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
-                                  const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *how)
-{
-    return ADDED(PLACE, SIZE, REAL(cuGraphAddNode_v3, node, graph, after, edges, count, how));
-}
-
-EXPORT CUresult cuGraphDestroyNode(CUgraphNode node)
-{
-    struct psg_entry entry;
-    bool known = psg_depth == 0 && psg_limited() && psg_table_take(PSG_NODE, (uint64_t)(uintptr_t)node, &entry);
-    CUresult result = REAL(cuGraphDestroyNode, node);
-    if (known && result == CUDA_SUCCESS)
-        give_node(&entry);
-    else if (known)
-        psg_table_put(&entry);
-    return result;
-}
-
-EXPORT CUresult cuGraphDestroy(CUgraph graph)
-{
-    if (psg_depth > 0 || !psg_limited())
-        return REAL(cuGraphDestroy, graph);
-    uint64_t owner = (uint64_t)(uintptr_t)graph;
-    psg_table_leave(PSG_NODE, owner);
-    CUresult result = REAL(cuGraphDestroy, graph);
-    if (result == CUDA_SUCCESS)
-        psg_table_sweep(PSG_LEAVING, owner, give_node);
-    else
-        psg_table_stay(owner);
-    return result;
-}
-
-/* Executable graphs ----------------------------------------------------------------------------------------------- */
 
 /* A graph inside a graph inside a graph …: deeper than anybody builds. */
 enum { DEEPEST = 32 };
 
 static atomic_uint with_memory;
 
-/* Bytes by GPU. */
-struct sizes {
-    uint64_t bytes[PSG_GPUS];
+/* Memory that a graph allocates, or frees where it has no end. */
+struct piece {
+    uint64_t begin, end;
+    int gpu;
 };
 
-static void add_node(CUgraphNode node, struct sizes *sizes, int depth);
+struct pieces {
+    struct piece *list;
+    size_t count, room;
+};
 
-static void add_graph(CUgraph graph, struct sizes *sizes, int depth)
+static void add_piece(struct pieces *pieces, struct piece piece)
+{
+    if (pieces->count == pieces->room) {
+        size_t room = pieces->room ? 2 * pieces->room : 64;
+        struct piece *wider = realloc(pieces->list, room * sizeof *wider);
+        if (!wider)
+            return;
+        pieces->list = wider;
+        pieces->room = room;
+    }
+    pieces->list[pieces->count++] = piece;
+}
+
+static void add_node(CUgraphNode node, struct pieces *pieces, int depth);
+
+static void add_graph(CUgraph graph, struct pieces *pieces, int depth)
 {
     size_t count = 0;
     if (depth > DEEPEST || REAL(cuGraphGetNodes, graph, NULL, &count) != CUDA_SUCCESS || count == 0)
@@ -136,25 +53,80 @@ static void add_graph(CUgraph graph, struct sizes *sizes, int depth)
     CUgraphNode *nodes = calloc(count, sizeof *nodes);
     if (nodes && REAL(cuGraphGetNodes, graph, nodes, &count) == CUDA_SUCCESS)
         for (size_t i = 0; i < count; i++)
-            add_node(nodes[i], sizes, depth);
+            add_node(nodes[i], pieces, depth);
     free(nodes);
 }
 
-static void add_node(CUgraphNode node, struct sizes *sizes, int depth)
+static void add_node(CUgraphNode node, struct pieces *pieces, int depth)
 {
     CUgraph child;
+    CUdeviceptr freed;
     CUgraphNodeType type;
     CUDA_MEM_ALLOC_NODE_PARAMS how;
     if (REAL(cuGraphNodeGetType, node, &type) != CUDA_SUCCESS)
         return;
     if (type == CU_GRAPH_NODE_TYPE_GRAPH && REAL(cuGraphChildGraphNodeGetGraph, node, &child) == CUDA_SUCCESS)
-        add_graph(child, sizes, depth + 1);
+        add_graph(child, pieces, depth + 1);
+    if (type == CU_GRAPH_NODE_TYPE_MEM_FREE && REAL(cuGraphMemFreeNodeGetParams, node, &freed) == CUDA_SUCCESS)
+        add_piece(pieces, (struct piece){freed, 0, 0});
     if (type != CU_GRAPH_NODE_TYPE_MEM_ALLOC || REAL(cuGraphMemAllocNodeGetParams, node, &how) != CUDA_SUCCESS)
         return;
-    int gpu = gpu_of(&how.poolProps.location);
+    int gpu = psg_gpu_of_memory(how.poolProps.allocType, &how.poolProps.location);
     if (gpu >= 0)
-        sizes->bytes[gpu] += psg_whole_pages(gpu, how.bytesize);
+        add_piece(pieces, (struct piece){how.dptr, how.dptr + how.bytesize, gpu});
 }
+
+/* By their places, the larger one first. */
+static int compare(const void *one, const void *other)
+{
+    const struct piece *a = one, *b = other;
+    if (a->begin != b->begin)
+        return a->begin < b->begin ? -1 : 1;
+    return a->end > b->end ? -1 : a->end < b->end;
+}
+
+/* What an executable graph takes of each GPU, and whether more is allocated there than freed. */
+struct needs {
+    uint64_t bytes[PSG_GPUS];
+    bool leaves[PSG_GPUS];
+};
+
+/* What does not fit into chunks that are there gets as many as it fills. */
+static void add_chunks(const struct piece *piece, struct needs *needs, uint64_t *next)
+{
+    uint64_t fills = (piece->end - piece->begin + PSG_CHUNK - 1) / PSG_CHUNK;
+    uint64_t first = larger(piece->begin / PSG_CHUNK, next[piece->gpu]), end = (piece->end - 1) / PSG_CHUNK + 1;
+    if (piece->end <= piece->begin || first >= end)
+        return;
+    needs->bytes[piece->gpu] += larger(end - first, fills) * PSG_CHUNK;
+    next[piece->gpu] = end;
+}
+
+static struct needs needs_of(CUgraph graph)
+{
+    struct pieces pieces = {0};
+    struct needs needs = {0};
+    uint64_t next[PSG_GPUS] = {0};
+    add_graph(graph, &pieces, 0);
+    if (pieces.count)
+        qsort(pieces.list, pieces.count, sizeof *pieces.list, compare);
+    for (size_t i = 0, end; i < pieces.count; i = end) {
+        long left = 0;
+        int gpu = 0;
+        for (end = i; end < pieces.count && pieces.list[end].begin == pieces.list[i].begin; end++) {
+            bool freed = pieces.list[end].end == 0;
+            left += freed ? -1 : 1;
+            gpu = freed ? gpu : pieces.list[end].gpu;
+            if (!freed)
+                add_chunks(&pieces.list[end], &needs, next);
+        }
+        needs.leaves[gpu] |= left > 0;
+    }
+    free(pieces.list);
+    return needs;
+}
+
+/* Executable graphs ----------------------------------------------------------------------------------------------- */
 
 /* An executable graph has an entry for each GPU of which it has memory. */
 static uint64_t key_of(CUgraphExec executable, int gpu)
@@ -164,13 +136,13 @@ static uint64_t key_of(CUgraphExec executable, int gpu)
 
 static CUresult keep_executable(CUresult result, CUgraphExec *executable, CUgraph graph)
 {
-    struct sizes sizes = {{0}};
-    if (result == CUDA_SUCCESS && psg_depth == 0 && psg_limited())
-        add_graph(graph, &sizes, 0);
+    if (result != CUDA_SUCCESS || psg_depth > 0 || !psg_limited())
+        return result;
+    struct needs needs = needs_of(graph);
     for (int gpu = 0; gpu < PSG_GPUS; gpu++)
-        if (sizes.bytes[gpu] &&
+        if (needs.bytes[gpu] &&
             psg_table_put(&(struct psg_entry){.kind = PSG_EXECUTABLE, .key = key_of(*executable, gpu), .gpu = (int16_t)gpu,
-                                              .bytes = sizes.bytes[gpu]}))
+                                              .bytes = needs.bytes[gpu], .count = needs.leaves[gpu]}))
             atomic_fetch_add(&with_memory, 1);
     return result;
 }
@@ -188,17 +160,6 @@ EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *executable, CUgraph graph, CU
 EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long flags)
 {
     return keep_executable(REAL(cuGraphInstantiateWithFlags, executable, graph, flags), executable, graph);
-}
-
-EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *how)
-{
-    return keep_executable(REAL(cuGraphInstantiateWithParams, executable, graph, how), executable, graph);
-}
-
-EXPORT CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *executable, CUgraph graph,
-                                                  CUDA_GRAPH_INSTANTIATE_PARAMS *how)
-{
-    return keep_executable(REAL(cuGraphInstantiateWithParams_ptsz, executable, graph, how), executable, graph);
 }
 
 static bool has_memory(CUgraphExec executable, int gpu, struct psg_entry *entry)
@@ -234,18 +195,55 @@ static void settle_below(CUgraphExec executable, int end)
             psg_pools_settle(gpu);
 }
 
-bool psg_graph_begin(CUgraphExec executable, struct psg_graph_run *run)
+/* What runs on a stream one after the other shares memory, but for what is left allocated. Default streams are others in each
+ * context, or thread. */
+static uint64_t order_of(CUgraphExec executable, bool leaves, CUstream stream)
+{
+    CUcontext context = NULL;
+    if (leaves)
+        return (uint64_t)(uintptr_t)executable;
+    if (stream && stream != CU_STREAM_LEGACY)
+        return (uint64_t)(uintptr_t)(stream == CU_STREAM_PER_THREAD ? (void *)&psg_depth : (void *)stream);
+    REAL(cuCtxGetCurrent, &context);
+    return (uint64_t)(uintptr_t)context;
+}
+
+static bool is_busy(CUstream stream)
+{
+    CUstreamCaptureMode mode;
+    psg_asking_begin(&mode);
+    bool busy = psg_may_ask(stream) && REAL(cuStreamQuery, stream) == CUDA_ERROR_NOT_READY;
+    psg_asking_end(&mode);
+    return busy;
+}
+
+enum { MOMENT = 200 }; /* in microseconds */
+
+/* Where there is no room, what the stream has to do before may hold what it then gives back. */
+static bool expect(const struct psg_entry *entry, CUgraphExec executable, CUstream stream)
+{
+    uint64_t order = order_of(executable, entry->count, stream);
+    if (psg_graph_expect(entry->gpu, order, entry->bytes))
+        return true;
+    for (uint64_t waited = 0; waited < PSG_ENDLESS && is_busy(stream); waited += MOMENT * 1000)
+        usleep(MOMENT);
+    if (psg_graph_expect(entry->gpu, order, entry->bytes))
+        return true;
+    psg_count_refusal(entry->gpu);
+    return false;
+}
+
+bool psg_graph_begin(CUgraphExec executable, CUstream stream, bool *charged)
 {
     struct psg_entry entry;
-    *run = (struct psg_graph_run){.executable = executable, .trims = psg_pools_trims()};
+    *charged = false;
     if (atomic_load_explicit(&with_memory, memory_order_relaxed) == 0 || psg_depth > 0)
         return true;
     for (int gpu = 0; gpu < (int)psg_gpus(); gpu++) {
         if (!has_memory(executable, gpu, &entry))
             continue;
-        run->charged = true;
-        /* What it took when it ran last is still its own. */
-        if (entry.count != run->trims + 1 && !psg_graph_expect(gpu, entry.bytes)) {
+        *charged = true;
+        if (!expect(&entry, executable, stream)) {
             settle_below(executable, gpu);
             return false;
         }
@@ -253,26 +251,56 @@ bool psg_graph_begin(CUgraphExec executable, struct psg_graph_run *run)
     return true;
 }
 
-void psg_graph_end(const struct psg_graph_run *run, CUresult result)
+void psg_graph_end(CUgraphExec executable, bool charged)
 {
-    struct psg_entry entry;
-    for (int gpu = 0; run->charged && gpu < (int)psg_gpus(); gpu++) {
-        if (!has_memory(run->executable, gpu, &entry))
-            continue;
-        if (result == CUDA_SUCCESS && entry.count != run->trims + 1) {
-            entry.count = run->trims + 1;
-            psg_table_put(&entry);
-        }
-        psg_pools_settle(gpu);
-    }
+    if (charged)
+        settle_below(executable, (int)psg_gpus());
 }
 
 EXPORT CUresult cuGraphUpload(CUgraphExec executable, CUstream stream)
 {
-    return PSG_RUN(executable, REAL(cuGraphUpload, executable, stream));
+    return PSG_RUN(executable, stream, REAL(cuGraphUpload, executable, stream));
 }
 
 EXPORT CUresult cuGraphUpload_ptsz(CUgraphExec executable, CUstream stream)
 {
-    return PSG_RUN(executable, REAL(cuGraphUpload_ptsz, executable, stream));
+    return PSG_RUN(executable, stream ? stream : CU_STREAM_PER_THREAD, REAL(cuGraphUpload_ptsz, executable, stream));
+}
+
+static CUresult upload_made(CUresult made, CUgraphExec *executable, CUDA_GRAPH_INSTANTIATE_PARAMS *how, CUstream stream)
+{
+    if (made != CUDA_SUCCESS)
+        return made;
+    made = PSG_RUN(*executable, stream, REAL(cuGraphUpload, *executable, stream));
+    if (made != CUDA_SUCCESS) {
+        cuGraphExecDestroy(*executable);
+        how->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
+    }
+    return made;
+}
+
+/* Makes a graph executable by `call`. What it takes is known behind that only, and so it is uploaded then. */
+#define MADE(used_stream, call) ({                                   \
+        cuuint64_t flags = how ? how->flags : 0;                     \
+        bool uploads = psg_depth == 0 && psg_limited() && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD); \
+        if (uploads)                                                 \
+            how->flags = flags & ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD; \
+        CUresult made = keep_executable(call, executable, graph);    \
+        if (uploads) {                                               \
+            how->flags = flags;                                      \
+            made = upload_made(made, executable, how, used_stream);  \
+        }                                                            \
+        made;                                                        \
+    })
+
+EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *how)
+{
+    return MADE(how->hUploadStream, REAL(cuGraphInstantiateWithParams, executable, graph, how));
+}
+
+EXPORT CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *executable, CUgraph graph,
+                                                  CUDA_GRAPH_INSTANTIATE_PARAMS *how)
+{
+    return MADE(how->hUploadStream ? how->hUploadStream : CU_STREAM_PER_THREAD,
+                REAL(cuGraphInstantiateWithParams_ptsz, executable, graph, how));
 }

@@ -4,24 +4,17 @@
 
 #include "driver.h"
 
-/* One launch or upload of a graph. */
-struct psg_graph_run {
-    CUgraphExec executable;
-    uint32_t trims;
-    bool charged; /* it has memory that is */
-};
-
 /* Charges what a graph is about to take; false: the limit forbids it. Else psg_graph_end follows the driver's answer. */
-bool psg_graph_begin(CUgraphExec executable, struct psg_graph_run *run);
-void psg_graph_end(const struct psg_graph_run *run, CUresult result);
+bool psg_graph_begin(CUgraphExec executable, CUstream stream, bool *charged);
+void psg_graph_end(CUgraphExec executable, bool charged);
 
-/* Runs an executable graph by `call`. */
-#define PSG_RUN(executable, call) ({                                 \
-        struct psg_graph_run run;                                    \
+/* Runs an executable graph on a stream by `call`. */
+#define PSG_RUN(executable, stream, call) ({                         \
+        bool charged;                                                \
         CUresult ran = CUDA_ERROR_OUT_OF_MEMORY;                     \
-        if (psg_graph_begin(executable, &run)) {                     \
+        if (psg_graph_begin(executable, stream, &charged)) {         \
             ran = call;                                              \
-            psg_graph_end(&run, ran);                                \
+            psg_graph_end(executable, charged);                      \
         }                                                            \
         ran;                                                         \
     })

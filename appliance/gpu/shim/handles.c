@@ -33,8 +33,7 @@ static bool watched(void)
 EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *how,
                             unsigned long long flags)
 {
-    int gpu = watched() && how && how->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? psg_gpu_of_device(how->location.id)
-                                                                                     : -1;
+    int gpu = watched() && how ? psg_gpu_of_memory(how->type, &how->location) : -1;
     if (gpu < 0)
         return REAL(cuMemCreate, handle, size, how, flags);
     if (!psg_take_or_trim(gpu, size))

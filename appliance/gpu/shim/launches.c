@@ -6,9 +6,10 @@
 #include "record.h"
 #include "stream.h"
 
+/* What is recorded does not run, and the driver must not be asked about its stream. */
 static struct psg_measured begin_launch(CUstream stream, const void *what)
 {
-    int gpu = psg_gpu_of_stream(stream);
+    int gpu = psg_recorded(stream) ? -1 : psg_gpu_of_stream(stream);
     return gpu >= 0 ? psg_admit(gpu, stream, what) : (struct psg_measured){.gpu = -1, .pair = -1};
 }
 
@@ -122,7 +123,7 @@ EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launche
 /* Asks the driver by `call` to run a graph on a stream. Memory is reserved last, for waiting may take long, and others
  * settle meanwhile; what is recorded does not run. */
 #define LAUNCHED_GRAPH(used_stream, call) \
-    LAUNCHED(used_stream, executable, psg_recorded(used_stream) ? call : PSG_RUN(executable, call))
+    LAUNCHED(used_stream, executable, psg_recorded(used_stream) ? call : PSG_RUN(executable, used_stream, call))
 
 EXPORT CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream)
 {

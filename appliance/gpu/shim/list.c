@@ -121,6 +121,13 @@ void psg_list_forget_empty(int gpu)
     psg_unlock(&listing);
 }
 
+static bool is_of_host(CUmemoryPool handle)
+{
+    CUmemoryPool own;
+    CUmemLocation host = {.type = CU_MEM_LOCATION_TYPE_HOST};
+    return REAL(cuMemGetDefaultMemPool, &own, &host, CU_MEM_ALLOCATION_TYPE_PINNED) == CUDA_SUCCESS && own == handle;
+}
+
 int psg_gpu_of_pool(CUmemoryPool handle)
 {
     int gpu = -1, devices = 0;
@@ -135,7 +142,7 @@ int psg_gpu_of_pool(CUmemoryPool handle)
         if (found)
             gpu = psg_gpu_of_device(device);
     }
-    if (!found)
+    if (!found && !is_of_host(handle))
         gpu = psg_gpu_here(NULL);
     psg_list_pool(handle, gpu);
     return gpu;

@@ -9,8 +9,8 @@ void psg_unlist_pool(CUmemoryPool handle);
 bool psg_is_listed_pool(CUmemoryPool handle, int *gpu);
 bool psg_list_is_empty(void);
 
-/* A pool that was not made through us is the default pool of a device, or one that the current device was given; it is
- * listed from then on. */
+/* A pool that was not made through us is the default pool of a device, of the host, or of managed memory, or one that the
+ * current device was given; it is listed from then on. */
 int psg_gpu_of_pool(CUmemoryPool handle);
 
 uint64_t psg_pool_attribute(CUmemoryPool handle, CUmemPool_attribute which);

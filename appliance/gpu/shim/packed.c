@@ -1,5 +1,6 @@
-/* Arrays have no addresses, so nobody sees on which pages they lie: large ones are charged whole pages, and small ones of a
- * GPU as if they lay close together. Where the driver leaves gaps between them, NVML shows more than the account. */
+/* Arrays have no addresses, so nobody sees on which pages they lie: what is larger than half a page is charged whole pages, and
+ * small ones of a GPU as if they lay close together. Where the driver leaves gaps between them, NVML shows more than the
+ * account. */
 #include <pthread.h>
 
 #include "account.h"
@@ -21,9 +22,14 @@ static void after_fork_in_child(void)
 
 AT_FORK(.in_child = after_fork_in_child);
 
+static bool is_large(int gpu, uint64_t bytes)
+{
+    return bytes > psg_page(gpu) / 2;
+}
+
 bool psg_packed_take(int gpu, uint64_t bytes)
 {
-    if (bytes >= psg_page(gpu))
+    if (is_large(gpu, bytes))
         return psg_take_or_trim(gpu, psg_whole_pages(gpu, bytes));
     psg_lock(&packing);
     uint64_t more = psg_whole_pages(gpu, together[gpu] + bytes) - psg_whole_pages(gpu, together[gpu]);
@@ -35,7 +41,7 @@ bool psg_packed_take(int gpu, uint64_t bytes)
 
 void psg_packed_give(int gpu, uint64_t bytes)
 {
-    if (bytes >= psg_page(gpu)) {
+    if (is_large(gpu, bytes)) {
         psg_give(gpu, psg_whole_pages(gpu, bytes));
         return;
     }

@@ -16,13 +16,18 @@
 #include "pools.h"
 #include "table.h"
 
-/* Pools grow by steps of this size at least; taken before the call, settled after it. */
-#define STEP (UINT64_C(32) << 20)
+/* Streams on which graphs with memory run; on more of them no two are known to share any. */
+enum { ORDERS = 16 };
 
 struct stock {
     pthread_mutex_t lock;
     uint64_t charged;
-    uint64_t nodes; /* allocations in graphs that are being built; launched ones show in what is reserved */
+    /* What graphs can have come to since they were last trimmed: what they had then, and on each stream the largest. */
+    uint64_t graphs;
+    struct {
+        uint64_t order, most;
+    } orders[ORDERS];
+    unsigned order_count;
 };
 
 static struct stock stocks[PSG_GPUS] = {[0 ... PSG_GPUS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
@@ -48,19 +53,16 @@ static uint64_t graph_attribute(int gpu, CUgraphMem_attribute which)
 /* Charges --------------------------------------------------------------------------------------------------------- */
 
 static atomic_bool graphs_have_memory;
-static atomic_uint trims;
 
 static uint64_t reserved_by_graphs(int gpu)
 {
     return atomic_load(&graphs_have_memory) ? graph_attribute(gpu, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT) : 0;
 }
 
-/* What the stock of a GPU comes to now, `growing` more bytes of graphs included. */
-static uint64_t measure(int gpu, uint64_t growing)
+/* What the stock of a GPU comes to now. */
+static uint64_t measure(int gpu)
 {
-    uint64_t total = psg_list_reserved(gpu);
-    uint64_t graphs = reserved_by_graphs(gpu) + growing;
-    return total + (graphs > stocks[gpu].nodes ? graphs : stocks[gpu].nodes);
+    return psg_list_reserved(gpu) + reserved_by_graphs(gpu);
 }
 
 static bool charge(int gpu, uint64_t target)
@@ -74,14 +76,20 @@ static bool charge(int gpu, uint64_t target)
     return true;
 }
 
+static void forget_orders(int gpu)
+{
+    stocks[gpu].graphs = reserved_by_graphs(gpu);
+    stocks[gpu].order_count = 0;
+}
+
 static void trim(int gpu)
 {
-    atomic_fetch_add(&trims, 1);
     psg_list_trim(gpu);
     int device = atomic_load(&graphs_have_memory) ? psg_device_of_gpu(gpu) : -1;
     if (device >= 0)
         REAL(cuDeviceGraphMemTrim, device);
-    uint64_t target = measure(gpu, 0);
+    forget_orders(gpu);
+    uint64_t target = measure(gpu);
     if (target < stocks[gpu].charged)
         charge(gpu, target);
 }
@@ -136,7 +144,7 @@ void psg_pools_settle(int gpu)
     if (!has_stock(gpu))
         return;
     psg_lock(&stocks[gpu].lock);
-    charge(gpu, measure(gpu, 0));
+    charge(gpu, measure(gpu));
     psg_unlock(&stocks[gpu].lock);
 }
 
@@ -152,52 +160,52 @@ void psg_pools_look(int gpu)
 
 /* Graphs ---------------------------------------------------------------------------------------------------------- */
 
-static bool add_nodes(int gpu, int64_t bytes)
+/* Adds a graph to what graphs can have come to; returns that. */
+static uint64_t add_graph(struct stock *stock, uint64_t order, uint64_t bytes)
 {
-    struct stock *stock = &stocks[gpu];
-    psg_lock(&stock->lock);
+    unsigned place = 0;
+    while (place < stock->order_count && stock->orders[place].order != order)
+        place++;
+    if (place == ORDERS) {
+        stock->graphs += bytes;
+    } else {
+        uint64_t most = place < stock->order_count ? stock->orders[place].most : 0;
+        stock->orders[place].order = order;
+        stock->orders[place].most = larger(most, bytes);
+        stock->order_count += place == stock->order_count;
+    }
+    uint64_t total = stock->graphs;
+    for (unsigned i = 0; i < stock->order_count; i++)
+        total += stock->orders[i].most;
+    return total;
+}
+
+/* How much more a graph may take. */
+static uint64_t growth_of_graphs(int gpu, uint64_t order, uint64_t bytes)
+{
+    uint64_t most = add_graph(&stocks[gpu], order, bytes), reserved = reserved_by_graphs(gpu);
+    return most > reserved ? smaller(most - reserved, bytes) : 0;
+}
+
+static bool expect(int gpu, uint64_t order, uint64_t bytes)
+{
+    psg_lock(&stocks[gpu].lock);
     atomic_store(&graphs_have_memory, true);
-    stock->nodes += (uint64_t)bytes;
-    uint64_t target = measure(gpu, 0);
-    bool fits = bytes < 0 || target <= stock->charged ? charge(gpu, target) : charge_or_trim(gpu, target - stock->charged);
-    if (!fits && bytes > 0)
-        stock->nodes -= (uint64_t)bytes;
-    psg_unlock(&stock->lock);
-    return fits || bytes < 0;
-}
-
-bool psg_graph_nodes(int gpu, int64_t bytes)
-{
-    if (add_nodes(gpu, bytes))
-        return true;
-    reclaim(gpu);
-    return add_nodes(gpu, bytes) || refuse(gpu);
-}
-
-/* How often memory was trimmed: as long as this stays the same, a graph that ran keeps what it took. */
-uint32_t psg_pools_trims(void)
-{
-    return atomic_load(&trims);
-}
-
-static bool expect(int gpu, uint64_t bytes)
-{
-    struct stock *stock = &stocks[gpu];
-    psg_lock(&stock->lock);
-    atomic_store(&graphs_have_memory, true);
-    uint64_t spare = reserved_by_graphs(gpu) - graph_attribute(gpu, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
-    uint64_t target = measure(gpu, bytes > spare ? bytes - spare : 0);
-    bool fits = target <= stock->charged || charge_or_trim(gpu, target - stock->charged);
-    psg_unlock(&stock->lock);
+    bool fits = charge(gpu, measure(gpu) + growth_of_graphs(gpu, order, bytes));
+    if (!fits) {
+        trim(gpu);
+        fits = charge(gpu, measure(gpu) + growth_of_graphs(gpu, order, bytes));
+    }
+    psg_unlock(&stocks[gpu].lock);
     return fits;
 }
 
-bool psg_graph_expect(int gpu, uint64_t bytes)
+bool psg_graph_expect(int gpu, uint64_t order, uint64_t bytes)
 {
-    if (expect(gpu, bytes))
+    if (expect(gpu, order, bytes))
         return true;
     reclaim(gpu);
-    return expect(gpu, bytes) || refuse(gpu);
+    return expect(gpu, order, bytes);
 }
 
 /* Allocations ----------------------------------------------------------------------------------------------------- */
@@ -208,7 +216,7 @@ static uint64_t expected_growth(CUmemoryPool handle, uint64_t size)
     uint64_t used = psg_pool_attribute(handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
     if (used <= reserved && size <= reserved - used)
         return 0;
-    return size > UINT64_MAX - STEP ? UINT64_MAX : (size + STEP - 1) / STEP * STEP;
+    return size > UINT64_MAX - PSG_CHUNK ? UINT64_MAX : (size + PSG_CHUNK - 1) / PSG_CHUNK * PSG_CHUNK;
 }
 
 /* Holds the stock's lock where it succeeds. */
@@ -232,10 +240,10 @@ bool psg_pool_begin(int gpu, void *pool, uint64_t size)
 
 bool psg_pool_fits(int gpu)
 {
-    if (charge(gpu, measure(gpu, 0)))
+    if (charge(gpu, measure(gpu)))
         return true;
     trim(gpu);
-    return charge(gpu, measure(gpu, 0));
+    return charge(gpu, measure(gpu));
 }
 
 void psg_pool_end(int gpu)
@@ -268,7 +276,7 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *how)
 {
     CUresult result = REAL(cuMemPoolCreate, pool, how);
     if (result == CUDA_SUCCESS && psg_depth == 0 && psg_limited())
-        psg_list_pool(*pool, how->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? psg_gpu_of_device(how->location.id) : -1);
+        psg_list_pool(*pool, psg_gpu_of_memory(how->allocType, &how->location));
     return result;
 }
 
@@ -294,7 +302,7 @@ static CUresult destroy(CUmemoryPool pool, int gpu)
         psg_table_sweep(PSG_POOLED, (uint64_t)(uintptr_t)pool, hand_over);
         atomic_store_explicit(&changed[gpu], true, memory_order_release);
     }
-    charge(gpu, measure(gpu, 0));
+    charge(gpu, measure(gpu));
     return result;
 }
 
@@ -322,8 +330,12 @@ EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
     CUresult result = REAL(cuDeviceGraphMemTrim, device);
-    atomic_fetch_add(&trims, 1);
-    if (psg_depth == 0 && psg_limited())
-        psg_pools_settle(psg_gpu_of_device(device));
+    int gpu = psg_depth == 0 && psg_limited() ? psg_gpu_of_device(device) : -1;
+    if (gpu < 0)
+        return result;
+    psg_lock(&stocks[gpu].lock);
+    forget_orders(gpu);
+    charge(gpu, measure(gpu));
+    psg_unlock(&stocks[gpu].lock);
     return result;
 }

@@ -21,12 +21,12 @@ bool psg_pool_begin(int gpu, void *pool, uint64_t size);
 bool psg_pool_fits(int gpu);
 void psg_pool_end(int gpu);
 
-/* Charges graph nodes (bytes may be negative), or expects what a graph is about to take; false: the limit forbids it. */
-bool psg_graph_nodes(int gpu, int64_t bytes);
-bool psg_graph_expect(int gpu, uint64_t bytes);
+/* Pools and graphs grow by steps of this size at least. */
+#define PSG_CHUNK (UINT64_C(32) << 20)
 
-/* How often memory was trimmed: as long as this stays the same, a graph that ran keeps what it took. */
-uint32_t psg_pools_trims(void);
+/* Charges what a graph of so many bytes, whole chunks, may take; false: the limit forbids it. What it really took is settled
+ * behind that. Graphs of one order run one after the other, and share memory. */
+bool psg_graph_expect(int gpu, uint64_t order, uint64_t bytes);
 
 /* Memory of a pool that was taken out of the table has been freed. */
 void psg_pooled_gone(const struct psg_entry *entry);

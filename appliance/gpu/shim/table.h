@@ -18,7 +18,6 @@ enum psg_kind {
     PSG_PRIMARY,
     PSG_GREEN,
     PSG_GREEN_NAME,
-    PSG_NODE,
     PSG_EXECUTABLE,
     PSG_POOLED,
     PSG_RECORDING,
@@ -28,8 +27,8 @@ enum psg_kind {
 struct psg_entry {
     uint64_t key;
     uint64_t bytes;
-    uint64_t owner; /* context, graph or handle that it goes with */
-    uint32_t count; /* handles: how many handles and mappings keep it; pages: how many blocks lie on it; executables: psg_pools_trims() + 1 at the last launch */
+    uint64_t owner; /* context or handle that it goes with */
+    uint32_t count; /* handles: how many handles and mappings keep it; pages: how many blocks lie on it; executables: 1 where they allocate more than they free */
     int16_t gpu;
     uint16_t kind;
 };

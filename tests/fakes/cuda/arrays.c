@@ -1,11 +1,15 @@
-/* Arrays and mipmaps of the fake driver: each level takes a multiple of the pitch; large ones take whole pages, small ones
- * of a GPU lie close together on some. */
+/* Arrays and mipmaps of the fake driver: each level takes whole tiles, as an H200 has them; what is larger than half a page
+ * takes whole pages, and small ones of a GPU lie close together on some. */
 #include "driver.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define PITCH 512ULL
+/* A tile of the least size, of 8 rows; larger ones have up to 16 of these above each other, or behind. */
+#define TILE_WIDTH 64ULL
+#define TILE_HEIGHT 8ULL
+#define TILES 16ULL
+#define ALIGNMENT 65536ULL
 
 struct CUarray_st {
     CUDA_ARRAY3D_DESCRIPTOR as;
@@ -38,7 +42,7 @@ static struct held *hold(uint64_t bytes)
     struct held *made;
     const struct CUctx_st *context = driver_context()->part_of ? driver_context()->part_of : driver_context();
     unsigned gpu = context->gpu;
-    uint64_t together = bytes < GRANULARITY ? bytes : 0;
+    uint64_t together = bytes <= GRANULARITY / 2 ? bytes : 0;
     uint64_t more = together ? driver_pages(small[gpu] + bytes) - driver_pages(small[gpu]) : driver_pages(bytes);
     if (machine_take(gpu, more) != 0)
         return NULL;
@@ -53,7 +57,7 @@ static void let_go(const struct held *held)
 {
     for (struct held **each = &all_held; *each != NULL; each = &(*each)->next) {
         struct held *found = *each;
-        uint64_t together = found->bytes < GRANULARITY ? found->bytes : 0, before = small[found->gpu];
+        uint64_t together = found->bytes <= GRANULARITY / 2 ? found->bytes : 0, before = small[found->gpu];
         if (found != held)
             continue;
         small[found->gpu] -= together;
@@ -86,13 +90,33 @@ static uint64_t element(CUarray_format format)
     }
 }
 
+static uint64_t whole(uint64_t number, uint64_t of)
+{
+    return (number + of - 1) / of * of;
+}
+
+/* As many tiles as there have to be, at most so many: a power of two. */
+static uint64_t tiles(uint64_t needed, uint64_t most)
+{
+    uint64_t found = 1;
+    while (found < needed && found < most)
+        found *= 2;
+    return found;
+}
+
 static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *as, unsigned level)
 {
-    uint64_t width = as->Width >> level, height = as->Height >> level, depth = as->Depth >> level, bytes;
-    if (as->Flags & CUDA_ARRAY3D_LAYERED)
-        depth = as->Depth;
-    bytes = (width ? width : 1) * (height ? height : 1) * (depth ? depth : 1) * as->NumChannels * element(as->Format);
-    return (bytes + PITCH - 1) / PITCH * PITCH;
+    uint64_t width = as->Width >> level, height = as->Height >> level, depth = as->Depth >> level, layers = 1, deep;
+    if (as->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) {
+        layers = as->Depth;
+        depth = 1;
+    }
+    width = (width ? width : 1) * as->NumChannels * element(as->Format);
+    height = height ? height : 1;
+    depth = depth ? depth : 1;
+    deep = tiles(depth, TILES);
+    height = whole(height, TILE_HEIGHT * tiles((height + TILE_HEIGHT - 1) / TILE_HEIGHT, TILES / deep));
+    return whole(width, TILE_WIDTH) * height * whole(depth, deep) * layers;
 }
 
 static int without_memory(const CUDA_ARRAY3D_DESCRIPTOR *as)
@@ -175,7 +199,8 @@ static CUresult requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *result, const CUDA_
     memset(result, 0, sizeof *result);
     for (unsigned level = 0; level < levels; level++)
         result->size += level_bytes(as, level);
-    result->alignment = PITCH;
+    result->size = whole(result->size, ALIGNMENT);
+    result->alignment = ALIGNMENT;
     return CUDA_SUCCESS;
 }
 

@@ -86,6 +86,15 @@ def link(library: Path, objects: Iterable[Path], flags: Sequence[str] = ()) -> N
     subprocess.run(command, check=True)
 
 
+def stand_in(folder: Path) -> Path:
+    """Make a library with the driver's name and functions that do nothing, to link programs where there is none."""
+    folder.mkdir()
+    library, source = folder / "libcuda.so.1", folder / "functions.c"
+    source.write_text("\n".join(f"void {name}(void) {{}}" for name in sorted(declared("cuda.h", "cu"))))
+    link(library, [source])
+    return library
+
+
 def _compile(folder: Path, source: str | Path, flags: Sequence[str] = ()) -> Path:
     made = folder / f"{Path(source).stem}.o"
     command: list[str | Path] = [

@@ -50,13 +50,13 @@ static CUresult make_graph(int slot, number bytes)
 {
     CUmemPoolProps from = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}}};
     CUDA_MEM_ALLOC_NODE_PARAMS as = {.poolProps = from, .bytesize = bytes};
-    CUgraphNode node;
+    CUgraphNode node, freed;
     CUgraph graph;
     CUresult code = p_cuGraphCreate(&graph, 0);
     if (code == CUDA_SUCCESS)
         code = p_cuGraphAddMemAllocNode(&node, graph, NULL, 0, &as);
     if (code == CUDA_SUCCESS)
-        code = p_cuGraphAddMemFreeNode(&node, graph, NULL, 0, as.dptr);
+        code = p_cuGraphAddMemFreeNode(&freed, graph, &node, 1, as.dptr);
     if (code == CUDA_SUCCESS)
         code = p_cuGraphInstantiateWithFlags(&slots[slot].exec, graph, 0);
     if (code == CUDA_SUCCESS && (code = p_cuGraphLaunch(slots[slot].exec, NULL)) != CUDA_SUCCESS)

@@ -51,21 +51,75 @@ static void resolve(const char *how)
     FUNCTIONS(RESOLVE)
 }
 
-static CUresult add_alloc_node(number graph, number name, number bytes, int device, int any)
+/* The node that was added to a graph last: the next one comes behind it. */
+static CUgraphNode newest[OBJECTS];
+
+static const CUgraphNode *behind(number graph, size_t *count)
+{
+    *count = newest[graph] != NULL;
+    return &newest[graph];
+}
+
+static CUresult make_graph(number graph)
+{
+    newest[graph] = NULL;
+    return p_cuGraphCreate(&graphs[graph], 0);
+}
+
+static CUresult add_alloc_node(number graph, number name, number bytes, int device, int any, int beside)
 {
     CUgraphNode node;
     CUresult code;
+    size_t count;
+    const CUgraphNode *after = behind(graph, &count);
     CUmemPoolProps from = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}}};
+    count = beside ? 0 : count;
     if (any) {
         CUgraphNodeParams as = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
         as.alloc = (CUDA_MEM_ALLOC_NODE_PARAMS_v2){.poolProps = from, .bytesize = bytes};
-        code = p_cuGraphAddNode(&node, graphs[graph], NULL, NULL, 0, &as);
+        code = p_cuGraphAddNode(&node, graphs[graph], after, NULL, count, &as);
         memory[name] = as.alloc.dptr;
     } else {
         CUDA_MEM_ALLOC_NODE_PARAMS as = {.poolProps = from, .bytesize = bytes};
-        code = p_cuGraphAddMemAllocNode(&node, graphs[graph], NULL, 0, &as);
+        code = p_cuGraphAddMemAllocNode(&node, graphs[graph], after, count, &as);
         memory[name] = as.dptr;
     }
+    newest[graph] = code == CUDA_SUCCESS ? node : newest[graph];
+    return code;
+}
+
+static CUresult add_free_node(number graph, number name)
+{
+    CUgraphNode node;
+    size_t count;
+    const CUgraphNode *after = behind(graph, &count);
+    CUresult code = p_cuGraphAddMemFreeNode(&node, graphs[graph], after, count, memory[name]);
+    newest[graph] = code == CUDA_SUCCESS ? node : newest[graph];
+    return code;
+}
+
+static CUresult add_kernel_node(number graph)
+{
+    CUDA_KERNEL_NODE_PARAMS as = {.func = functions[0], .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1,
+        .blockDimY = 1, .blockDimZ = 1};
+    CUgraphNode node;
+    size_t count;
+    const CUgraphNode *after = behind(graph, &count);
+    CUresult code = p_cuGraphAddKernelNode(&node, graphs[graph], after, count, &as);
+    newest[graph] = code == CUDA_SUCCESS ? node : newest[graph];
+    return code;
+}
+
+/* Adds a graph to another one that owns it from then on. */
+static CUresult move_child(number graph, number child)
+{
+    CUgraphNodeParams as = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
+    CUgraphNode node;
+    size_t count;
+    const CUgraphNode *after = behind(graph, &count);
+    as.graph = (CUDA_CHILD_GRAPH_NODE_PARAMS){graphs[child], CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE};
+    CUresult code = p_cuGraphAddNode(&node, graphs[graph], after, NULL, count, &as);
+    newest[graph] = code == CUDA_SUCCESS ? node : newest[graph];
     return code;
 }
 
@@ -90,15 +144,14 @@ static CUresult end_object(number name, number bytes)
     return code == CUDA_SUCCESS ? p_cuGraphDestroy(graph) : code;
 }
 
-/* A graph that allocates and frees on two GPUs: made, run once, and all of it given back. The first failure counts. */
-static CUresult run_graph(number bytes)
+/* A graph that allocates and frees on one GPU or two: made, run once, and all of it given back. The first failure counts. */
+static CUresult run_graph(number bytes, int devices)
 {
     CUgraphExec exec = NULL;
-    CUgraphNode node;
-    CUresult code = p_cuGraphCreate(&graphs[0], 0), ended;
-    for (int device = 0; device < 2 && code == CUDA_SUCCESS; device++)
-        if ((code = add_alloc_node(0, OBJECTS - 1, bytes, device, device)) == CUDA_SUCCESS)
-            code = p_cuGraphAddMemFreeNode(&node, graphs[0], NULL, 0, memory[OBJECTS - 1]);
+    CUresult code = make_graph(0), ended;
+    for (int device = 0; device < devices && code == CUDA_SUCCESS; device++)
+        if ((code = add_alloc_node(0, OBJECTS - 1, bytes, device, device, 0)) == CUDA_SUCCESS)
+            code = add_free_node(0, OBJECTS - 1);
     if (code == CUDA_SUCCESS)
         code = p_cuGraphInstantiateWithFlags(&exec, graphs[0], 0);
     ended = p_cuGraphDestroy(graphs[0]);
@@ -106,7 +159,7 @@ static CUresult run_graph(number bytes)
     if (code == CUDA_SUCCESS)
         code = p_cuGraphLaunch(exec, NULL);
     ended = exec ? p_cuGraphExecDestroy(exec) : CUDA_SUCCESS;
-    for (int device = 0; device < 2; device++)
+    for (int device = 0; device < devices; device++)
         ended = ended == CUDA_SUCCESS ? p_cuDeviceGraphMemTrim(device) : ended;
     return code == CUDA_SUCCESS ? ended : code;
 }
@@ -124,9 +177,17 @@ static CUresult make_pool(number pool, number device)
     return p_cuMemPoolCreate(&pools[pool], &as);
 }
 
+/* A pool of a type, CUmemAllocationType, in a place, CUmemLocationType, of the first device. */
+static CUresult make_pool_of(number pool, number type, number place)
+{
+    CUmemPoolProps as = {.allocType = (CUmemAllocationType)type, .location = {(CUmemLocationType)place, {0}}};
+    return p_cuMemPoolCreate(&pools[pool], &as);
+}
+
 static CUresult make_memory(number handle, number bytes, number device, int on_host)
 {
-    CUmemAllocationProp as = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    CUmemAllocationProp as = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED, .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
     as.location.type = on_host ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE;
     as.location.id = (int)device;
     return p_cuMemCreate(&handles[handle], bytes, &as, 0);
@@ -237,6 +298,12 @@ static CUresult pool_command(const char *word, const number *n)
     cuuint64_t value = n[1];
     if (same(word, "pool"))
         return make_pool(n[0], n[1]);
+    if (same(word, "poolof"))
+        return make_pool_of(n[0], n[1], n[2]);
+    if (same(word, "defaultof")) {
+        CUmemLocation place = {(CUmemLocationType)n[2], {0}};
+        return cuMemGetDefaultMemPool(&pools[n[0]], &place, (CUmemAllocationType)n[1]);
+    }
     if (same(word, "defaultpool"))
         return p_cuDeviceGetDefaultMemPool(&pools[n[0]], (int)n[1]);
     if (same(word, "usepool"))
@@ -281,27 +348,40 @@ static CUresult virtual_command(const char *word, const number *n)
     return CUDA_ERROR_UNKNOWN;
 }
 
+/* Makes a graph executable and uploads it. */
+static CUresult instantiate_and_upload(number exec, number graph)
+{
+    CUDA_GRAPH_INSTANTIATE_PARAMS as = {.flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD};
+    CUresult code = cuGraphInstantiateWithParams(&execs[exec], graphs[graph], &as);
+    return tell((number)as.result_out), code;
+}
+
 static CUresult graph_command(const char *word, const number *n)
 {
-    CUgraphNode node;
     if (same(word, "graph"))
-        return p_cuGraphCreate(&graphs[n[0]], 0);
+        return make_graph(n[0]);
     if (same(word, "endobject"))
         return end_object(n[0], n[1]);
     if (same(word, "graphfree"))
         return p_cuGraphDestroy(graphs[n[0]]);
     if (same(word, "allocnode"))
-        return add_alloc_node(n[0], n[1], n[2], (int)n[3], 0);
+        return add_alloc_node(n[0], n[1], n[2], (int)n[3], 0, 0);
+    if (same(word, "allocbeside"))
+        return add_alloc_node(n[0], n[1], n[2], (int)n[3], 0, 1);
     if (same(word, "anynode"))
-        return add_alloc_node(n[0], n[1], n[2], (int)n[3], 1);
+        return add_alloc_node(n[0], n[1], n[2], (int)n[3], 1, 0);
     if (same(word, "freenode"))
-        return p_cuGraphAddMemFreeNode(&node, graphs[n[0]], NULL, 0, memory[n[1]]);
-    if (same(word, "kernelnode")) {
-        CUDA_KERNEL_NODE_PARAMS as = {.func = functions[0], .gridDimX = 1, .blockDimX = 1};
-        return p_cuGraphAddKernelNode(&node, graphs[n[0]], NULL, 0, &as);
-    }
+        return add_free_node(n[0], n[1]);
+    if (same(word, "kernelnode"))
+        return add_kernel_node(n[0]);
+    if (same(word, "movechild"))
+        return move_child(n[0], n[1]);
     if (same(word, "instantiate"))
-        return p_cuGraphInstantiateWithFlags(&execs[n[0]], graphs[n[1]], 0);
+        return p_cuGraphInstantiateWithFlags(&execs[n[0]], graphs[n[1]], n[2]);
+    if (same(word, "instantiateup"))
+        return instantiate_and_upload(n[0], n[1]);
+    if (same(word, "graphlaunchon"))
+        return p_cuGraphLaunch(execs[n[0]], stream_named(n[1]));
     if (same(word, "execfree"))
         return p_cuGraphExecDestroy(execs[n[0]]);
     if (same(word, "upload"))
@@ -309,7 +389,7 @@ static CUresult graph_command(const char *word, const number *n)
     if (same(word, "graphlaunch"))
         return p_cuGraphLaunch(execs[n[0]], NULL);
     if (same(word, "rungraph"))
-        return run_graph(n[0]);
+        return run_graph(n[0], (int)n[1]);
     if (same(word, "graphtrim"))
         return p_cuDeviceGraphMemTrim((int)n[0]);
     if (same(word, "endcapture"))

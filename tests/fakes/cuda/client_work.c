@@ -10,10 +10,17 @@
 CUfunction functions[OBJECTS];
 static char kernels[OBJECTS][64];
 
+/* For a real driver; the fake one looks at names alone. */
+static const char image[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+                            ".visible .entry busy_300us()\n{\n"
+                            "    .reg .pred %more;\n    .reg .b32 %left;\n    mov.u32 %left, 100000;\n"
+                            "again:\n    sub.u32 %left, %left, 1;\n    setp.ne.u32 %more, %left, 0;\n    @%more bra again;\n"
+                            "    ret;\n}\n";
+
 static CUresult make_function(number name, const char *kernel)
 {
     CUmodule module;
-    CUresult code = p_cuModuleLoadData(&module, "");
+    CUresult code = p_cuModuleLoadData(&module, image);
     if (kernel != kernels[name])
         snprintf(kernels[name], sizeof kernels[name], "%s", kernel);
     return code != CUDA_SUCCESS ? code : p_cuModuleGetFunction(&functions[name], module, kernel);

@@ -13,7 +13,7 @@ from types import TracebackType
 from appliance.gpu.layout import Limit, Total
 from appliance.gpu.share_files import LimitsFile, create_account, read_account
 from common.gpu.kinds import Compute
-from tests.fakes.cuda.build import SOURCES, build, headers
+from tests.fakes.cuda.build import SOURCES, build, headers, stand_in
 from tests.fakes.cuda.machine import Machine
 
 ROOT = Path(__file__).parents[3]
@@ -28,8 +28,8 @@ def gpu_uuid(index: int) -> str:
     return f"GPU-00000000-0000-0000-0000-{index:012}"
 
 
-def build_client(folder: Path) -> None:
-    """Compile the client into a folder that has the fake libraries."""
+def build_client(folder: Path, library: Path | None = None) -> Path:
+    """Compile the client into a folder, for the driver in `library`, or for one that only its machine has."""
     sources = [
         SOURCES / f"{name}.c" for name in ("client", "client_contexts", "client_work", "churn", "streams", "steps")
     ]
@@ -45,9 +45,11 @@ def build_client(folder: Path) -> None:
         "-isystem",
         headers(),
     ]
-    command: list[str | Path] = ["gcc", *flags, "-o", folder / "client", *sources, f"-L{folder}", "-l:libcuda.so.1"]
-    subprocess.run([*command, "-ldl", "-pthread"], check=True)
-    subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", "-o", folder / "smi", SOURCES / "smi.c"], check=True)
+    client, driver = folder / "client", library or stand_in(folder / "stand-in")
+    # an older driver does not have all functions that the client may call
+    command: list[str | Path] = ["gcc", *flags, "-Wl,-z,lazy", "-o", client, *sources, driver, "-ldl", "-pthread"]
+    subprocess.run(command, check=True)
+    return client
 
 
 def build_clock(folder: Path) -> Path:
@@ -148,7 +150,8 @@ class Bench:
     def build(cls, folder: Path) -> Bench:
         """Build everything into a folder."""
         build(folder)
-        build_client(folder)
+        build_client(folder, folder / "libcuda.so.1")
+        subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", "-o", folder / "smi", SOURCES / "smi.c"], check=True)
         build_shim(folder)
         return cls(folder)
 

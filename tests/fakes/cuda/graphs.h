@@ -13,12 +13,17 @@ struct CUgraphNode_st {
     CUdeviceptr address;
     int device;
     struct CUgraph_st *child;
+    struct CUgraphNode_st **after; /* the nodes that it depends on; not known of executable graphs */
+    size_t after_count;
     struct CUgraphNode_st *next;
 };
 
 struct CUgraph_st {
-    struct CUgraphNode_st *nodes, **last;
+    struct CUgraphNode_st *nodes, *newest, **last;
     struct CUuserObject_st *object;
+    int owned;    /* by the graph into which it was moved */
+    unsigned *executables; /* how many there are; outlives the graph */
+    CUdeviceptr addresses, end; /* of its memory: where they begin, and where those in use end */
 };
 
 #endif

@@ -82,7 +82,7 @@ static CUresult allocate(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUs
     if (driver_stream_context(stream) == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (driver_capturing(stream))
-        return driver_capture_alloc(stream, dptr, bytes);
+        return stream->spoiled ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : driver_capture_alloc(stream, dptr, bytes);
     pthread_mutex_lock(&driver_lock);
     if (pool == NULL)
         pool = pool_of(driver_stream_context(stream)->device);
@@ -109,24 +109,42 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
     return pool == NULL ? CUDA_ERROR_INVALID_VALUE : allocate(dptr, bytesize, pool, hStream);
 }
 
+/* The device that a pool takes its memory from; -1: the host, -2: there is no such device. Managed memory without a place goes
+ * where it is used, so that of a pool counts as taken from the device that is current while the pool is made. */
+static int device_of(const CUmemPoolProps *as)
+{
+    int managed = as->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
+    int device = as->location.id;
+    if (as->location.type == CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN && !managed)
+        device = as->location.localized.deviceId;
+    else if (as->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return !managed || as->location.type != CU_MEM_LOCATION_TYPE_NONE ? -1
+                                                                         : driver_context() != NULL ? driver_context()->device : 0;
+    return device >= 0 && device < driver_devices() ? device : -2;
+}
+
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {
     CUmemoryPool made;
+    int device;
     FAULT();
     if (driver_ready() != CUDA_SUCCESS)
         return driver_ready();
     if (pool == NULL || poolProps == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED &&
+        (poolProps->allocType != CU_MEM_ALLOCATION_TYPE_MANAGED || machine()->cuda < 13000))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (poolProps->location.type == CU_MEM_LOCATION_TYPE_NONE && poolProps->allocType != CU_MEM_ALLOCATION_TYPE_MANAGED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((device = device_of(poolProps)) == -2)
+        return CUDA_ERROR_INVALID_DEVICE;
     made = calloc(1, sizeof *made);
     made->own = 1;
-    made->host = poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE;
-    if (!made->host && (poolProps->location.id < 0 || poolProps->location.id >= driver_devices())) {
-        free(made);
-        return CUDA_ERROR_INVALID_DEVICE;
-    }
+    made->host = device < 0;
     if (!made->host) {
-        made->device = poolProps->location.id;
-        made->gpu = driver_gpu(made->device);
+        made->device = device;
+        made->gpu = driver_gpu(device);
     }
     pthread_mutex_lock(&driver_lock);
     made->next = made_pools;
@@ -245,6 +263,8 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     return code;
 }
 
+static struct CUmemPoolHandle_st of_host = {.host = 1}, managed[DRIVER_GPUS];
+
 static CUresult check_location(const void *result, const CUmemLocation *location, CUmemAllocationType type)
 {
     if (location == NULL || type != CU_MEM_ALLOCATION_TYPE_PINNED || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
@@ -252,16 +272,33 @@ static CUresult check_location(const void *result, const CUmemLocation *location
     return check(result, location->id);
 }
 
+/* The pool of another place than the memory of a device, or of managed memory; NULL where there is none. */
+static CUmemoryPool pool_elsewhere(const CUmemLocation *location, CUmemAllocationType type)
+{
+    int device = driver_context() != NULL ? driver_context()->device : 0;
+    if (location == NULL || machine()->cuda < 13000 || driver_ready() != CUDA_SUCCESS)
+        return NULL;
+    if (type == CU_MEM_ALLOCATION_TYPE_PINNED)
+        return location->type == CU_MEM_LOCATION_TYPE_HOST ? &of_host : NULL;
+    if (type != CU_MEM_ALLOCATION_TYPE_MANAGED || location->type != CU_MEM_LOCATION_TYPE_NONE)
+        return NULL;
+    managed[device].gpu = driver_gpu(device);
+    return &managed[device];
+}
+
 CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type)
 {
-    CUresult code = check_location(pool_out, location, type);
-    return code != CUDA_SUCCESS ? code : cuDeviceGetDefaultMemPool(pool_out, location->id);
+    CUmemoryPool elsewhere = pool_elsewhere(location, type);
+    CUresult code = elsewhere != NULL ? CUDA_SUCCESS : check_location(pool_out, location, type);
+    if (elsewhere != NULL)
+        *pool_out = elsewhere;
+    return code != CUDA_SUCCESS || elsewhere != NULL ? code : cuDeviceGetDefaultMemPool(pool_out, location->id);
 }
 
 CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
 {
     CUresult code = check_location(pool, location, type);
-    return code != CUDA_SUCCESS ? code : cuDeviceGetMemPool(pool, location->id);
+    return code != CUDA_SUCCESS ? cuMemGetDefaultMemPool(pool, location, type) : cuDeviceGetMemPool(pool, location->id);
 }
 
 CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)

@@ -256,6 +256,10 @@ CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
     CUresult code;
     FAULT();
     code = check(hStream);
+    if (code == CUDA_SUCCESS && named(hStream) && hStream->capture != NULL) {
+        hStream->spoiled = 1; /* a question that a captured stream does not stand */
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
     if (code == CUDA_SUCCESS)
         *device = driver_stream_context(hStream)->device;
     return code;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.cuda import mps_control
-from tests.fakes.cuda.clients import Bench
+from tests.fakes.cuda.clients import Bench, build_client
 from tools import gpu_check_kit
 
 TORCH = """
@@ -39,7 +40,7 @@ def __getattr__(name):
 """A PyTorch that computes nothing, and takes some time for it."""
 PYTHON = Path(sys.executable).resolve()
 """The interpreter outside of our environment, which has none of our packages."""
-EXACT = ("kernel: ", "driver: ", "NVML", "memory: shown", "memory: after", "memory: resized", "kind")
+EXACT = ("kernel: ", "driver: ", "NVML", "memory: shown", "memory: after", "memory: resized", "random", "kind")
 """Checks whose outcome does not depend on how busy this computer is."""
 
 
@@ -47,7 +48,7 @@ EXACT = ("kernel: ", "driver: ", "NVML", "memory: shown", "memory: after", "memo
 def kit(bench: Bench, release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the unpacked archive."""
     folder = tmp_path_factory.mktemp("kit")
-    archive = gpu_check_kit.pack(folder, [release, bench.shim])
+    archive = gpu_check_kit.pack(folder, [release, bench.shim, build_client(folder)])
     assert archive.stat().st_size < 20_000_000
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
@@ -104,6 +105,21 @@ def test_a_library_that_does_nothing_is_found_out(bench: Bench, kit: Path, tmp_p
     assert set(states.values()) == {"outside"}, states
     # it was judged, and missed
     assert not any(check["error"] for check in found.values()), found
+
+
+def test_an_account_that_forgets_a_kind_of_memory_is_found_out(bench: Bench, kit: Path, tmp_path: Path) -> None:
+    source = tmp_path / "shim"
+    shutil.copytree(gpu_check_kit.ROOT / "appliance/gpu/shim", source)
+    memory, kept = source / "memory.c", "psg_give(reservation->gpu, reservation->bytes - real);"
+    assert kept in memory.read_text()
+    memory.write_text(memory.read_text().replace(kept, "psg_give(reservation->gpu, reservation->bytes);"))
+    build = ["make", "-s", "-C", str(source), f"PYTHON={sys.executable}", f"OUT={tmp_path}", "test"]
+    subprocess.run(build, check=True)
+    forgetful = str(tmp_path / "libpenstock-gpu-test.so")
+    code, found = judge(kit, tmp_path, machine(bench, tmp_path), ["random programs"], "--library", forgetful)
+    figures = {figure["name"]: figure for figure in found["memory: random programs"]["figures"]}
+    assert (code, figures["NVML beyond the account"]["state"]) == (1, "outside"), figures
+    assert figures["failed otherwise"]["got"] == 0, figures
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the kit starts a daemon of MPS as root alone")

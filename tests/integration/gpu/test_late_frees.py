@@ -46,7 +46,7 @@ def test_a_stream_without_work_frees_at_once(tenant: Make) -> None:
 
 @pytest.mark.parametrize(
     "look",
-    ["malloc 1 1", "async 1 1", "create 1 2097152 0", "array 1 1 1", "rungraph 1000", "info"],
+    ["malloc 1 1", "async 1 1", "create 1 2097152 0", "array 1 1 1", "rungraph 1000 2", "info"],
     ids=["plain", "pool", "virtual", "array", "graph", "question"],
 )
 def test_whoever_wants_memory_gets_what_streams_have_freed_since(tenant: Make, look: str) -> None:

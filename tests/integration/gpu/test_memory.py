@@ -180,6 +180,27 @@ def test_small_arrays_lie_together(tenant: Make) -> None:
         assert share.used() == share.machine.used() == PAGE
 
 
+@pytest.mark.parametrize(
+    ("shape", "pages"),
+    [("400000 1", 2), ("4097 4097", 9), ("100 100 100", 1), ("257 8208", 2), ("8192 512 40", 96), ("64 64 64", 1)],
+)
+def test_arrays_take_whole_tiles(tenant: Make, shape: str, pages: int) -> None:
+    # pages as an H200 takes them, where so many bytes would be fewer
+    share = tenant(200 * MIB)
+    with share.ready() as client:
+        client.must(f"array 0 {shape}")
+        assert share.machine.used() == share.used() == pages * PAGE
+        client.must("arrayfree 0")
+        assert share.machine.used() == share.used() == 0
+
+
+def test_arrays_larger_than_half_a_page_have_it_to_themselves(tenant: Make) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        client.must("array 0 100 100 100", "array 1 64 64", "array 2 64 64")
+        assert share.machine.used() == share.used() == 2 * PAGE
+
+
 def test_mipmaps_count_all_their_levels(tenant: Make) -> None:
     share = tenant(LIMIT)
     with share.ready() as client:

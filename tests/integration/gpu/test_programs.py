@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from tests.fakes.cuda.clients import MIB, OUT_OF_MEMORY, Client, Tenant
-from tests.fakes.cuda.programs import Program
+from tests.gpu.random_programs import Program
 
 Make = Callable[..., Tenant]
 LIMITS = (112 * MIB, 144 * MIB)

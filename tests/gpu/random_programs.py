@@ -1,17 +1,17 @@
-"""Random programs of valid calls, for two GPUs: memory of every kind in any order, contexts and pools that end."""
+"""Random programs of valid calls: memory of every kind in any order, contexts and pools that end."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 MIB = 1 << 20
 PAGE = 2 * MIB
 NAMES = 60
 """Objects of a kind at the same time; the client has room for a few more."""
-PRIMARY = (0, 1)
-"""Contexts that stay, one a GPU; those above them come and go."""
+FIRST = 2
+"""Names below it are those of the contexts that stay, one a GPU."""
 
 
 @dataclass
@@ -33,19 +33,27 @@ class _Handle:
 class Program:
     """One program: each step is a few commands of the client, the last of which may be refused for want of memory."""
 
-    def __init__(self, seed: int, largest: int) -> None:
-        """Allocate blocks of up to `largest` bytes."""
+    def __init__(
+        self, seed: int, largest: int, gpus: int = 2, without: Collection[str] = (), *, pools_end_first: bool = True
+    ) -> None:
+        """Allocate blocks of up to `largest` bytes on one GPU or two, and leave out the commands `without`.
+
+        Unless `pools_end_first` a pool is destroyed when none of its blocks is left.
+        """
         self._random = random.Random(seed)
         self._largest = largest
+        self._gpus = range(gpus)
+        self._without = frozenset(without)
+        self._pools_end_first = pools_end_first
         self._current = 0
-        self._contexts = {name: _Context(name) for name in PRIMARY}
+        self._contexts = {name: _Context(name) for name in self._gpus}
         self._pools: dict[int, int] = {}
         self._pooled: dict[int, int] = {}
         self._handles: dict[int, _Handle] = {}
         self._files: dict[int, int] = {}
         self._sparse: dict[int, set[int]] = {}
         self._graphs: set[int] = set()
-        self._kept = [1, 1]
+        self._kept = [1] * gpus
         self.orphans: set[int] = set()
         """Blocks whose pool has gone."""
         self._settle: Callable[[], None] = lambda: None
@@ -67,6 +75,7 @@ class Program:
             self._unmap,
             self._make_graph,
             self._free_graph,
+            *[self._launch_graph] * 2,
             self._run_graph,
             self._capture,
             self._export,
@@ -90,15 +99,17 @@ class Program:
 
     def begin(self) -> list[str]:
         """Return what comes before all steps: contexts, two of each GPU, so that their size is sure."""
-        sizes = [command for gpu in range(2) for command in (f"context 2 {gpu}", "contextfree 2")]
-        return ["init", "primary 1 1", *sizes, "primary 0 0", "stream 0", "kernel 0 busy_300us"]
+        sizes = [command for gpu in self._gpus for command in (f"context {FIRST} {gpu}", f"contextfree {FIRST}")]
+        primary = [f"primary {gpu} {gpu}" for gpu in reversed(self._gpus)]
+        return ["init", *primary[:-1], *sizes, primary[-1], "stream 0", "kernel 0 busy_300us"]
 
     def step(self) -> list[str]:
         """Return the next commands."""
         while True:
             commands = self._random.choice(self._steps)()
-            if commands:
+            if commands and self._without.isdisjoint(command.split()[0] for command in commands):
                 return commands
+            self._settle = lambda: None
 
     def done(self, refused: bool) -> None:
         """Count the last step, unless the limit has refused it."""
@@ -107,9 +118,14 @@ class Program:
         self._settle = lambda: None
 
     @property
+    def contexts(self) -> int:
+        """How many contexts there are."""
+        return len(self._contexts)
+
+    @property
     def has_loose_charges(self) -> bool:
         """Whether memory is charged of which nobody but the driver knows when it goes."""
-        return bool(self.orphans or self._graphs)
+        return bool(self.orphans)
 
     def _size(self) -> int:
         kind = self._random.randrange(3)
@@ -120,7 +136,7 @@ class Program:
         return 1 + self._random.randrange(self._largest)
 
     def _new(self, taken: set[int]) -> int | None:
-        free = [name for name in range(2, NAMES) if name not in taken]
+        free = [name for name in range(FIRST, NAMES) if name not in taken]
         return self._random.choice(free) if free else None
 
     def _any(self, names: object) -> int | None:
@@ -161,13 +177,14 @@ class Program:
         return [f"free {name}"]
 
     def _free_late(self) -> list[str]:
-        """Free a block behind work of the context that is current, and wait for it."""
+        """Free a block behind what the context that is current has to do, and wait for it."""
         owner = self._random.choice(list(self._contexts.values()))
         name = self._any(owner.blocks)
         if name is None:
             return []
         owner.blocks.remove(name)
-        return ["launch 0 0", f"freeasync {name}", "sync"]
+        # a kernel belongs to its context
+        return [*(["launch 0 0"] if self._current == 0 else []), f"freeasync {name}", "sync"]
 
     def _make_array(self) -> list[str]:
         name = self._new(self._arrays)
@@ -181,7 +198,7 @@ class Program:
         if name is None:
             return []
         self._settle = lambda: self._here.mipmaps.add(name)
-        return [f"mipmap {name} {self._size() // 512 + 1} {self._random.randrange(1, 512)} 3"]
+        return [f"mipmap {name} {self._size() // 1024 + 1} {self._random.randrange(4, 1024)} 3"]
 
     def _free_array(self) -> list[str]:
         owner = self._random.choice(list(self._contexts.values()))
@@ -195,7 +212,7 @@ class Program:
         return []
 
     def _make_pool(self) -> list[str]:
-        name, gpu = self._new(set(self._pools)), self._random.randrange(2)
+        name, gpu = self._new(set(self._pools)), self._random.choice(self._gpus)
         if name is None:
             return []
         self._pools[name] = gpu
@@ -203,7 +220,8 @@ class Program:
         return [f"pool {name} {gpu}", f"threshold {name} {keeps}"]
 
     def _free_pool(self) -> list[str]:
-        name = self._any(self._pools)
+        kept = set() if self._pools_end_first else set(self._pooled.values())
+        name = self._any(self._pools.keys() - kept)
         if name is None:
             return []
         del self._pools[name]
@@ -246,7 +264,7 @@ class Program:
             return []
         size = PAGE * (1 + self._random.randrange(8))
         self._settle = lambda: self._handles.update({name: _Handle(size)})
-        return [f"create {name} {size} {self._random.randrange(2)}"]
+        return [f"create {name} {size} {self._random.choice(self._gpus)}"]
 
     def _map(self) -> list[str]:
         name = self._any(name for name, handle in self._handles.items() if handle.held and not handle.mapped)
@@ -274,8 +292,9 @@ class Program:
         return [f"unmap {name} {handle.size}", f"unreserve {name} {handle.size}", *self._here_and_there()]
 
     def _here_and_there(self) -> list[str]:
-        """Let the library look at what both GPUs hold: it does so where it is asked, or wants more."""
-        return ["current 1", "info", "current 0", "info", f"current {self._current}"]
+        """Let the library look at what each GPU holds: it does so where it is asked, or wants more."""
+        looks = [command for gpu in reversed(self._gpus) for command in (f"current {gpu}", "info")]
+        return [*looks, f"current {self._current}"]
 
     def _export(self) -> list[str]:
         name = self._any(name for name, handle in self._handles.items() if handle.held)
@@ -302,9 +321,9 @@ class Program:
     def _make_sparse(self) -> list[str]:
         name = self._new(self._arrays)
         # of a context that stays, for what is mapped in it would go with the other ones
-        if name is None or self._current not in PRIMARY or len(self._sparse) > 2:
+        if name is None or self._current >= FIRST or len(self._sparse) > 2:
             return []
-        self._sparse[name] = set()
+        self._settle = lambda: self._sparse.update({name: set()})
         return [f"sparse {name}"]
 
     def _map_part(self) -> list[str]:
@@ -329,7 +348,7 @@ class Program:
         return [f"arrayfree {name}", *self._here_and_there()]
 
     def _attach(self) -> list[str]:
-        if self._current in PRIMARY:
+        if self._current < FIRST:
             return []
         self._here.attached += 1
         return [f"attach {NAMES}"]
@@ -341,12 +360,12 @@ class Program:
         return [f"detach {self._current}"]
 
     def _keep_primary(self) -> list[str]:
-        gpu = self._random.randrange(2)
+        gpu = self._random.choice(self._gpus)
         self._kept[gpu] += 1
         return [f"primary {gpu} {gpu}", f"current {self._current}"]
 
     def _leave_primary(self) -> list[str]:
-        gpu = self._random.randrange(2)
+        gpu = self._random.choice(self._gpus)
         if self._kept[gpu] < 2:
             return []
         self._kept[gpu] -= 1
@@ -367,17 +386,23 @@ class Program:
 
     def _make_graph(self) -> list[str]:
         name = self._new(self._memory)
-        if name is None or len(self._graphs) > 2:
+        if name is None or len(self._graphs) > 2 or self._current != 0:
             return []
         self._graphs.add(name)
-        return [
-            f"graph {name}",
-            f"allocnode {name} {name} {self._random.randrange(1, 8 * MIB)}",
+        nodes = [
+            command
+            for _ in range(self._random.randrange(1, 4))
+            for command in (f"allocnode {name} {name} {self._size()}", f"freenode {name} {name}")
         ]
+        return [f"graph {name}", *nodes, f"instantiate {name} {name}"]
+
+    def _launch_graph(self) -> list[str]:
+        name = self._any(self._graphs)
+        return [] if name is None or self._current != 0 else [f"graphlaunch {name}"]
 
     def _run_graph(self) -> list[str]:
-        """Run a graph that frees what it allocates, on both GPUs, and trim what is left."""
-        return [f"rungraph {self._random.randrange(1, 4 * MIB)}"]
+        """Run a graph that frees what it allocates, on each GPU, and trim what is left."""
+        return [f"rungraph {self._random.randrange(1, 4 * MIB)} {len(self._gpus)}"]
 
     def _capture(self) -> list[str]:
         size = self._random.randrange(1, 4 * MIB)
@@ -388,10 +413,10 @@ class Program:
         if name is None:
             return []
         self._graphs.remove(name)
-        return [f"graphfree {name}"]
+        return [f"execfree {name}", f"graphfree {name}"]
 
     def _make_context(self) -> list[str]:
-        name, gpu = self._new(set(self._contexts)), self._random.randrange(2)
+        name, gpu = self._new(set(self._contexts)), self._random.choice(self._gpus)
         if name is None or len(self._contexts) > 6:
             return []
 
@@ -403,7 +428,7 @@ class Program:
         return [f"context {name} {gpu}"]
 
     def _free_context(self) -> list[str]:
-        name = self._any(self._contexts.keys() - set(PRIMARY) - {self._current})
+        name = self._any(self._contexts.keys() - set(self._gpus) - {self._current})
         if name is None:
             return []
         del self._contexts[name]

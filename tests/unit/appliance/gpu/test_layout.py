@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from appliance.gpu import layout, share_files
+from appliance.gpu.contention import Interval
 from appliance.gpu.layout import Limit, Total
 from appliance.gpu.share_files import LimitsFile
 from appliance.gpu.timetable import Window
@@ -26,6 +27,8 @@ RECORDS = {
     "psg_total": layout.TotalRecord,
     "psg_balance": layout.BalanceRecord,
     "psg_slot": layout.SlotRecord,
+    "psg_interval": layout.IntervalRecord,
+    "psg_log": layout.LogRecord,
     "psg_account": layout.AccountHead,
 }
 CONSTANTS = {
@@ -33,6 +36,8 @@ CONSTANTS = {
     "PSG_GPUS": layout.GPUS,
     "PSG_UUID": layout.UUID_BYTES,
     "PSG_SLOTS": layout.SLOTS,
+    "PSG_INTERVALS": layout.INTERVALS,
+    "offsetof(struct psg_account, log)": layout.LOGS_AT,
     "PSG_USED_MASK": layout.USED_MASK,
     "PSG_ENDLESS": layout.ENDLESS_NS,
     "PSG_COMPUTE_OFF": layout.COMPUTE[Compute.OFF],
@@ -253,3 +258,42 @@ def test_an_account_that_its_container_has_spoilt_tells_nothing_and_harms_nobody
     path.unlink()
     os.mkfifo(path)
     assert share_files.read_account(path) == []
+
+
+def write_log(path: Path, number: int, *intervals: tuple[int, ...]) -> None:
+    """Write intervals of a GPU into an account, as the library does."""
+    log = layout.LogRecord(begun=len(intervals))
+    for place, interval in enumerate(intervals):
+        log.interval[place] = layout.IntervalRecord(*interval)
+    with path.open("r+b") as file:
+        file.seek(layout.LOGS_AT + number * ctypes.sizeof(log))
+        file.write(bytes(log))
+
+
+def test_intervals_are_those_of_their_gpu_and_none_that_is_being_written(tmp_path: Path) -> None:
+    path = tmp_path / "account"
+    share_files.create_account(path, 2)
+    write_log(path, 1, (1, 10, 20, 9, 3), (0, 1, 2, 3, 4))
+    assert share_files.read_intervals(path, 1) == [Interval(1, 10, 20, 9, 3)]
+    assert share_files.read_intervals(path, 0) == []
+
+
+def test_an_account_of_the_first_kind_or_a_spoilt_one_has_no_intervals(tmp_path: Path) -> None:
+    path = tmp_path / "account"
+    assert share_files.read_intervals(path, 0) == []
+    share_files.create_account(path, 1)
+    os.truncate(path, layout.LOGS_AT)
+    assert share_files.read_account(path) == [Total()]
+    assert share_files.read_intervals(path, 0) == []
+
+
+def test_what_was_lost_adds_up_in_the_limits_and_a_file_without_its_place_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "limits"
+    file = LimitsFile.create(path, [HALF, WHOLE])
+    file.settle("GPU-2", 7)
+    file.settle("GPU-2", -9)
+    assert list(read(path).lost_ns[:2]) == [0, -2]
+    os.truncate(path, ctypes.sizeof(layout.ThirdLimitsRecord))
+    before = path.read_bytes()
+    LimitsFile(path).settle("GPU-1", 7)
+    assert path.read_bytes() == before

@@ -54,6 +54,21 @@ class Node:
             with path.open("r+b") as file:
                 file.write(bytes(head))
 
+    def worked(self, identity: str, *intervals: tuple[int, int]) -> None:
+        """Let a process of a container have had work on its first GPU, from and to so many ms ago."""
+        log = layout.LogRecord()
+        for number, (begun, ended) in enumerate(intervals, start=1):
+            times = self.now - begun * 1_000_000, self.now - ended * 1_000_000
+            log.interval[number] = layout.IntervalRecord(number, *times, times[1] - times[0], 1)
+        with (self.folder / "gpu" / identity / "account/account").open("r+b") as file:
+            file.seek(layout.LOGS_AT)
+            file.write(bytes(log))
+
+    def lost(self, identity: str) -> int:
+        """The ms that a container is given back, in all."""
+        data = (self.folder / "gpu" / identity / "limits/limits").read_bytes()
+        return int(layout.LimitsRecord.from_buffer_copy(data).lost_ns[0]) // 1_000_000
+
     def plan(self, periods: float = 0) -> None:
         self.now += int(periods * PERIOD)
         self.arbiter.plan_once()
@@ -281,3 +296,42 @@ def test_a_file_that_does_not_take_the_plan_gets_it_as_soon_as_it_does(
     node.plan(1)
     assert node.windows() == {"a": (0, 50), "b": (50, 50)}
     assert limits("b").windows("GPU-1") == written, "who has the plan is left alone"
+
+
+@pytest.mark.parametrize("mode", [Compute.STRICT, Compute.FAIR])
+def test_containers_get_back_what_they_took_from_each_other(tmp_path: Path, mode: Compute) -> None:
+    node = Node(tmp_path, mode)
+    node.run("a", gpu_share(GPU, 300))
+    node.run("b", gpu_share(GPU, 700))
+    node.plan()
+    node.worked("a", (90, 10))
+    node.worked("b", (60, 0))
+    node.plan()
+    assert (node.lost("a"), node.lost("b")) == (25, 25)
+    node.plan()
+    assert (node.lost("a"), node.lost("b")) == (25, 25), "once"
+
+
+def test_an_agent_that_begins_anew_settles_nothing_twice(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.STRICT)
+    node.run("a", gpu_share(GPU, 300))
+    node.run("b", gpu_share(GPU, 700))
+    node.plan()
+    for name in "ab":
+        node.worked(name, (100, 0))
+    node.plan()
+    node.arbiter = Arbiter(node.shares, node.preload, Compute.STRICT, 200, clock=lambda: node.now)
+    node.plan()
+    assert (node.lost("a"), node.lost("b")) == (50, 50)
+
+
+def test_a_container_whose_account_is_gone_keeps_nobody_from_their_own(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.STRICT)
+    for name in "abc":
+        node.run(name, gpu_share(GPU, 300))
+    node.plan()
+    (tmp_path / "gpu/c/account/account").unlink()
+    for name in "ab":
+        node.worked(name, (100, 0))
+    node.plan()
+    assert (node.lost("a"), node.lost("b"), node.lost("c")) == (50, 50, 0)

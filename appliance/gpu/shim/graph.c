@@ -168,7 +168,7 @@ static bool has_memory(CUgraphExec executable, int gpu, struct psg_entry *entry)
 }
 
 /* The entries leave the table before the driver destroys, for the same name may be given out again at once. */
-EXPORT CUresult cuGraphExecDestroy(CUgraphExec executable)
+static CUresult destroy(CUgraphExec executable)
 {
     struct psg_entry entries[PSG_GPUS];
     unsigned count = 0;
@@ -184,6 +184,11 @@ EXPORT CUresult cuGraphExecDestroy(CUgraphExec executable)
         psg_pools_settle(entries[i].gpu);
     }
     return result;
+}
+
+EXPORT CUresult cuGraphExecDestroy(CUgraphExec executable)
+{
+    return destroy(executable);
 }
 
 /* Takes back what was expected of the GPUs before one. */
@@ -273,7 +278,7 @@ static CUresult upload_made(CUresult made, CUgraphExec *executable, CUDA_GRAPH_I
         return made;
     made = PSG_RUN(*executable, stream, REAL(cuGraphUpload, *executable, stream));
     if (made != CUDA_SUCCESS) {
-        cuGraphExecDestroy(*executable);
+        destroy(*executable);
         how->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
     }
     return made;

@@ -6,9 +6,10 @@ Times are ns of CLOCK_MONOTONIC, sizes are bytes, all numbers little-endian.
 from __future__ import annotations
 
 import ctypes
+import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from appliance.gpu.contention import Interval
 from appliance.gpu.timetable import Window
 from common.gpu.kinds import Compute
 
@@ -148,6 +149,7 @@ class AccountHead(ctypes.LittleEndianStructure):
     ]
 
 
+_INTERVAL = struct.Struct("<5Q")
 LOGS_AT = ctypes.sizeof(AccountHead) + SLOTS * ctypes.sizeof(SlotRecord)
 """Where the logs of work begin in an account; the first files ended there."""
 ACCOUNT_BYTES = LOGS_AT + GPUS * ctypes.sizeof(LogRecord)
@@ -180,6 +182,19 @@ class Total:
     endless_ns: int = 0
 
 
+class Interval(NamedTuple):
+    """A time in which a process, named by its slot, had work on a GPU: `busy_ns` of it, with pauses of less than a ms.
+
+    One that has a number already may have grown since.
+    """
+
+    number: int
+    from_ns: int
+    to_ns: int
+    busy_ns: int
+    slot: int
+
+
 def fill(record: LimitRecord, limit: Limit) -> None:
     """Write limits into a record; its timetables stay."""
     record.uuid = limit.uuid.encode()[: UUID_BYTES - 1]
@@ -209,10 +224,10 @@ def total_of(record: TotalRecord) -> Total:
     return Total(used, record.launches, *times, record.refused, record.endless_ns)
 
 
-def intervals_of(record: LogRecord) -> list[Interval]:
-    """Return the intervals of a log that are whole."""
-    found = (Interval(each.number, each.from_ns, each.to_ns, each.busy_ns, each.slot) for each in record.interval)
-    return [each for each in found if each.number]
+def intervals_of(log: bytes) -> list[Interval]:
+    """Return the intervals of a log that are whole, of slots that there are; `log` is a `LogRecord`."""
+    found = _INTERVAL.iter_unpack(log[LogRecord.interval.offset :])
+    return [Interval(*each) for each in found if each[0] and 0 < each[-1] <= SLOTS]
 
 
 def empty_account(count: int) -> bytes:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from appliance.gpu import share_files, tmpfs_quota
-from appliance.gpu.contention import Interval
 from appliance.gpu.devices import DeviceShare, Needs
 from appliance.gpu.enforcement import AccountedOnly, Probe
 from appliance.gpu.layout import Limit, Total
@@ -125,10 +124,10 @@ class Preload(AccountedOnly):
         counted = share_files.read_account(self._folder / container / "account/account")
         return dict(zip((limit.uuid for limit in self.limits(container).limits()), counted, strict=False))
 
-    def intervals(self, container: str, uuid: str) -> list[Interval]:
+    def log(self, container: str, uuid: str) -> bytes:
         """Return when processes of a container last had work on a GPU; raises UnavailableError."""
         number = self.limits(container).number(uuid)
-        return share_files.read_intervals(self._folder / container / "account/account", number)
+        return share_files.read_log(self._folder / container / "account/account", number)
 
     def settle(self, container: str, uuid: str, lost_ns: int) -> None:
         """Give a container back ns of a GPU that it counted as its own and lost to others; raises UnavailableError."""

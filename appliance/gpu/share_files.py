@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from appliance.gpu import layout
-from appliance.gpu.contention import Interval
 from appliance.gpu.layout import FirstLimitsRecord, Limit, LimitsRecord, SecondLimitsRecord, ThirdLimitsRecord, Total
 from appliance.gpu.timetable import Window, current
 from common.errors import UnavailableError
@@ -151,11 +150,10 @@ def read_account(path: Path) -> list[Total]:
     return [layout.total_of(record) for record in head.gpu[: head.count]]
 
 
-def read_intervals(path: Path, number: int) -> list[Interval]:
-    """Return when processes last had work on a GPU; nothing where an account has no place for it or is spoilt."""
+def read_log(path: Path, number: int) -> bytes:
+    """Return the log of work on a GPU, a `LogRecord`; nothing where an account has no place for it or is spoilt."""
     size = ctypes.sizeof(layout.LogRecord)
-    data = _read(path, layout.LOGS_AT + number * size, size)
-    return [] if data is None else layout.intervals_of(layout.LogRecord.from_buffer_copy(data))
+    return _read(path, layout.LOGS_AT + number * size, size) or b""
 
 
 def _read(path: Path, at: int, size: int) -> bytes | None:

@@ -18,9 +18,9 @@ from typing import Any
 
 import pynvml
 
-from appliance.gpu.contention import Contention, Interval
+from appliance.gpu.contention import Contention
 from appliance.gpu.layout import AccountHead, Limit, Total
-from appliance.gpu.share_files import LimitsFile, create_account, read_account, read_intervals
+from appliance.gpu.share_files import LimitsFile, create_account, read_account, read_log
 from appliance.gpu.timetable import PLANS_PER_PERIOD, Sharer, boundary, is_active, plan
 from common.gpu.kinds import Compute
 from tests.gpu.remains import MARK
@@ -137,9 +137,9 @@ class Tenant:
         return found[0] if found else Total()
 
     @property
-    def intervals(self) -> list[Interval]:
+    def log(self) -> bytes:
         """When its processes had work."""
-        return read_intervals(self.folder / "account", 0)
+        return read_log(self.folder / "account", 0)
 
     @property
     def context_bytes(self) -> int:
@@ -235,7 +235,7 @@ class Planner:
     def plan(self) -> None:
         """Plan once; nothing is written where nothing has changed."""
         now = time.monotonic_ns()
-        self._settle(now)
+        self._settle()
         sharers = [
             Sharer(str(number), tenant.limit.milli, is_active(tenant.total.wanted_ns, now, PERIOD_NS))
             for number, tenant in enumerate(self._tenants)
@@ -248,9 +248,9 @@ class Planner:
         for number, tenant in enumerate(self._tenants):
             tenant.file.schedule({tenant.limit.uuid: windows[str(number)]}, now)
 
-    def _settle(self, now: int) -> None:
-        logs = {str(number): tenant.intervals for number, tenant in enumerate(self._tenants)}
-        for number, lost_ns in self._contention.look(now, logs).items():
+    def _settle(self) -> None:
+        logs = {str(number): tenant.log for number, tenant in enumerate(self._tenants)}
+        for number, lost_ns in self._contention.look(time.monotonic_ns(), logs).items():
             tenant = self._tenants[int(number)]
             tenant.file.settle(tenant.limit.uuid, lost_ns)
 

@@ -86,7 +86,9 @@ class Arbiter:
             self._plan(uuid, present, now_ns)
             if self._mode is Compute.FAIR:
                 self._put_off(uuid, present, now_ns)
-            self._settle(uuid, present, now_ns)
+        # behind all plans, which must not be late
+        for uuid, present in sharers.items():
+            self._settle(uuid, present)
 
     def _plan(self, uuid: str, sharers: list[Sharer], now_ns: int) -> None:
         from_ns = timetable.boundary(now_ns, self._period_ns, self._period_ns // timetable.LEAD)
@@ -126,14 +128,15 @@ class Arbiter:
         if put_off == {True}:
             self._falls_ns[uuid] = falls_ns
 
-    def _settle(self, uuid: str, sharers: list[Sharer], now_ns: int) -> None:
+    def _settle(self, uuid: str, sharers: list[Sharer]) -> None:
         """Give the containers of a GPU back what they counted as theirs and lost to each other."""
         logs = {}
         for sharer in sharers:
             # one whose file cannot be used has been named already
             with contextlib.suppress(PenstockError, ValueError):
-                logs[sharer.container] = self._preload.intervals(sharer.container, uuid)
-        for container, lost_ns in self._contentions[uuid].look(now_ns, logs).items():
+                logs[sharer.container] = self._preload.log(sharer.container, uuid)
+        # by a clock that is read behind the logs: what is later than it would count as never
+        for container, lost_ns in self._contentions[uuid].look(self._clock(), logs).items():
             with contextlib.suppress(PenstockError):
                 self._preload.settle(container, uuid, lost_ns)
 

@@ -98,9 +98,8 @@ static struct psg_measured wait_for_window(int gpu, struct psg_gate *gate, CUstr
 {
     uint64_t now, length;
     psg_lock(&gate->lock);
-    if (!psg_pending(gate) && (now = psg_now()) > gate->rests + MILLISECOND && gate->rests)
-        psg_rested(gpu, now - gate->rests);
-    gate->rests = 0;
+    if (!psg_pending(gate))
+        psg_returned(gpu, psg_now());
     for (;;) {
         now = psg_now();
         length = psg_length(what);

@@ -115,7 +115,6 @@ static void all_ended(int gpu, struct psg_gate *gate, uint64_t now, bool seen)
         psg_learn_length(what, (at - gate->from) / launches);
     atomic_store(&gate->ended, atomic_load(&gate->admitted));
     atomic_store(&gate->slice, 0);
-    gate->rests = at;
     psg_watch_none(&gate->streams);
 }
 

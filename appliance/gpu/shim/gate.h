@@ -30,7 +30,6 @@ struct psg_gate {
     struct psg_streams streams; /* those of what is pending */
     struct psg_window window;
     uint64_t from;  /* since when something may be running */
-    uint64_t rests; /* since when nothing is pending */
     uint64_t gone;  /* when work on streams that are no more has ended, as expected */
     bool overdue;   /* what is pending has not ended when it was waited for */
 };

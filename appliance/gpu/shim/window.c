@@ -19,6 +19,9 @@
 #define LEAST_OWED (SECOND / 2000)
 #define MOST_OWED (10 * SECOND)
 
+/* Programs pause between two steps; a container that does so for longer has nothing to launch. */
+#define PAUSE (SECOND / 5)
+
 /* So often in a period it is asked what the agent has found out. */
 enum { LOOKS = 8 };
 
@@ -123,18 +126,25 @@ static void settle(int gpu, struct psg_total *total)
         return;
     int64_t more = lost - settled, debt = __atomic_load_n(&total->debt_ns, __ATOMIC_RELAXED);
     int64_t paid = more < 0 ? more + (int64_t)take_owed(total, (uint64_t)-more) : debt > 0 ? debt < more ? debt : more : 0;
-    __atomic_fetch_sub(&total->busy_ns, (uint64_t)more, __ATOMIC_RELAXED);
+    uint64_t busy = __atomic_load_n(&total->busy_ns, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&total->busy_ns, &busy, more > 0 ? busy - smaller(busy, (uint64_t)more) : busy + (uint64_t)-more,
+                                        false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
     __atomic_fetch_sub(&total->debt_ns, paid, __ATOMIC_RELAXED);
     uint64_t owed = more > paid ? __atomic_add_fetch(&total->owed_ns, (uint64_t)(more - paid), __ATOMIC_ACQ_REL) : 0;
     if (owed > MOST_OWED)
         take_owed(total, owed - MOST_OWED);
 }
 
-void psg_rested(int gpu, uint64_t ns)
+void psg_returned(int gpu, uint64_t now)
 {
     struct psg_total *total = psg_total(gpu);
-    if (total && __atomic_load_n(&total->owed_ns, __ATOMIC_RELAXED))
-        take_owed(total, ns);
+    if (!total || !__atomic_load_n(&total->owed_ns, __ATOMIC_RELAXED))
+        return;
+    uint64_t last = larger(__atomic_load_n(&total->until_ns, __ATOMIC_RELAXED),
+                           __atomic_load_n(&total->wanted_ns, __ATOMIC_RELAXED));
+    if (now > last + PAUSE)
+        take_owed(total, now - last);
 }
 
 /* From when on a window may be used: later than its start, or than the end of work that reached into it, by the debt that it

@@ -31,7 +31,7 @@ void psg_works_on(int gpu, uint64_t from, uint64_t now);
 /* A window that ended early, because what is launched takes longer than what was left. */
 void psg_left_over(int gpu, uint64_t at, uint64_t end, uint64_t most);
 
-/* The container had nothing to launch for so long: as much is owed to it no more. */
-void psg_rested(int gpu, uint64_t ns);
+/* The container begins to launch again: as long as it had nothing to launch, as much is owed to it no more. */
+void psg_returned(int gpu, uint64_t now);
 
 #endif

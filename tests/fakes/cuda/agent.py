@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from appliance.gpu.contention import Contention
-from appliance.gpu.share_files import LimitsFile, read_intervals
+from appliance.gpu.share_files import LimitsFile, read_log
 from appliance.gpu.timetable import PLANS_PER_PERIOD
 
 ROOT = Path(__file__).parents[3]
@@ -31,9 +31,9 @@ def main(until_ns: int, period_ns: int, folders: Sequence[Path]) -> None:
     contention = Contention()
     files = {str(folder): LimitsFile(folder / "limits") for folder in folders}
     uuids = {name: file.limits()[0].uuid for name, file in files.items()}
-    while (now := time.monotonic_ns()) < until_ns:
-        logs = {name: read_intervals(Path(name, "account"), 0) for name in files}
-        for name, lost_ns in contention.look(now, logs).items():
+    while time.monotonic_ns() < until_ns:
+        logs = {name: read_log(Path(name, "account"), 0) for name in files}
+        for name, lost_ns in contention.look(time.monotonic_ns(), logs).items():
             files[name].settle(uuids[name], lost_ns)
         time.sleep(period_ns / PLANS_PER_PERIOD / 1e9)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from appliance.gpu.contention import HORIZON_NS, Contention, Interval
+from appliance.gpu.contention import HORIZON_NS, Contention
+from appliance.gpu.layout import Interval, IntervalRecord, LogRecord
 
 MS = 1_000_000
 BEGIN = 1_000_000 * MS
@@ -19,13 +20,23 @@ def work(number: int, from_ms: float, to_ms: float, busy_ms: float | None = None
     return Interval(number, BEGIN + int(from_ms * MS), BEGIN + int(to_ms * MS), int(busy * MS), slot)
 
 
+def log(intervals: Sequence[Interval]) -> bytes:
+    """What stands in an account."""
+    record = LogRecord()
+    for place, interval in enumerate(intervals):
+        record.interval[place] = IntervalRecord(*(max(number, 0) for number in interval))
+    return bytes(record)
+
+
 def lost(*looks: Mapping[str, Sequence[Interval]], now_ms: float = 10_000) -> dict[str, float]:
     """What each has lost in all looks, in ms."""
     contention = Contention()
-    contention.look(BEGIN, {name: [] for look in looks for name in look})
+    contention.look(BEGIN, {name: log([]) for look in looks for name in look})
     found: dict[str, float] = {}
     for look in looks:
-        for name, ns in contention.look(BEGIN + int(now_ms * MS), look).items():
+        for name, ns in contention.look(
+            BEGIN + int(now_ms * MS), {name: log(each) for name, each in look.items()}
+        ).items():
             found[name] = found.get(name, 0) + ns / MS
     return {name: round(ms, 3) for name, ms in found.items() if round(ms, 3)}
 
@@ -93,10 +104,10 @@ def test_the_mean_over_many_moments_is_that_of_processes_that_work_at_random() -
 
 def test_what_was_there_before_the_first_look_has_been_settled_by_somebody_else() -> None:
     contention = Contention()
-    before = {"a": [work(1, 0, 100)], "b": [work(1, 0, 100)]}
+    before = {"a": log([work(1, 0, 100)]), "b": log([work(1, 0, 100)])}
     assert contention.look(BEGIN + 1000 * MS, before) == {}
     assert contention.look(BEGIN + 1000 * MS, before) == {}
-    grown = {"a": [work(1, 0, 150)], "b": [work(1, 0, 150)]}
+    grown = {"a": log([work(1, 0, 150)]), "b": log([work(1, 0, 150)])}
     assert contention.look(BEGIN + 1000 * MS, grown) == {"a": 25 * MS, "b": 25 * MS}
 
 
@@ -113,25 +124,40 @@ def test_intervals_that_are_none_are_ignored(interval: Interval) -> None:
 
 def test_busy_time_beyond_the_interval_counts_as_all_of_it_and_less_than_none_as_none() -> None:
     assert lost({"a": [work(1, 0, 100, busy_ms=900)], "b": [work(1, 0, 100)]}) == {"a": 50, "b": 50}
-    assert lost({"a": [Interval(1, BEGIN, BEGIN + MS, -5, 1)], "b": [work(1, 0, 1)]}) == {}
+    assert lost({"a": [Interval(1, BEGIN, BEGIN + MS, 0, 1)], "b": [work(1, 0, 1)]}) == {}
 
 
-def test_a_container_that_writes_what_it_likes_holds_up_nobody() -> None:
+@pytest.mark.parametrize("count", [8, 16, 32, 100])
+def test_processes_of_a_container_that_is_alone_lose_nothing_however_many_they_are(count: int) -> None:
+    crowd = [work(number, 0, 100, busy_ms=30, slot=number) for number in range(1, count + 1)]
+    assert lost({"a": crowd, "b": [work(1, 200, 300)]}) == {}
+
+
+FORGED = {
+    "many of them": lambda now, rng: [now - rng.randrange(HORIZON_NS) for _ in range(128)],
+    "a long one at a time": lambda now, rng: [now - HORIZON_NS],
+}
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
+@pytest.mark.parametrize("busy", [0, 1])
+def test_a_container_that_writes_what_it_likes_holds_up_nobody(
+    forged: Callable[[int, random.Random], list[int]], busy: int
+) -> None:
     """What is kept and looked at is bounded, and what honest containers lost is still found."""
     rng, contention = random.Random(2), Contention()
-    contention.look(BEGIN, {"a": [], "b": [], "forger": []})
+    contention.look(BEGIN, {name: log([]) for name in ("a", "b", "forger")})
     longest, found = 0.0, 0
     for look in range(60):
         now = BEGIN + 20_000 * MS + look * 50 * MS
-        forged = []
-        for number in range(128):
-            begins = now - rng.randrange(HORIZON_NS)
-            forged.append(Interval(look * 128 + number + 1, begins, now, now - begins, number))
+        lies = [
+            Interval(look * 128 + number + 1, begins, now, busy * (now - begins), number + 1)
+            for number, begins in enumerate(forged(now, rng))
+        ]
         end = (now - BEGIN) / MS
+        honest = log([work(look + 1, end - 40, end)])
         begun = time.process_time()
-        told = contention.look(
-            now, {"a": [work(look + 1, end - 40, end)], "b": [work(look + 1, end - 40, end)], "forger": forged}
-        )
+        told = contention.look(now, {"a": honest, "b": honest, "forger": log(lies)})
         longest, found = max(longest, time.process_time() - begun), found + told.get("a", 0)
     assert found >= 60 * 20 * MS * 0.9
     assert longest < 1

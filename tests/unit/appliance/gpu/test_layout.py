@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from appliance.gpu import layout, share_files
-from appliance.gpu.contention import Interval
-from appliance.gpu.layout import Limit, Total
+from appliance.gpu.layout import Interval, Limit, Total
 from appliance.gpu.share_files import LimitsFile
 from appliance.gpu.timetable import Window
 from common.errors import UnavailableError
@@ -273,18 +272,18 @@ def write_log(path: Path, number: int, *intervals: tuple[int, ...]) -> None:
 def test_intervals_are_those_of_their_gpu_and_none_that_is_being_written(tmp_path: Path) -> None:
     path = tmp_path / "account"
     share_files.create_account(path, 2)
-    write_log(path, 1, (1, 10, 20, 9, 3), (0, 1, 2, 3, 4))
-    assert share_files.read_intervals(path, 1) == [Interval(1, 10, 20, 9, 3)]
-    assert share_files.read_intervals(path, 0) == []
+    write_log(path, 1, (1, 10, 20, 9, 3), (0, 1, 2, 3, 4), (2, 1, 2, 1, 0), (3, 1, 2, 1, layout.SLOTS + 1))
+    assert layout.intervals_of(share_files.read_log(path, 1)) == [Interval(1, 10, 20, 9, 3)]
+    assert layout.intervals_of(share_files.read_log(path, 0)) == []
 
 
 def test_an_account_of_the_first_kind_or_a_spoilt_one_has_no_intervals(tmp_path: Path) -> None:
     path = tmp_path / "account"
-    assert share_files.read_intervals(path, 0) == []
+    assert layout.intervals_of(share_files.read_log(path, 0)) == []
     share_files.create_account(path, 1)
     os.truncate(path, layout.LOGS_AT)
     assert share_files.read_account(path) == [Total()]
-    assert share_files.read_intervals(path, 0) == []
+    assert layout.intervals_of(share_files.read_log(path, 0)) == []
 
 
 def test_what_was_lost_adds_up_in_the_limits_and_a_file_without_its_place_stays_as_it_is(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import shutil
 import subprocess
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
 
 from common.errors import ProcessError, UnavailableError
 
@@ -38,16 +40,19 @@ def run(
     hint: str = "",
     accepted: Collection[int] = (0,),
     timeout_s: float | None = None,
+    most_bytes: int = 0,
 ) -> str:
     """Run a program to its end and return its standard output, with marks where that is no text.
 
     Raises ProcessError with the end of what it said where it ends with a code that is not `accepted`, and where it is
-    ended because it has not ended after `timeout_s`.
+    ended because it has not ended after `timeout_s`, or because it says more than `most_bytes` (0: any number).
     """
     words = [str(word) for word in command]
     if shutil.which(words[0], path=env.get("PATH") if env else None) is None:
         raise UnavailableError(f"there is no program {words[0]}", where=words[0], hint=hint)
     try:
+        if most_bytes:
+            return _run_bounded(words, most_bytes, hint, env=env, input=stdin.encode(), timeout=timeout_s)
         done = subprocess.run(
             _tied(words),
             env=env,
@@ -68,6 +73,18 @@ def run(
     if done.returncode not in accepted:
         raise failure(words, done.returncode, done.stderr.strip() or done.stdout.strip(), hint)
     return done.stdout
+
+
+def _run_bounded(words: list[str], most_bytes: int, hint: str, **how: Any) -> str:
+    """Run a program whose output goes into a file that cannot grow beyond a size: whoever goes on to write is ended."""
+    bounded = [require("prlimit", "util-linux"), f"--fsize={most_bytes}", "--", *words]
+    with TemporaryFile() as said:
+        done = subprocess.run(_tied(bounded), stdout=said, stderr=subprocess.STDOUT, check=False, **how)
+        said.seek(0)
+        text = said.read(most_bytes).decode(errors="replace")
+    if done.returncode != 0:
+        raise failure(words, done.returncode, text.strip(), hint)
+    return text
 
 
 def stream(command: Sequence[str | Path], *, cwd: Path | None = None) -> Iterator[bytes]:

@@ -9,6 +9,7 @@ the sum.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,6 +35,10 @@ VOLTA = 7
 """Major compute capability of the first GPUs with limits per client."""
 _START_S = 5.0
 _ANSWER_S = 5.0
+_MOST_SERVERS = 4
+_MOST_CLIENTS = 64
+_MOST_BYTES = 64 << 10
+_NUMBER = re.compile(r"[0-9]{1,10}")
 
 
 class Mps(AccountedOnly):
@@ -123,18 +128,29 @@ class Mps(AccountedOnly):
 
     def _has_fault(self, uuid: str) -> bool | None:
         """Return whether a server waits for its clients to end after a fault; None where the daemon does not answer."""
+        until = time.monotonic() + _ANSWER_S
         try:
-            return any("FAULT" in self._ask(uuid, f"get_server_status {each}") for each in self._servers(uuid))
+            servers = self._numbers(uuid, "get_server_list", _MOST_SERVERS, until)
+            return any("FAULT" in self._ask(uuid, f"get_server_status {each}", until) for each in servers)
         except PenstockError as error:
             log.info("the multi-process service does not answer", gpu=uuid, reason=str(error))
             return None
 
-    def _servers(self, uuid: str) -> list[str]:
-        return self._ask(uuid, "get_server_list").split()
+    def _numbers(self, uuid: str, what: str, most: int, until: float) -> list[str]:
+        """Return the numbers of processes in an answer: a session that holds the pipes may answer anything."""
+        return [word for word in self._ask(uuid, what, until).split()[:most] if _NUMBER.fullmatch(word)]
 
-    def _ask(self, uuid: str, what: str) -> str:
+    def _ask(self, uuid: str, what: str, until: float) -> str:
+        if (left_s := until - time.monotonic()) <= 0:
+            raise UnavailableError(
+                f"the multi-process service of GPU {uuid} is too slow",
+                where=uuid,
+                hint=f"look at `journalctl -u {_unit(uuid)}`",
+            )
         environment = {"PATH": os.defpath, "CUDA_MPS_PIPE_DIRECTORY": str(self._socket(uuid).parent)}
-        return process.run([self._control], env=environment, stdin=f"{what}\n", timeout_s=_ANSWER_S)
+        return process.run(
+            [self._control], env=environment, stdin=f"{what}\n", timeout_s=left_s, most_bytes=_MOST_BYTES
+        )
 
     def check(self, shares: Sequence[DeviceShare]) -> None:
         """Refuse a part of a GPU beside others; raises InputError."""
@@ -181,12 +197,13 @@ class Mps(AccountedOnly):
 
         One that is killed while its work is in flight may end all other clients of the GPU.
         """
+        until = time.monotonic() + _ANSWER_S
         for uuid in (share.device.uuid for share in shares if not share.is_whole):
-            for server in self._servers(uuid):
-                for client in self._ask(uuid, f"get_client_list {server}").split():
-                    if client.isdigit() and self._container_of(int(client)) == engine_id:
+            for server in self._numbers(uuid, "get_server_list", _MOST_SERVERS, until):
+                for client in self._numbers(uuid, f"get_client_list {server}", _MOST_CLIENTS, until):
+                    if self._container_of(int(client)) == engine_id:
                         log.info("a program lets go of its GPU", gpu=uuid, process=client)
-                        self._ask(uuid, f"terminate_client {server} {client}")
+                        self._ask(uuid, f"terminate_client {server} {client}", until)
 
     def _runs(self, uuid: str) -> bool:
         # the socket of one that was killed stays

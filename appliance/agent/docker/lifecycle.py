@@ -135,7 +135,7 @@ class Lifecycle:
         await asyncio.sleep(after_s)
         try:
             await self._ends.call(self._shares.detach, identity)
-        except PenstockError as error:
+        except Exception as error:
             log.warning("a container is killed with its GPUs", id=identity, reason=str(error))
 
     async def _process(self, identity: str) -> tuple[str, int] | None:

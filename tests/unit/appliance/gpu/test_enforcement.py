@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from appliance.gpu.mps import Mps
 from appliance.gpu.preload import Preload
 from appliance.gpu.telemetry import Telemetry
 from appliance.gpu.timetable import Window
-from common.errors import InputError, UnavailableError
+from common.errors import InputError, PenstockError, UnavailableError
 from common.gpu.kinds import Compute, Enforcement
 from common.protocol import GpuDevice
 from tests.unit.appliance.gpu.samples import GPU, QUARTER, SECOND, SLICE, WHOLE
@@ -314,6 +316,33 @@ def test_a_daemon_that_runs_and_does_not_answer_is_told(tmp_path: Path) -> None:
     service = Mps(Telemetry(), tmp_path, Compute.FAIR, control=Path("/bin/false"), systemctl=Systemd(tmp_path))
     service.prepare("c1", [QUARTER])
     assert [check.evidence for check in service.daemons()] == ["penstock-mps@GPU-1.service does not answer"]
+
+
+ANSWERS = {
+    "no number": "printf '\\302\\262 x -1\\n'",
+    "without an end": "exec yes 1",
+    "a hundred thousand servers, each slowly": "sleep 0.3; seq 100000",
+    "nothing for ever": "exec sleep 1000",
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+def test_whatever_a_session_answers_in_the_place_of_the_daemon_the_agent_is_done_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    monkeypatch.setattr("appliance.gpu.mps._ANSWER_S", 1)
+    control = tmp_path / "control"
+    control.write_text(f"#!/bin/sh\n{answer}\n")
+    control.chmod(0o755)
+    service = Mps(
+        Telemetry(), tmp_path, Compute.FAIR, control=control, container_of=lambda pid: None, systemctl=Systemd(tmp_path)
+    )
+    service.prepare("c1", [QUARTER])
+    begun = time.monotonic()
+    service.daemons()
+    with contextlib.suppress(PenstockError):
+        service.detach([QUARTER], "engine-id")
+    assert time.monotonic() - begun < 5
 
 
 def test_without_its_daemon_no_container_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

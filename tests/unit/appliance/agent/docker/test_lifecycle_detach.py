@@ -26,7 +26,7 @@ class Node:
     def __init__(self, takes_s: float = 0.0) -> None:
         self.takes_s = takes_s
         self.happened: list[str] = []
-        self.refuses = False
+        self.refuses: Exception | None = None
 
     def stop(self, identity: str, grace_s: int) -> None:
         self.happened.append("told to end")
@@ -40,7 +40,7 @@ class Node:
 
     def detach(self, identity: str) -> None:
         if self.refuses:
-            raise UnavailableError("it does not answer", where="gpus", hint="")
+            raise self.refuses
         self.happened.append("detached")
 
     def release(self, identity: str) -> None:
@@ -82,8 +82,13 @@ async def test_a_container_is_removed_in_the_same_way_and_others_are_not_detache
     assert node.happened == ["told to end", "killed"]
 
 
-async def test_a_service_that_does_not_answer_holds_up_no_end() -> None:
+@pytest.mark.parametrize(
+    "refusal",
+    [UnavailableError("it does not answer", where="gpus", hint=""), ValueError("an answer of a liar")],
+    ids=str,
+)
+async def test_a_service_that_does_not_answer_or_lies_holds_up_no_end(refusal: Exception) -> None:
     node = Node()
-    node.refuses = True
+    node.refuses = refusal
     await lifecycle_of(node).stop("entangled", 0)
     assert node.happened == ["told to end", "killed"]

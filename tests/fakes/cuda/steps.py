@@ -63,15 +63,17 @@ def together(
     wait: int = BY_SYNCHRONISING,
     before: Sequence[str] = (),
     planned_after_s: int = 0,
+    beside: Sequence[tuple[int, Work]] = (),
 ) -> list[Got]:
     """Let tenants, each (share in thousandths, work), run for so many seconds in strict mode; returns what each got.
 
-    The timetable is valid after `planned_after_s`. Without `held` nothing holds the shares. `machine` are settings of
+    The timetable is valid after `planned_after_s`. `beside` are works of other processes, each (number of its tenant,
+    work), which are not counted. Without `held` nothing holds the shares. `machine` are settings of
     the fake machine, and `before` are commands that come before the steps.
     """
     sharers = [Sharer(str(index), milli) for index, (milli, _) in enumerate(tenants)]
     windows = plan(sharers, Compute.STRICT, PERIOD_NS, START_NS + planned_after_s * 1_000_000_000)
-    clocked = {"VIRTUAL_CLOCK": str(folder / "clock"), "VIRTUAL_CLOCK_PARTIES": str(len(tenants) + 1)}
+    clocked = {"VIRTUAL_CLOCK": str(folder / "clock"), "VIRTUAL_CLOCK_PARTIES": str(len(tenants) + len(beside) + 1)}
     running = []
     for index, (milli, work) in enumerate(tenants):
         tenant = Tenant(
@@ -90,9 +92,12 @@ def together(
         tenant.file.schedule({gpu_uuid(0): windows[str(index)]}, START_NS)
         running.append((tenant, work, start(tenant)))
     folders = [tenant.folder for tenant, _, _ in running]
+    others = [start(running[number][0]) for number, _ in beside]
     agent = start_agent(clock, clocked, folders, START_NS + (seconds + AFTERWARDS_S) * 1_000_000_000)
     for _, work, process in running:
         feed(process, "\n".join([*commands(work, seconds * 1000, wait, before), ""]))
+    for (_, work), process in zip(beside, others, strict=True):
+        feed(process, "\n".join([*commands(work, seconds * 1000), ""]))
     found = []
     try:
         for tenant, work, process in running:
@@ -112,7 +117,7 @@ def together(
                 )
             )
     finally:
-        for process in (*(process for _, _, process in running), agent):
+        for process in (*(process for _, _, process in running), *others, agent):
             process.kill()
-            process.wait()
+            process.communicate()
     return found

@@ -104,6 +104,23 @@ def test_a_small_share_holds_beside_three_with_kernels_longer_than_a_period(
     assert [one.part for one in got] == pytest.approx([0.05, 0.35, 0.3, 0.3], abs=0.015), got
 
 
+IDLE = {
+    "one short kernel each half second": Work([("busy_5us", 1, 0)], every_ms=500),
+    "some work each 40 ms": Work([("busy_2ms", 4, 0)], every_ms=40),
+}
+
+
+@pytest.mark.parametrize("idle", IDLE.values(), ids=IDLE)
+def test_a_second_process_that_mostly_rests_takes_nothing_from_what_is_owed_to_the_first(
+    bench: Bench, clock: Path, tmp_path: Path, idle: Work
+) -> None:
+    row = ROWS["long kernels beside even ones"]
+    got = together(bench, clock, tmp_path, row.tenants, 40, beside=[(1, idle)])
+    assert got[0].part == pytest.approx(0.3, abs=POINTS), got
+    assert 0.5 < got[1].part <= 0.73, got
+    assert got[0].part + got[1].busy >= LEAST_USED, got
+
+
 def test_work_that_began_before_there_was_a_timetable_is_held_as_all_other(
     bench: Bench, clock: Path, tmp_path: Path
 ) -> None:

@@ -335,3 +335,16 @@ def test_a_container_whose_account_is_gone_keeps_nobody_from_their_own(tmp_path:
         node.worked(name, (100, 0))
     node.plan()
     assert (node.lost("a"), node.lost("b"), node.lost("c")) == (50, 50, 0)
+
+
+def test_what_is_worked_while_the_agent_plans_counts_as_well(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.STRICT)
+    node.run("a", gpu_share(GPU, 300))
+    node.run("b", gpu_share(GPU, 700))
+    node.plan()
+    readings = iter([node.now])
+    node.arbiter._clock = lambda: next(readings, node.now + 100_000_000)
+    for name in "ab":
+        node.worked(name, (60, -40))
+    node.plan()
+    assert (node.lost("a"), node.lost("b")) == (50, 50)

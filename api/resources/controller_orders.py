@@ -13,12 +13,16 @@ ORDERED, CANCELLED = "ordered", "cancelled"
 """States of both kinds of orders: one that waits, and one that was called back."""
 BEGINS = timedelta(seconds=30)
 """Within so long the controller says what it has begun; what it has not begun by then has not reached it."""
-_TAKEN = "taken_at"
+MOST_TAKEN = 10
+"""An order that the controller has taken so often is none that it begins."""
+_TAKEN, _TIMES = "taken_at", "taken_times"
 
 
 def hand_out(order: RepairRun | BackupOrder) -> None:
-    """Note that the controller takes an order; when it did so first is what counts."""
-    order.record = {_TAKEN: now().isoformat(), **order.record}
+    """Note that the controller takes an order: again, where the answer did not reach it the last time."""
+    times = order.record.get(_TIMES, 0) + 1
+    if times <= MOST_TAKEN:
+        order.record = {**order.record, _TAKEN: now().isoformat(), _TIMES: times}
 
 
 def call_back(order: RepairRun | BackupOrder, user: str, where: str) -> None:

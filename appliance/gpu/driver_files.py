@@ -110,7 +110,7 @@ def _interface(path: Path, name: str) -> str:
 def _programs(root: Path) -> Iterator[Mount]:
     folders = [root / "usr/bin", *(folder.parent / "bin" for folder in _folders(root))]
     for name in PROGRAMS:
-        path = next((path for folder in folders if (path := folder / name).exists()), None)
+        path = next((path for folder in folders if (path := folder / name).is_file()), None)
         if path:
             yield Mount(source=_on_node(root, path.resolve()), target=f"/usr/bin/{name}", read_only=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
@@ -14,6 +14,7 @@ from sqlalchemy import update
 from api.clock import now
 from api.resources import controller_orders
 from api.tables.health import HealthCheck
+from api.tables.repairs import RepairRun
 from common.repair_protocol import CONTROLLER, CONTROLLER_PATH
 from tests.api.cluster import V1, Cluster, certified, ok, refused, running_cluster
 
@@ -134,6 +135,24 @@ async def test_what_the_controller_has_taken_is_not_called_back_unless_it_never_
     shown = await ok(ordering.admin.get(f"{V1}{listed}/{placed['id']}"))
     assert (shown["state"], shown["finished_at"], shown["reason"]) == ("running", None, "")
     assert "is running" in (await refused(ordering.admin.post(f"{V1}{listed}/{placed['id']}/cancel"), 409))["reason"]
+
+
+@pytest.mark.parametrize(("times", "refuses"), [(2, True), (20, False)], ids=["again", "again and again"])
+async def test_what_the_controller_takes_once_more_is_its_own_again_unless_it_never_gets_anywhere(
+    ordering: Cluster, controller: httpx.AsyncClient, times: int, refuses: bool
+) -> None:
+    placed = await ok(ordering.admin.post(f"{V1}{ORDERS['repair'][0]}", json={}))
+    for _ in range(times):
+        assert (await ok(controller.post(CONTROLLER_PATH, json={})))["order"]
+        async with ordering.database.transaction() as db:
+            row = await db.get(RepairRun, UUID(placed["id"]))
+            assert row
+            # its answer was lost a minute ago
+            early = (now() - timedelta(minutes=1)).isoformat()
+            row.record = {name: early if name == "taken_at" else value for name, value in row.record.items()}
+    assert (await ok(controller.post(CONTROLLER_PATH, json={})))["order"]
+    reply = await ordering.admin.post(f"{V1}/repair-runs/{placed['id']}/cancel")
+    assert (reply.status_code == 409) is refuses, reply.text
 
 
 async def test_who_orders_is_told_when_the_controller_was_last_heard_of(

@@ -81,6 +81,8 @@ def test_a_driver_in_a_folder_of_its_own_is_found_where_the_links_to_it_lead(tmp
         if number:
             (root / f"usr/lib/{name}.{number}").symlink_to(f"../local/nvidia/lib64/{name}.{number}")
     (root / "usr/bin/nvidia-smi").unlink()
+    # a folder of that name is none
+    (root / "usr/bin/nvidia-smi").mkdir()
     write(root / "usr/local/nvidia/bin/nvidia-smi", "")
     given = {mount.target: mount.source for mount in driver_files.needs([GPU], root).mounts}
     for loader in ("/usr/lib/x86_64-linux-gnu", "/usr/lib64"):

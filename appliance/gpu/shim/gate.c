@@ -133,8 +133,11 @@ static uint64_t patient_until(const struct psg_gate *gate, CUstream stream, cons
         return begun + clamp(SELDOM * length, LESS_PATIENCE, MOST_PATIENCE);
     if (what && psg_is_only(&gate->streams, stream) && !feeds_several())
         return expected + PATIENCE_ON_STREAM;
-    /* Beside work of a neighbour it takes twice as long; and of what is not known (without a slice) nobody can tell. */
+    /* Beside work of a neighbour it takes twice as long; and of what is not known (without a slice) nobody can tell. A thread
+     * that feeds several GPUs may itself be what it waits for. */
     uint64_t twice = atomic_load(&gate->slice) ? expected - smaller(gate->from, expected) : PATIENCE_IN_ALL;
+    if (feeds_several())
+        twice = PATIENCE;
     return smaller(expected + larger(PATIENCE, twice), begun + PATIENCE_IN_ALL);
 }
 

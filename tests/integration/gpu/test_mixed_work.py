@@ -117,7 +117,7 @@ def test_a_second_process_that_mostly_rests_takes_nothing_from_what_is_owed_to_t
     row = ROWS["long kernels beside even ones"]
     got = together(bench, clock, tmp_path, row.tenants, 40, beside=[(1, idle)])
     assert got[0].part == pytest.approx(0.3, abs=POINTS), got
-    assert 0.5 < got[1].part <= 0.73, got
+    assert 0.48 < got[1].part <= 0.73, got
     assert got[0].part + got[1].busy >= LEAST_USED, got
 
 

@@ -143,12 +143,12 @@ async def take(db: AsyncSession, report: ControllerReport) -> RepairOrder | None
 async def _check_node(db: AsyncSession, name: str, workers: Collection[str]) -> None:
     """Raise NotFoundError for a node that is neither a worker nor one that the controller looks at.
 
-    Before it has told of its nodes it is the one to judge.
+    Before it has told of its nodes it is the one to judge, and so it is where nobody knows of any.
     """
     if await health.controller_heard(db) is None:
         return
     known = {node.name for node in await nodes.every(db)} | await health.nodes_without_agent(db) | {*workers}
-    if name not in known:
+    if known and name not in known:
         hint = f"choose of {', '.join(sorted(known)[:NAMED])}"
         raise NotFoundError(f"the site has no node {name}", where="limit", hint=hint)
 

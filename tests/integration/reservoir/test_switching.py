@@ -147,7 +147,7 @@ def test_whoever_asks_between_two_publications_finds_what_it_was_told_of(
         ended.set()
         switching.join()
     assert not failed, f"{len(failed)} of {2 * TIMES}: {failed[0]}"
-    assert len(served) > TIMES, "it was switched all the time"
+    assert len(served) > TIMES // 3, "it was switched all the time"
 
 
 def test_what_is_no_longer_in_the_lists_is_found_by_nobody_who_reads_them_now(site: Path, apt: dict[str, str]) -> None:

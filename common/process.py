@@ -45,7 +45,8 @@ def run(
     """Run a program to its end and return its standard output, with marks where that is no text.
 
     Raises ProcessError with the end of what it said where it ends with a code that is not `accepted`, and where it is
-    ended because it has not ended after `timeout_s`, or because it says more than `most_bytes` (0: any number).
+    ended because it has not ended after `timeout_s`, or because it says more than `most_bytes` (0: any number);
+    that cannot be had together with `cwd` or codes that are `accepted`.
     """
     words = [str(word) for word in command]
     if shutil.which(words[0], path=env.get("PATH") if env else None) is None:

@@ -12,7 +12,7 @@ void psg_sleep_until(uint64_t time);
 /* A time in which launches may go. */
 struct psg_window {
     uint64_t opened, until; /* 0: there is none */
-    bool planned;           /* by a timetable; what runs over makes debt */
+    bool planned;           /* by a timetable */
     bool extra;             /* outside of the container's own, for what neighbours took from those */
 };
 

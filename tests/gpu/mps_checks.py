@@ -119,11 +119,18 @@ def _goes_on(client: Program) -> str:
     return "goes on"
 
 
+def _heard(client: Program) -> str:
+    """Return what a client hears of a fault that was not its own, which may take a moment: "goes on" for nothing."""
+    until = time.monotonic() + HEARD_S
+    while (heard := _goes_on(client)) == "goes on" and time.monotonic() < until:
+        time.sleep(0.1)
+    return heard
+
+
 def _hears(client: Program) -> list[Figure]:
     """Return figures of a client whose service has just ended: it hears of it soon."""
     begun = time.monotonic()
-    while (heard := _goes_on(client)) == "goes on" and time.monotonic() < begun + HEARD_S:
-        time.sleep(0.1)
+    heard = _heard(client)
     took = time.monotonic() - begun
     return [
         Figure("a client that computes", heard if heard == "goes on" else "fails", wanted="fails", note=heard),
@@ -153,7 +160,7 @@ def killed_at_work(card: Card) -> list[Figure]:
         terminated.kill()
         after = _goes_on(stays)
         made.client("busy").kill()
-        heard = _goes_on(stays)
+        heard = _heard(stays)
         states = [made.say(f"get_server_status {server}") for server in made.servers()]
         for client in (stays, rests):
             client.kill()
@@ -179,6 +186,7 @@ def without_its_daemon(card: Card) -> list[Figure]:
         daemon = made.begin()
         client = made.client()
         os.kill(daemon.process.pid, signal.SIGKILL)
+        daemon.process.wait()
         figures = _hears(client)
         client.kill()
         without = card.start(made.environment | made.limit, "blocks", "2", str(LIMIT))

@@ -19,6 +19,7 @@ from pathlib import Path
 
 NO_DAEMON = "Cannot find MPS control daemon process"
 LOOK_S = 0.02
+ROOT = Path(__file__).parents[3]
 
 
 def ask(path: Path, what: str) -> str:
@@ -27,6 +28,16 @@ def ask(path: Path, what: str) -> str:
         client.connect(str(path))
         client.sendall(what.encode())
         return client.recv(4096).decode()
+
+
+def listen(listener: socket.socket, path: Path) -> None:
+    """Listen at a path that is not there before somebody is heard at it."""
+    begun = path.with_suffix(".begun")
+    begun.unlink(missing_ok=True)
+    listener.bind(str(begun))
+    begun.chmod(0o666)
+    listener.listen()
+    begun.rename(path)
 
 
 @dataclass
@@ -57,11 +68,8 @@ class Daemon:
     def serve(self) -> None:
         """Answer until somebody says that it is over."""
         control = self.folder / "control"
-        control.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as selector:
-            listener.bind(str(control))
-            control.chmod(0o666)
-            listener.listen()
+            listen(listener, control)
             selector.register(listener, selectors.EVENT_READ)
             while not self._is_over():
                 for _ in selector.select(LOOK_S):
@@ -116,9 +124,9 @@ class Daemon:
     def _started(self, user: int) -> Server:
         path = self.folder / f"server-{time.monotonic_ns()}"
         user = 0 if self.all_users else user
-        command = [sys.executable, str(Path(__file__).with_name("mps_server.py")), str(path), str(user)]
+        command = [sys.executable, "-m", "tests.fakes.cuda.mps_server", str(path), str(user)]
         # its input ends with us
-        return Server(user, path, subprocess.Popen(command, stdin=subprocess.PIPE))
+        return Server(user, path, subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT))
 
     def _retire(self) -> None:
         """Let the server end with its last client."""

@@ -16,6 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.fakes.cuda.mps_control import listen
+
 READY, FAULT, TERMINATED, WORK = b"R", b"F", b"T", b"W"
 RECORD = struct.Struct("<cQ")
 
@@ -46,9 +48,7 @@ class Server:
     def serve(self, path: Path) -> None:
         """Serve until its daemon ends, or the last client where somebody has asked for that."""
         with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as selector:
-            listener.bind(str(path))
-            path.chmod(0o666)
-            listener.listen()
+            listen(listener, path)
             for source in (listener, sys.stdin):
                 selector.register(source, selectors.EVENT_READ)
             while self.clients or not self.retires:

@@ -99,7 +99,7 @@ class Sentence(str):
         return sentence_of, (str(self), self.parts)
 
 
-_NO_SENTENCE = (AttributeError, LookupError, TypeError, ValueError)
+_NO_SENTENCE = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
 """What comes of parts that make no sentence."""
 
 

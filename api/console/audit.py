@@ -12,7 +12,7 @@ from api.auth.policy import Action
 from api.console import pages
 from api.console.routes import Router
 from api.endpoints import audit_log
-from api.endpoints.access import Caller, action
+from api.endpoints.access import Caller, action, check_origin
 from api.endpoints.audit_log import Log, Turn
 from api.endpoints.transactions import DatabaseOf, Transaction
 from api.resources.audit.schemas import AuditVerificationView
@@ -115,7 +115,8 @@ async def list_audit_files(request: Request, log: Log, told: Transaction) -> Res
 @router.get("/verification")
 @action(Action.AUDIT_OVERSEE)
 async def verify_audit(request: Request, log: Log, turn: Turn, database: DatabaseOf) -> Response:
-    """Verify the whole log, and show what comes of it."""
+    """Verify the whole log, and show what comes of it: for pages of ours, since it reads all that was ever written."""
+    check_origin(request)
     found = await audit_log.verify_audit(log, turn, database, request)
     if pages.is_part(request):
         return pages.page(request, "audit_verification.html", {"found": found})

@@ -279,6 +279,17 @@ async def test_files_of_the_audit_log_are_listed_downloaded_and_verified(audited
             assert (await member.get(path, headers=PAGE)).status_code == 403
 
 
+async def test_no_link_of_another_site_has_the_whole_log_verified(audited: Cluster) -> None:
+    gone_to = {**PAGE, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    async with audited.client() as browser:
+        await sign_in(browser, "admin")
+        for site, code in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
+            answer = await browser.get("/audit/verification", headers=gone_to | {"Sec-Fetch-Site": site})
+            assert answer.status_code == code, site
+        led = await browser.get("/audit/files", headers=gone_to | {"Sec-Fetch-Site": "cross-site"})
+        assert led.status_code == 200, "a list costs little"
+
+
 async def test_members_have_none_of_these_pages(ready: Cluster) -> None:
     async with await ready.user("alice") as member:
         home = (await member.get("/", headers=PAGE)).text

@@ -66,6 +66,14 @@ def test_a_bare_text_stays_as_it_is() -> None:
     assert said_in("as it is", Backwards()) == "as it is"
 
 
+def nested(deep: int) -> Any:
+    """Parts within parts."""
+    parts: Any = {"text": "a", "values": {}, "said": "a"}
+    for _ in range(deep):
+        parts = {"text": "{of}", "values": {"of": parts}, "said": "a"}
+    return parts
+
+
 @pytest.mark.parametrize(
     "parts",
     [
@@ -77,6 +85,8 @@ def test_a_bare_text_stays_as_it_is() -> None:
         {"text": "{of}", "values": {"of": {"text": "waits for a", "values": {}}}},
         {"text": "one", "values": {}, "many": "{count} of {x}", "count": 2},
         {"text": "one", "values": {}, "many": 3, "count": "few"},
+        {"text": "one", "values": {}, "many": "more", "count": float("inf")},
+        {"text": "{of}", "values": {"of": nested(5000)}},
         {"text": 3, "values": {}},
         {"text": "waits for {name}", "values": None},
         {"values": {}},

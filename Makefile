@@ -164,6 +164,8 @@ bench: bundle ## Figures, one JSON line each; the last ones start the demo's lab
 	$(SAY) "Control API: 2,000 agents, 10,000 sessions, 50 users, on PostgreSQL"
 	@$(BIN)/python -m tests.bench.control
 	@$(BIN)/python -m tests.bench.history
+	$(SAY) "GPU samples: bytes of each, the plot of a week"
+	@$(BIN)/python -m tests.bench.gpu_samples
 	$(SAY) "Backup: a database of a million rows, dumped, loaded and counted"
 	@$(BIN)/python -m tests.bench.backup
 	$(SAY) "Recovery: reservoir and master rebuilt on a bare lab node from bundle and backup"

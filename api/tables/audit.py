@@ -108,8 +108,8 @@ NOT_AUDITED: dict[str, frozenset[str]] = {
     ),
     "observed, not chosen": frozenset(
         {
-            *("accounting_days", "backups", "denied_calls", "gpu_samples", "gpus", "health_alerts", "health_changes"),
-            *("login_tries", "session_logs", "spans"),
+            *("accounting_days", "backups", "denied_calls", "gpu_hours", "gpu_samples", "gpus", "health_alerts"),
+            *("health_changes", "login_tries", "session_logs", "spans"),
         }
     ),
 }

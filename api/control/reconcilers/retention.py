@@ -1,4 +1,7 @@
-"""Retention: what was kept for its time is deleted, a part at a time, so that nobody waits for a long statement."""
+"""Retention: what was kept for its time is deleted, and what is kept for long is packed.
+
+That is done a part at a time, so that nobody waits for a long statement.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from api.settings import Settings
 log = structlog.get_logger()
 
 PART = 500
-"""So many sessions are deleted or added up by one transaction, and many times as many samples."""
+"""So many sessions are deleted or added up by one transaction, and several times as many hours of samples."""
 PARTS = 200
 """So many parts of a kind at most are done at a time; the rest is left to the next."""
 
@@ -30,7 +33,7 @@ Forget = Callable[[AsyncSession], Awaitable[int]]
 
 
 async def apply(database: Database, settings: Settings, at: datetime) -> None:
-    """Delete what is kept no longer."""
+    """Pack what is kept for long, and delete what is kept no longer."""
 
     def before(keep_s: float) -> datetime:
         return at - timedelta(seconds=keep_s)
@@ -44,17 +47,20 @@ async def apply(database: Database, settings: Settings, at: datetime) -> None:
         "changes of checks": partial(health.forget, before=before(settings.health_keep_s), limit=PART),
         "keys": partial(api_keys.forget_ended, before=before(settings.ended_key_keep_s)),
     }
+    if count := await _in_parts(database, partial(metrics.pack, at=at), whole=1):
+        log.info("packed", kind="metrics", count=count)
     for kind, forget in kinds.items():
-        if count := await _in_parts(database, forget):
+        if count := await _in_parts(database, forget, whole=PART):
             log.info("forgotten", kind=kind, count=count)
 
 
-async def _in_parts(database: Database, forget: Forget) -> int:
+async def _in_parts(database: Database, forget: Forget, whole: int) -> int:
+    """Go on while a part is `whole`; returns how many there were."""
     total = 0
     for _ in range(PARTS):
         async with database.transaction() as db:
             count = await forget(db)
         total += count
-        if count < PART:
+        if count < whole:
             break
     return total

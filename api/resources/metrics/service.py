@@ -12,7 +12,7 @@ from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
-from api.resources.metrics import repository
+from api.resources.metrics import packing, repository
 from api.resources.metrics.schemas import MetricsPoint, MetricsSeries, MetricsView
 from api.tables.sessions import Session, container_id
 from common.errors import InputError
@@ -80,8 +80,13 @@ async def show(
     return MetricsView(session_id=session.id, since=since, until=until, step_s=step_s, series=found)
 
 
+async def pack(db: AsyncSession, at: datetime) -> int:
+    """Pack samples of hours that are over, a part of them; returns how many hours got some."""
+    return await repository.pack(db, _seconds(at) // packing.HOUR_S * packing.HOUR_S)
+
+
 async def forget(db: AsyncSession, at: datetime, keep_s: float) -> int:
-    """Delete samples that are older than they are kept, a part of them; returns how many."""
+    """Delete hours of samples that are older than they are kept, a part of them; returns how many."""
     return await repository.forget(db, _seconds(at - timedelta(seconds=keep_s)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,8 +12,8 @@ from sqlalchemy import func, select
 
 from api.auth.policy import UserRole
 from api.clock import now
-from api.resources.metrics import service
-from api.tables.metrics import GpuSample
+from api.resources.metrics import repository, service
+from api.tables.metrics import GpuHour, GpuSample
 from common.protocol import METRICS_PATH, GpuMetrics, MetricsReport
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.api.steps import pass_time
@@ -35,7 +36,25 @@ def sample(session: dict[str, Any], at: datetime, memory_mib: int = 100, **more:
 
 async def count(cluster: Cluster) -> int:
     async with cluster.database.reading() as db:
-        return (await db.scalar(select(func.count()).select_from(GpuSample))) or 0
+        packed = int(await db.scalar(select(func.sum(func.cardinality(GpuHour.samples)))) or 0)
+        return packed + ((await db.scalar(select(func.count()).select_from(GpuSample))) or 0)
+
+
+async def pack(cluster: Cluster) -> int:
+    async with cluster.database.transaction() as db:
+        return await service.pack(db, now())
+
+
+async def shown_between(cluster: Cluster, since: datetime, until: datetime) -> dict[datetime, dict[str, Any]]:
+    """The points of the only series by their moments, as fine as they are kept."""
+    shown = await metrics(cluster, since=since.isoformat(), until=until.isoformat(), points=1000)
+    (series,) = shown["series"]
+    return {datetime.fromisoformat(point["at"]): point for point in series["points"]}
+
+
+async def hours(cluster: Cluster) -> int:
+    async with cluster.database.reading() as db:
+        return (await db.scalar(select(func.count()).select_from(GpuHour))) or 0
 
 
 async def metrics(cluster: Cluster, **query: Any) -> dict[str, Any]:
@@ -105,6 +124,78 @@ async def test_a_sample_counts_once(cluster: Cluster, session: dict[str, Any]) -
     await report(cluster, *samples, samples[0])
     await report(cluster, *samples)
     assert await count(cluster) == 3
+
+
+async def test_one_second_has_one_sample(cluster: Cluster, session: dict[str, Any]) -> None:
+    moment = now().replace(microsecond=0)
+    await report(cluster, sample(session, moment, 100))
+    await report(cluster, sample(session, moment, 200), sample(session, moment - timedelta(seconds=30), 50))
+    (series,) = (await metrics(cluster))["series"]
+    assert [point["memory_mib"] for point in series["points"]] == [50, 100]
+
+
+async def test_samples_of_an_hour_share_a_row_once_it_is_over(cluster: Cluster, session: dict[str, Any]) -> None:
+    hour = now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)
+    at = [hour + timedelta(seconds=seconds) for seconds in (-15, 0, 15, 3585, 3600)]
+    await report(cluster, *(sample(session, moment, 7, busy_permille=n) for n, moment in enumerate(at)))
+    before = await shown_between(cluster, at[0], at[-1])
+    assert [point["busy_permille"] for point in before.values()] == [0, 1, 2, 3, 4]
+    assert await hours(cluster) == 0
+    assert await pack(cluster) == 3
+    assert (await hours(cluster), await count(cluster)) == (3, 5)
+    assert await shown_between(cluster, at[0], at[-1]) == before
+    assert list(await shown_between(cluster, at[1], at[2])) == at[1:3]
+    assert await pack(cluster) == 0
+
+
+async def test_the_hour_that_goes_on_is_not_packed(cluster: Cluster, session: dict[str, Any]) -> None:
+    await report(cluster, sample(session, now()))
+    assert await pack(cluster) == 0
+
+
+async def test_late_samples_join_their_hour(cluster: Cluster, session: dict[str, Any]) -> None:
+    """An agent that was away tells what it has kept, and some of it again."""
+    hour = now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)
+    early, late = [[sample(session, hour + timedelta(seconds=s), s) for s in each] for each in ((0, 15), (15, 30))]
+    await report(cluster, *early)
+    await pack(cluster)
+    await report(cluster, *late)
+    assert len(await shown_between(cluster, hour, hour + timedelta(minutes=1))) == 3
+    assert await pack(cluster) == 1
+    assert (await hours(cluster), await count(cluster)) == (1, 3)
+    assert len(await shown_between(cluster, hour, hour + timedelta(minutes=1))) == 3
+
+
+async def test_samples_are_packed_a_part_at_a_time(
+    cluster: Cluster, session: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repository, "PACKED", 7)
+    hour = now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)
+    moments = [hour + timedelta(seconds=15 * n) for n in range(10)]
+    await report(cluster, *(sample(session, moment, uuid=f"GPU-{n}") for moment in moments for n in range(3)))
+    before = await metrics(cluster, since=hour.isoformat(), points=1000)
+    pass_time(cluster, timedelta(hours=3).total_seconds())
+    await cluster.settle()
+    assert (await hours(cluster), await count(cluster)) == (3, 30)
+    after = await metrics(cluster, since=hour.isoformat(), until=before["until"], points=1000)
+    assert [series["points"] for series in after["series"]] == [series["points"] for series in before["series"]]
+
+
+async def test_figures_that_no_card_has_stay_within_their_part(cluster: Cluster, session: dict[str, Any]) -> None:
+    hour = now() - timedelta(hours=2)
+    await report(cluster, sample(session, hour, 2**31, processes=2**30, busy_permille=1000))
+    await report(cluster, sample(session, hour - timedelta(seconds=15), 0, processes=0))
+    await pack(cluster)
+    nothing, most = (await shown_between(cluster, hour - timedelta(seconds=30), hour)).values()
+    assert (most["memory_mib"], most["processes"], most["busy_permille"]) == (2**24 - 1, 2**16 - 1, 1000)
+    assert (nothing["memory_mib"], nothing["processes"], nothing["busy_permille"]) == (0, 0, None)
+
+
+async def test_two_reports_at_once_lose_nothing(cluster: Cluster, session: dict[str, Any]) -> None:
+    moment = now().replace(microsecond=0)
+    samples = [sample(session, moment - timedelta(seconds=15 * n), uuid=f"GPU-{n % 3}") for n in range(60)]
+    await asyncio.gather(*(report(cluster, *samples[start::4]) for start in range(4)))
+    assert await count(cluster) == 60
 
 
 async def test_samples_of_containers_that_no_session_has_there(cluster: Cluster, session: dict[str, Any]) -> None:

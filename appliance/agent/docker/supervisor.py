@@ -22,7 +22,8 @@ from appliance.agent.docker import containers, cores, inspections, interruptions
 from appliance.agent.docker.blocking_calls import in_thread, items_in_thread
 from appliance.agent.docker.cores import CoreGrant
 from appliance.agent.docker.egress_policy import EgressPolicy
-from appliance.agent.docker.engine import DockerEngine, EngineAwayError, ImageMissingError
+from appliance.agent.docker.engine import DockerEngine
+from appliance.agent.docker.engine_calls import EngineAwayError, ImageMissingError
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.images import Images, not_here
 from appliance.agent.docker.inspections import Inspection

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from api.auth.policy import Action
 from api.console import forms, pages
-from api.console.routes import Router
+from api.console.routes import REFRESH, Router
 from api.endpoints import auditing, backups
 from api.endpoints.access import Caller, SettingsOf, action
 from api.endpoints.transactions import Reading, Transaction
@@ -54,27 +54,24 @@ async def list_backups(request: Request, caller: Caller, db: Reading, settings: 
     return await pages.live(request, "backups.html", "backups_live.html", values, stamp=stamp)
 
 
-@router.post("", status_code=204, dependencies=[Depends(auditing.told_as("backup-orders"))])
+@router.post("", status_code=204, dependencies=[REFRESH, Depends(auditing.told_as("backup-orders"))])
 @action(Action.BACKUP_ORDER)
 async def order_backup(
     form: Annotated[OrderForm, Form()],
     caller: Caller,
     db: Transaction,
     settings: SettingsOf,
-    response: Response,
 ) -> None:
     """Order a backup, or that one is verified or its restore rehearsed."""
     body = {"action": form.action, "backup": form.backup or None}
     await backups.order_backup(forms.checked(BackupOrderRequest, body), caller, db, settings)
-    response.headers["HX-Trigger"] = "refresh"
 
 
 _cancelled = Depends(auditing.told_as("backup-orders/{order_id}/cancel"))
 
 
-@router.post("/orders/{order_id}/cancel", status_code=204, dependencies=[_cancelled])
+@router.post("/orders/{order_id}/cancel", status_code=204, dependencies=[REFRESH, _cancelled])
 @action(Action.BACKUP_ORDER)
-async def cancel_backup_order(order_id: UUID, caller: Caller, db: Transaction, response: Response) -> None:
+async def cancel_backup_order(order_id: UUID, caller: Caller, db: Transaction) -> None:
     """Call back an order that waits."""
     await backups.cancel_backup_order(order_id, caller, db)
-    response.headers["HX-Trigger"] = "refresh"

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from api.auth.policy import Action
 from api.clock import now
 from api.console import forms, pages
-from api.console.routes import Router
+from api.console.routes import REFRESH, Router
 from api.control.manager import WakeAfterwards
 from api.endpoints import health
 from api.endpoints.access import Caller, SettingsOf, action
@@ -88,7 +88,7 @@ async def show_check(
     return await pages.live(request, "check.html", "checks_live.html", values)
 
 
-@router.post("/{check_id}/acknowledgement", status_code=204)
+@router.post("/{check_id}/acknowledgement", status_code=204, dependencies=[REFRESH])
 @action(Action.HEALTH_CHANGE)
 async def acknowledge_check(
     *,
@@ -97,23 +97,20 @@ async def acknowledge_check(
     caller: Caller,
     db: Transaction,
     settings: SettingsOf,
-    response: Response,
 ) -> None:
     """Tell nobody of a check for some hours."""
     body = {"until": now() + timedelta(hours=form.hours), "comment": form.comment}
     await health.acknowledge_check(check_id, forms.checked(AcknowledgementRequest, body), caller, db, settings)
-    response.headers["HX-Trigger"] = "refresh"
 
 
-@router.post("/{check_id}/acknowledgement/end", status_code=204)
+@router.post("/{check_id}/acknowledgement/end", status_code=204, dependencies=[REFRESH])
 @action(Action.HEALTH_CHANGE)
-async def end_check_acknowledgement(check_id: UUID, db: Transaction, settings: SettingsOf, response: Response) -> None:
+async def end_check_acknowledgement(check_id: UUID, db: Transaction, settings: SettingsOf) -> None:
     """Tell of a check again."""
     await health.end_check_acknowledgement(check_id, db, settings)
-    response.headers["HX-Trigger"] = "refresh"
 
 
-@router.post("/{check_id}/clear", status_code=204)
+@router.post("/{check_id}/clear", status_code=204, dependencies=[REFRESH])
 @action(Action.HEALTH_CHANGE)
 async def clear_check(
     *,
@@ -121,9 +118,7 @@ async def clear_check(
     caller: Caller,
     db: Transaction,
     settings: SettingsOf,
-    response: Response,
     wake: WakeAfterwards,
 ) -> None:
     """Let a check count as well until what it tells of occurs anew."""
     await health.clear_check(check_id, caller, db, settings, wake)
-    response.headers["HX-Trigger"] = "refresh"

@@ -11,7 +11,7 @@ from starlette.requests import HTTPConnection
 
 from api.auth.policy import Action
 from api.console import forms, pages
-from api.console.routes import Router
+from api.console.routes import REFRESH, Router
 from api.control.manager import WakeAfterwards
 from api.endpoints import auditing, groups
 from api.endpoints.access import Caller, action
@@ -113,7 +113,7 @@ async def _change(form: Annotated[ChangeForm, Form()], connection: HTTPConnectio
     return change
 
 
-@router.post("/{name}", status_code=204)
+@router.post("/{name}", status_code=204, dependencies=[REFRESH])
 @action(Action.GROUP_ALLOW)
 async def change_group(
     *,
@@ -121,14 +121,12 @@ async def change_group(
     change: Annotated[GroupChange, Depends(_change)],
     caller: Caller,
     db: Transaction,
-    response: Response,
     _wake: WakeAfterwards,
 ) -> None:
     """Change what belongs to a resource group and who may use it; sessions that run in it go on."""
     found = await groups.get_group(name, caller, db)
     forms.check_leaving(change, found, *LISTS)
     await service.change(db, name, change, caller)
-    response.headers["HX-Trigger"] = "refresh"
 
 
 @router.post("/{name}/delete", status_code=204)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from api.auth.policy import Action
 from api.console import forms, pages
-from api.console.routes import Router
+from api.console.routes import REFRESH, Router
 from api.control.manager import WakeAfterwards
 from api.endpoints import images
 from api.endpoints.access import Caller, SettingsOf, action
@@ -57,7 +57,7 @@ async def list_images(
     return await pages.live(request, "images.html", "images_live.html", values, stamp=stamp)
 
 
-@router.post("", status_code=204)
+@router.post("", status_code=204, dependencies=[REFRESH])
 @action(Action.IMAGE_REGISTER)
 async def create_image(
     *,
@@ -65,16 +65,14 @@ async def create_image(
     caller: Caller,
     db: Transaction,
     settings: SettingsOf,
-    response: Response,
     wake: WakeAfterwards,
 ) -> None:
     """Register an image, which a node then tries to pull."""
     body = form.model_dump() | {"projects": forms.names(form.projects)}
     await images.create_image(forms.checked(ImageRequest, body), caller, db, settings, wake)
-    response.headers["HX-Trigger"] = "refresh"
 
 
-@router.post("/{name}:{tag}/check", status_code=204)
+@router.post("/{name}:{tag}/check", status_code=204, dependencies=[REFRESH])
 @action(Action.IMAGE_MANAGE)
 async def check_image(
     *,
@@ -82,16 +80,14 @@ async def check_image(
     tag: ImageTag,
     caller: Caller,
     db: Transaction,
-    response: Response,
     wake: WakeAfterwards,
     project: NameQuery | None = None,
 ) -> None:
     """Let a node try to pull an image once more."""
     await images.check_image(name, tag, caller, db, wake, project)
-    response.headers["HX-Trigger"] = "refresh"
 
 
-@router.post("/{name}:{tag}/delete", status_code=204)
+@router.post("/{name}:{tag}/delete", status_code=204, dependencies=[REFRESH])
 @action(Action.IMAGE_MANAGE)
 async def delete_image(
     *,
@@ -99,9 +95,7 @@ async def delete_image(
     tag: ImageTag,
     caller: Caller,
     db: Transaction,
-    response: Response,
     project: NameQuery | None = None,
 ) -> None:
     """Delete an image; sessions that use it go on."""
     await images.delete_image(name, tag, caller, db, project)
-    response.headers["HX-Trigger"] = "refresh"

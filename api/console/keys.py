@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from api.auth.policy import Action, KeyScope
 from api.console import forms, pages
-from api.console.routes import Router
+from api.console.routes import REFRESH, Router
 from api.endpoints import api_keys
 from api.endpoints.access import Caller, KnownCallerOf, SettingsOf, action
 from api.endpoints.transactions import Reading, Transaction
@@ -54,9 +54,8 @@ async def make_key(
     return answer
 
 
-@router.post("/{key_id}/revoke", status_code=204)
+@router.post("/{key_id}/revoke", status_code=204, dependencies=[REFRESH])
 @action(Action.ACCOUNT_CHANGE)
-async def revoke_key(key_id: UUID, caller: Caller, db: Transaction, response: Response) -> None:
+async def revoke_key(key_id: UUID, caller: Caller, db: Transaction) -> None:
     """End one of the caller's keys, with those that were made with it."""
     await service.revoke(db, caller.id, key_id)
-    response.headers["HX-Trigger"] = "refresh"

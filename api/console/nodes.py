@@ -8,7 +8,7 @@ from fastapi import Form, Request, Response
 
 from api.auth.policy import Action
 from api.console import pages
-from api.console.routes import Router
+from api.console.routes import REFRESH, Router
 from api.control import administration
 from api.control.manager import WakeAfterwards
 from api.endpoints.access import Caller, action
@@ -47,7 +47,7 @@ async def list_nodes(
     return await pages.live(request, "nodes.html", "nodes_live.html", values, stamp=stamp)
 
 
-@router.post("/{name}/mode", status_code=204)
+@router.post("/{name}/mode", status_code=204, dependencies=[REFRESH])
 @action(Action.NODE_CHANGE)
 async def set_mode(
     *,
@@ -55,9 +55,7 @@ async def set_mode(
     mode: Annotated[NodeMode, Form()],
     caller: Caller,
     db: Transaction,
-    response: Response,
     _wake: WakeAfterwards,
 ) -> None:
     """Take a node out of service or back; who works on one that is drained has ten minutes."""
     await administration.set_mode(db, name, ModeRequest(mode=mode), caller)
-    response.headers["HX-Trigger"] = "refresh"

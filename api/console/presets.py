@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from api.auth.policy import Action
 from api.console import forms, pages
-from api.console.routes import Router
+from api.console.routes import REFRESH, Router
 from api.endpoints import presets
 from api.endpoints.access import Caller, SettingsOf, action
 from api.endpoints.transactions import Reading, Transaction
@@ -49,15 +49,12 @@ async def list_presets(request: Request, caller: Caller, db: Reading) -> Respons
     return await pages.live(request, "presets.html", "presets_live.html", values, stamp=stamp)
 
 
-@router.post("", status_code=204)
+@router.post("", status_code=204, dependencies=[REFRESH])
 @action(Action.PRESET_MANAGE)
-async def create_preset(
-    form: Annotated[PresetForm, Form()], db: Transaction, settings: SettingsOf, response: Response
-) -> None:
+async def create_preset(form: Annotated[PresetForm, Form()], db: Transaction, settings: SettingsOf) -> None:
     """Create a preset."""
     body = {"name": form.name, **_body(form, settings)}
     await presets.create_preset(forms.checked(PresetRequest, body), db, settings)
-    response.headers["HX-Trigger"] = "refresh"
 
 
 @router.get("/{name}")
@@ -77,12 +74,11 @@ async def change_preset(
     response.headers["HX-Redirect"] = "/presets"
 
 
-@router.post("/{name}/delete", status_code=204)
+@router.post("/{name}/delete", status_code=204, dependencies=[REFRESH])
 @action(Action.PRESET_MANAGE)
-async def delete_preset(name: NamePath, db: Transaction, response: Response) -> None:
+async def delete_preset(name: NamePath, db: Transaction) -> None:
     """Delete a preset; sessions that were submitted with it go on."""
     await presets.delete_preset(name, db)
-    response.headers["HX-Trigger"] = "refresh"
 
 
 def _body(form: PresetForm, settings: Settings) -> dict[str, Any]:

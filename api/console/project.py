@@ -10,7 +10,7 @@ from starlette.requests import HTTPConnection
 
 from api.auth.policy import Action
 from api.console import forms, pages
-from api.console.routes import Router
+from api.console.routes import REFRESH, Router
 from api.control.manager import WakeAfterwards
 from api.endpoints import auditing, projects
 from api.endpoints.access import Caller, action
@@ -83,7 +83,7 @@ async def _change(form: Annotated[ChangeForm, Form()], connection: HTTPConnectio
     return change
 
 
-@router.post("/{name}", status_code=204)
+@router.post("/{name}", status_code=204, dependencies=[REFRESH])
 @action(Action.PROJECT_MEMBERS)
 async def change_project(
     *,
@@ -91,11 +91,9 @@ async def change_project(
     change: Annotated[ProjectChange, Depends(_change)],
     caller: Caller,
     db: Transaction,
-    response: Response,
     _wake: WakeAfterwards,
 ) -> None:
     """Change a project; its managers change who is in it."""
     found = await projects.get_project(name, caller, db)
     forms.check_leaving(change, found, *LISTS)
     await service.change(db, name, change, caller)
-    response.headers["HX-Trigger"] = "refresh"

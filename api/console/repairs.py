@@ -11,7 +11,7 @@ from starlette.requests import HTTPConnection
 
 from api.auth.policy import Action
 from api.console import forms, pages
-from api.console.routes import Router
+from api.console.routes import REFRESH, Router
 from api.endpoints import auditing, repairs
 from api.endpoints.access import Caller, SettingsOf, action
 from api.endpoints.repairs import WorkersOf
@@ -101,9 +101,8 @@ async def show_repair_run(run_id: UUID, request: Request, db: Reading, settings:
 _cancelled = Depends(auditing.told_as("repair-runs/{run_id}/cancel"))
 
 
-@router.post("/runs/{run_id}/cancel", status_code=204, dependencies=[_cancelled])
+@router.post("/runs/{run_id}/cancel", status_code=204, dependencies=[REFRESH, _cancelled])
 @action(Action.REPAIR_RUN)
-async def cancel_repair_run(run_id: UUID, caller: Caller, db: Transaction, response: Response) -> None:
+async def cancel_repair_run(run_id: UUID, caller: Caller, db: Transaction) -> None:
     """Call back a run that waits."""
     await repairs.cancel_repair(run_id, caller, db)
-    response.headers["HX-Trigger"] = "refresh"

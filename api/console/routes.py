@@ -51,6 +51,13 @@ async def speak(request: Request) -> None:
     texts.current.set(texts.language_of(request))
 
 
+async def refresh(response: Response) -> None:
+    """Let the parts of the page that stay up to date ask at once."""
+    response.headers["HX-Trigger"] = "refresh"
+
+
+REFRESH = Depends(refresh)
+"""Belongs to routes that change what their page shows."""
 Router = partial(APIRouter, route_class=PageRoute, include_in_schema=False, dependencies=[Depends(speak)])
 """Makes the routers of the console."""
 

@@ -10,7 +10,7 @@ from fastapi import Form, Query, Request, Response
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.console import pages, shares
-from api.console.routes import Router
+from api.console.routes import REFRESH, Router
 from api.control.manager import WakeAfterwards
 from api.endpoints.access import PREFIX, Caller, SettingsOf, action
 from api.endpoints.transactions import DatabaseOf, Reading, Transaction
@@ -75,17 +75,16 @@ async def show_log(
     return await pages.live(request, "log.html", "log_live.html", values, name="log")
 
 
-@router.post("/delete", status_code=204)
+@router.post("/delete", status_code=204, dependencies=[REFRESH])
 @action(Action.SESSION_END)
 async def delete_session(
-    name: NamePath, project: NameQuery, caller: Caller, db: Transaction, response: Response, _wake: WakeAfterwards
+    name: NamePath, project: NameQuery, caller: Caller, db: Transaction, _wake: WakeAfterwards
 ) -> None:
     """End a session, or take an ended one off the lists."""
     await service.delete(db, project, name, caller)
-    _refresh(response)
 
 
-@router.post("/restart", status_code=204)
+@router.post("/restart", status_code=204, dependencies=[REFRESH])
 @action(Action.SESSION_RESTART)
 async def restart_session(
     *,
@@ -94,15 +93,13 @@ async def restart_session(
     caller: Caller,
     db: Transaction,
     settings: SettingsOf,
-    response: Response,
     _wake: WakeAfterwards,
 ) -> None:
     """End the containers of a session and put it back into the queue."""
     await service.restart(db, project, name, caller, settings)
-    _refresh(response)
 
 
-@router.post("/extend", status_code=204)
+@router.post("/extend", status_code=204, dependencies=[REFRESH])
 @action(Action.SESSION_EXTEND)
 async def extend_session(
     *,
@@ -111,14 +108,12 @@ async def extend_session(
     hours: Annotated[int, Form(ge=1, le=MAX_SECONDS // HOUR_S)],
     caller: Caller,
     db: Transaction,
-    response: Response,
 ) -> None:
     """Put off the end of a session."""
     await service.extend(db, project, name, hours * HOUR_S, caller)
-    _refresh(response)
 
 
-@router.post("/resize", status_code=204)
+@router.post("/resize", status_code=204, dependencies=[REFRESH])
 @action(Action.SESSION_CHANGE)
 async def resize_session(
     *,
@@ -128,12 +123,10 @@ async def resize_session(
     caller: Caller,
     db: Transaction,
     settings: SettingsOf,
-    response: Response,
     _wake: WakeAfterwards,
 ) -> None:
     """Change the share that each container of a session has of its GPU."""
     await resizing.ask(db, project, name, gpu_milli, caller, settings=settings)
-    _refresh(response)
 
 
 def _allowed(session: Session, caller: Identity) -> dict[str, bool]:
@@ -157,8 +150,3 @@ def _plain(text: bytes) -> str:
     """Return what a terminal would leave to be read: no colours, and of a line that was written over its last state."""
     lines = _CONTROL.sub("", text.decode(errors="replace")).replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
-
-
-def _refresh(response: Response) -> None:
-    """Let the parts of the page that stay up to date ask at once."""
-    response.headers["HX-Trigger"] = "refresh"

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from api.auth.policy import Action, UserRole
 from api.console import forms, pages
-from api.console.routes import Router
+from api.console.routes import REFRESH, Router
 from api.endpoints import users
 from api.endpoints.access import Caller, action
 from api.endpoints.transactions import Reading, Transaction
@@ -53,28 +53,23 @@ async def list_users(
     return await pages.live(request, "users.html", "users_live.html", values, stamp=stamp)
 
 
-@router.post("", status_code=204)
+@router.post("", status_code=204, dependencies=[REFRESH])
 @action(Action.USER_CREATE)
-async def create_user(form: Annotated[UserForm, Form()], caller: Caller, db: Transaction, response: Response) -> None:
+async def create_user(form: Annotated[UserForm, Form()], caller: Caller, db: Transaction) -> None:
     """Create a user, who changes the password at the first login."""
     body = {"name": form.name, "password": form.password, "role": form.role, "email": form.email or None}
     await users.create_user(forms.checked(UserRequest, body | {"must_change_password": True}), caller, db)
-    response.headers["HX-Trigger"] = "refresh"
 
 
-@router.post("/{name}", status_code=204)
+@router.post("/{name}", status_code=204, dependencies=[REFRESH])
 @action(Action.USER_CHANGE)
-async def change_user(
-    name: UserNamePath, disabled: Annotated[bool, Form()], caller: Caller, db: Transaction, response: Response
-) -> None:
+async def change_user(name: UserNamePath, disabled: Annotated[bool, Form()], caller: Caller, db: Transaction) -> None:
     """Let a user sign in, or not."""
     await users.change_user(name, UserChange(disabled=disabled), caller, db)
-    response.headers["HX-Trigger"] = "refresh"
 
 
-@router.post("/{name}/delete", status_code=204)
+@router.post("/{name}/delete", status_code=204, dependencies=[REFRESH])
 @action(Action.USER_DELETE)
-async def delete_user(name: UserNamePath, caller: Caller, db: Transaction, response: Response) -> None:
+async def delete_user(name: UserNamePath, caller: Caller, db: Transaction) -> None:
     """Delete a user who has no live session."""
     await users.delete_user(name, caller, db)
-    response.headers["HX-Trigger"] = "refresh"

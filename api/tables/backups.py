@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
-from uuid import UUID, uuid4
 
-from sqlalchemy import String, Text
+from sqlalchemy import String
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from api.clock import now
 from api.tables.base import Base
+from api.tables.controller_orders import ControllerOrder
 
 
 class Backup(Base):
@@ -24,17 +22,11 @@ class Backup(Base):
     record: Mapped[dict[str, Any]] = mapped_column(JSONB)
 
 
-class BackupOrder(Base):
+class BackupOrder(ControllerOrder, Base):
     """An order about a backup: the one that is named, or after its end the one that it was about."""
 
     __tablename__ = "backup_orders"
+    NOUN = "order"
 
-    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
     action: Mapped[str] = mapped_column(String(16))
     backup: Mapped[str | None] = mapped_column(String(64))
-    user_name: Mapped[str] = mapped_column(String(255))
-    created_at: Mapped[datetime] = mapped_column(default=now, index=True)
-    status: Mapped[str] = mapped_column(String(16))
-    reason: Mapped[str] = mapped_column(Text, default="")
-    finished_at: Mapped[datetime | None]
-    record: Mapped[dict[str, Any]] = mapped_column(JSONB, default=dict)

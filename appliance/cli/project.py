@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
-from appliance.cli import config, output, parse
+from appliance.cli import config, output, parse, project_text
 from appliance.cli.options import complete_projects, given, group
 from appliance.cli.output import Format, FormatOption
-from appliance.client.views import Project
 from appliance.client.words import Access, AfterProject, Expiry
-from common.gpu.units import format_gpus, parse_gpus
+from common.gpu.units import parse_gpus
 
 app = group("Projects: list, show, create, update, delete, set the current one.")
 
-NEVER = "never"
 NONE = "none"
 SITE = "site"
 
@@ -111,13 +107,15 @@ def set_current(name: NameArgument) -> None:
 def list_projects(form: FormatOption = Format.TABLE) -> None:
     """List your projects; the current one is marked with a star."""
     remembered = config.load()
-    output.show(remembered.client.projects.list(), form, lambda projects: _table(projects, remembered.project))
+    output.show(
+        remembered.client.projects.list(), form, lambda projects: project_text.table(projects, remembered.project)
+    )
 
 
 @app.command("get")
 def get(name: NameArgument, form: FormatOption = Format.TABLE) -> None:
     """Show one project."""
-    output.show(config.load().client.projects.get(name), form, _fields)
+    output.show(config.load().client.projects.get(name), form, project_text.fields)
 
 
 @app.command("create")
@@ -126,7 +124,7 @@ def create(
     *,
     gpus: Annotated[str, typer.Option("--gpus", "-g", metavar="N", help="Quota in GPUs, such as 1 or 2.5.")],
     from_: FromOption = None,
-    until: UntilOption = NEVER,
+    until: UntilOption = project_text.NEVER,
     over_quota: OverQuotaOption = None,
     weight: WeightOption = None,
     limit: MostOption = None,
@@ -166,7 +164,7 @@ def create(
         session_access=session_access,
         description=description,
     ) | _beside(cpus, cpu_limit, memory, memory_limit)
-    _show(config.load().client.projects.create(name=name, **changes, **given(domain=domain)), form)
+    project_text.show(config.load().client.projects.create(name=name, **changes, **given(domain=domain)), form)
 
 
 @app.command("update")
@@ -203,7 +201,7 @@ def update(
     client = config.load().client
     if from_ and until is None:
         # the API takes a period as a whole
-        until = client.projects.get(name)["period"]["ends_at"] or NEVER
+        until = client.projects.get(name)["period"]["ends_at"] or project_text.NEVER
     if until and from_ is None:
         from_ = client.projects.get(name)["period"]["starts_at"]
     changes = _changes(
@@ -231,7 +229,7 @@ def update(
         add_members=add_members,
         remove_members=remove_members,
     )
-    _show(client.projects.update(name, **changes), form)
+    project_text.show(client.projects.update(name, **changes), form)
 
 
 @app.command("delete")
@@ -287,7 +285,7 @@ def _changes(
         description=description,
     )
     if until:
-        ends_at = None if until == NEVER else parse.moment(until, "--until", ends=True)
+        ends_at = None if until == project_text.NEVER else parse.moment(until, "--until", ends=True)
         starts_at = parse.moment(from_, "--from") if from_ else None
         changes["period"] = {"ends_at": ends_at, **given(starts_at=starts_at)}
     if limit is not None:
@@ -320,86 +318,3 @@ def _people(names: list[str] | None) -> list[str] | None:
 
 def _seconds(text: str | None, field: str) -> int | None:
     return None if text is None else parse.duration(text, field)
-
-
-def _table(projects: list[Project], current: str) -> None:
-    head = ("", "NAME", "GPUs", "IN USE", "OVER-QUOTA", "UNTIL", "TRAINING ON", "INTERACTIVE ON", "MEMBERS", "CREATED")
-    rows = [
-        (
-            "*" if project["name"] == current else "",
-            project["name"],
-            format_gpus(project["quota_milli"]),
-            format_gpus(project["used_milli"]),
-            _over_quota(project),
-            _end(project),
-            project["training_group"] or "-",
-            project["interactive_group"] or "-",
-            output.listed(project["managers"] + project["members"]),
-            output.age(project["created_at"]),
-        )
-        for project in projects
-    ]
-    output.print_table(head, rows, below=("TRAINING ON", "INTERACTIVE ON", "MEMBERS"))
-
-
-def _show(project: Project, form: Format) -> None:
-    output.show(project, form, _fields)
-    for warning in project["warnings"]:
-        print(f"warning: {warning}", file=sys.stderr)
-
-
-def _fields(project: Project) -> None:
-    limit, extension = project["interactive_limit_s"], project["interactive_extension_s"]
-    output.print_fields(
-        (
-            ("Name", project["name"]),
-            ("Description", project["description"]),
-            ("Domain", project["domain"] or ""),
-            ("GPUs", format_gpus(project["quota_milli"])),
-            ("In use", format_gpus(project["used_milli"])),
-            ("Over-quota", _over_quota(project)),
-            ("Had of it", format_gpus(project["had_milli"]) if project["had_milli"] else ""),
-            ("CPUs", _bounds(project["cpu_quota_milli"], project["cpu_limit_milli"], _cpus)),
-            ("Memory", _bounds(project["memory_quota_mib"], project["memory_limit_mib"], output.gib)),
-            ("From", output.moment(project["period"]["starts_at"])),
-            ("Until", output.moment(project["period"]["ends_at"]) or NEVER),
-            ("Active", "yes" if project["active"] else "no, it is outside its period"),
-            ("At the end", "sessions are stopped" if project["on_expiry"] == "stop" else "sessions may finish"),
-            ("Managers", ", ".join(project["managers"])),
-            ("Members", ", ".join(project["members"])),
-            ("Training on", project["training_group"] or ""),
-            ("Interactive on", project["interactive_group"] or ""),
-            ("Interactive limit", output.duration(limit) if limit else ""),
-            ("Extension", f"{output.duration(extension)} in total" if limit and extension else ""),
-            ("Minimum run time", _min_runtime(project)),
-            ("Session access", project["session_access"]),
-            ("Created", output.moment(project["created_at"])),
-        )
-    )
-
-
-def _min_runtime(project: Project) -> str:
-    least = project["min_runtime_s"]
-    return "" if least is None else output.duration(least) if least else "none"
-
-
-def _over_quota(project: Project) -> str:
-    if not project["over_quota"]:
-        return "no"
-    weight = f"weight {project['over_quota_weight']}" if project["over_quota_weight"] else "yes"
-    return weight if project["limit_milli"] is None else f"{weight}, up to {format_gpus(project['limit_milli'])}"
-
-
-def _cpus(milli: int) -> str:
-    return f"{milli / 1000:g}"
-
-
-def _bounds(quota: int | None, limit: int | None, words: Callable[[int], str]) -> str:
-    if quota is None:
-        return ""
-    return words(quota) if limit is None else f"{words(quota)}, up to {words(limit)}"
-
-
-def _end(project: Project) -> str:
-    end = project["period"]["ends_at"]
-    return output.moment(end)[:10] + ("" if project["active"] else " (not active)") if end else NEVER

@@ -33,6 +33,7 @@ from api.tables.projects import Project
 from api.tables.sessions import Container, GpuShareRow, Kind, Session, State
 from common.gpu.share import GpuShare
 from common.protocol import ContainerState, ContainerStatus
+from tests.api_process import api_environment
 from tests.fakes.agents import Behaviour, FleetOfAgents, Way
 from tests.integration.agent.conftest import Authority, make_authority
 from tests.postgresql import new_database, running_server
@@ -110,14 +111,7 @@ async def measure(options: argparse.Namespace, url: str, authority: Authority, p
 @contextmanager
 def api_process(url: str, home: Path, authority: Authority) -> Iterator[int]:
     """Run an API with an administrator, and give its process id."""
-    certificate, key = authority.issue("master")
-    environment = {
-        "PATH": os.environ["PATH"],
-        "PENSTOCK_API_DATABASE_URL": url,
-        "PENSTOCK_API_SOCKET": str(home / "api.sock"),
-        "PENSTOCK_API_AGENT_CA": str(authority.ca),
-        "PENSTOCK_API_AGENT_CERT": str(certificate),
-        "PENSTOCK_API_AGENT_KEY": str(key),
+    environment = api_environment(authority, url, home / "api.sock") | {
         "PENSTOCK_API_NODE_LOST_S": "120",
         "PENSTOCK_API_REGISTRIES": "reservoir:5000",
     }

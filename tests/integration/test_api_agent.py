@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import ssl
 import sys
@@ -20,6 +19,7 @@ import httpx
 import pytest
 
 from tests import forks
+from tests.api_process import api_environment
 from tests.forks import Fork
 from tests.integration.agent.conftest import (
     Agent,
@@ -39,18 +39,9 @@ class Site:
     """An API process, its agent, and a client that is signed in as administrator."""
 
     def __init__(self, pki: Authority, database_url: str, folder: Path) -> None:
-        certificate, key = pki.issue("master")
         self.port = free_port()
         self.log = folder / "api.log"
-        self.environment = {
-            "PATH": os.environ["PATH"],
-            "PENSTOCK_API_DATABASE_URL": database_url,
-            "PENSTOCK_API_PORT": str(self.port),
-            "PENSTOCK_API_TLS_CERT": str(certificate),
-            "PENSTOCK_API_TLS_KEY": str(key),
-            "PENSTOCK_API_AGENT_CA": str(pki.ca),
-            "PENSTOCK_API_AGENT_CERT": str(certificate),
-            "PENSTOCK_API_AGENT_KEY": str(key),
+        self.environment = api_environment(pki, database_url, self.port) | {
             "PENSTOCK_API_HEARTBEAT_INTERVAL_S": "0.3",
             "PENSTOCK_API_NODE_LOST_S": "5",
         }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import socket
@@ -19,6 +18,7 @@ from websockets.sync.client import unix_connect
 
 from common.protocol import HEARTBEAT_PATH
 from tests import forks
+from tests.api_process import api_environment
 from tests.fakes.heartbeats import node_info
 from tests.installed import ADMIN_KEY
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
@@ -36,15 +36,7 @@ SERVE = [sys.executable, "-m", "api", "serve"]
 
 @pytest.fixture
 def environment(authority: Authority, database_url: str, tmp_path: Path) -> dict[str, str]:  # noqa: F811
-    certificate, key = authority.issue("master")
-    return {
-        "PATH": os.environ["PATH"],
-        "PENSTOCK_API_DATABASE_URL": database_url,
-        "PENSTOCK_API_SOCKET": str(tmp_path / "api.sock"),
-        "PENSTOCK_API_AGENT_CA": str(authority.ca),
-        "PENSTOCK_API_AGENT_CERT": str(certificate),
-        "PENSTOCK_API_AGENT_KEY": str(key),
-    }
+    return api_environment(authority, database_url, tmp_path / "api.sock")
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import ssl
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from websockets.typing import Origin
 
 from common.protocol import MAX_FRAME
 from tests import forks
+from tests.api_process import api_environment
 from tests.browser import ECHO, new_page, sign_in
 from tests.integration import web_app
 from tests.integration.agent.conftest import (
@@ -133,14 +133,7 @@ def site(
 ) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
     socket = folder / "api.sock"
-    certificate, key = authority.issue("master")
-    environment = {
-        "PATH": os.environ["PATH"],
-        "PENSTOCK_API_DATABASE_URL": new_database(postgresql_server),
-        "PENSTOCK_API_SOCKET": str(socket),
-        "PENSTOCK_API_AGENT_CA": str(authority.ca),
-        "PENSTOCK_API_AGENT_CERT": str(certificate),
-        "PENSTOCK_API_AGENT_KEY": str(key),
+    environment = api_environment(authority, new_database(postgresql_server), socket) | {
         "PENSTOCK_API_HEARTBEAT_INTERVAL_S": "0.5",
     }
     with running_edge(authority, f"unix:{socket}", folder / "edge") as edge:

@@ -19,6 +19,7 @@ import pytest
 
 from common.protocol import HEARTBEAT_PATH
 from tests import forks
+from tests.api_process import api_environment
 from tests.fakes.heartbeats import node_info
 from tests.forks import PENSTOCK, Fork
 from tests.integration.agent.conftest import Authority, authority, free_port  # noqa: F401
@@ -39,18 +40,9 @@ class Site:
     """A control API with two nodes that never fail, and a user's machine with the command."""
 
     def __init__(self, pki: Authority, database_url: str, folder: Path) -> None:
-        certificate, key = pki.issue("master")
         self.pki, self.folder, self.port = pki, folder, free_port()
         self.url = f"https://127.0.0.1:{self.port}"
-        self.api_environment = {
-            "PATH": os.environ["PATH"],
-            "PENSTOCK_API_DATABASE_URL": database_url,
-            "PENSTOCK_API_PORT": str(self.port),
-            "PENSTOCK_API_TLS_CERT": str(certificate),
-            "PENSTOCK_API_TLS_KEY": str(key),
-            "PENSTOCK_API_AGENT_CA": str(pki.ca),
-            "PENSTOCK_API_AGENT_CERT": str(certificate),
-            "PENSTOCK_API_AGENT_KEY": str(key),
+        self.api_environment = api_environment(pki, database_url, self.port) | {
             "PENSTOCK_API_NODE_LOST_S": "3600",
             "PENSTOCK_API_PVC_ROOT": "/srv/shared",
             "PENSTOCK_API_HOST_PATHS": "/mnt:/tmp",

@@ -16,9 +16,6 @@ from common.backup_protocol import OPEN_ORDERS, BackupOrderReport, BackupOrderSt
 from common.errors import ConflictError, NotFoundError
 from common.repair_protocol import ControllerReport
 
-MOST = 100
-"""So many orders are listed."""
-
 
 async def every(db: AsyncSession) -> list[BackupView]:
     """Return all backups, the newest first, as the controller told it last."""
@@ -38,32 +35,29 @@ async def order(db: AsyncSession, request: BackupOrderRequest, user: str, *, tak
         )
     if request.backup and request.backup not in {backup.name for backup in await repository.every(db)}:
         raise NotFoundError(f"there is no backup {request.backup}", where="backup", hint="list the backups")
-    if (waiting := await repository.ordered(db)) is not None:
+    if (waiting := await controller_orders.waiting(db, BackupOrder)) is not None:
         raise ConflictError(
             f"an order ({waiting.action}) waits already", where="backup", hint="wait until it has ended"
         )
     placed = BackupOrder(action=request.action, backup=request.backup, user_name=user, status=BackupOrderState.ORDERED)
-    repository.add(db, placed)
+    db.add(placed)
     await db.flush()
     return _view(placed)
 
 
 async def orders(db: AsyncSession) -> list[BackupOrderView]:
     """Return the last orders, the latest first."""
-    return [_view(each) for each in await repository.orders(db, MOST)]
+    return [_view(each) for each in await controller_orders.latest(db, BackupOrder)]
 
 
 async def show(db: AsyncSession, identity: UUID) -> BackupOrderView:
     """Return one order; raises NotFoundError."""
-    return _view(await _get(db, identity))
+    return _view(await controller_orders.get(db, BackupOrder, identity))
 
 
 async def cancel(db: AsyncSession, identity: UUID, user: str) -> BackupOrderView:
     """Call back an order that waits; raises NotFoundError, and ConflictError for one that does not wait any more."""
-    found = await _get(db, identity, locked=True)
-    controller_orders.call_back(found, user, "order")
-    await db.flush()
-    return _view(found)
+    return _view(await controller_orders.cancel(db, BackupOrder, identity, user))
 
 
 async def take(db: AsyncSession, report: ControllerReport, *, wants: bool) -> backup_protocol.BackupOrder | None:
@@ -77,18 +71,8 @@ async def take(db: AsyncSession, report: ControllerReport, *, wants: bool) -> ba
     for each in report.backup_orders:
         await _note(db, each)
     await db.flush()
-    waiting = await repository.ordered(db) if wants else None
-    if waiting is None:
-        return None
-    controller_orders.hand_out(waiting)
-    return backup_protocol.BackupOrder.model_validate(_plain(waiting) | {"id": str(waiting.id)})
-
-
-async def _get(db: AsyncSession, identity: UUID, *, locked: bool = False) -> BackupOrder:
-    found = await repository.by_id(db, identity, locked=locked)
-    if found is None:
-        raise NotFoundError(f"there is no order {identity}", where="order", hint="list the orders")
-    return found
+    placed = await controller_orders.hand_out(db, BackupOrder) if wants else None
+    return backup_protocol.BackupOrder.model_validate(_plain(placed) | {"id": str(placed.id)}) if placed else None
 
 
 async def _note(db: AsyncSession, told: BackupOrderReport) -> None:
@@ -96,7 +80,7 @@ async def _note(db: AsyncSession, told: BackupOrderReport) -> None:
 
     What was called back and had begun all the same is what it is.
     """
-    known = await repository.by_id(db, UUID(told.id))
+    known = await db.get(BackupOrder, UUID(told.id))
     if known is None or BackupOrderState(known.status) not in OPEN_ORDERS | {BackupOrderState.CANCELLED}:
         # one of before a restore is nobody's any more
         return
@@ -110,14 +94,8 @@ def _view(order: BackupOrder) -> BackupOrderView:
 
 
 def _plain(order: BackupOrder) -> dict[str, Any]:
-    return {
-        "id": order.id,
+    return controller_orders.told(order) | {
         "action": order.action,
         "backup": order.backup,
-        "by": order.user_name,
-        "state": order.status,
-        "reason": order.reason,
-        "ordered_at": order.created_at,
-        "finished_at": order.finished_at,
         "seconds": (order.record or {}).get("seconds", 0.0),
     }

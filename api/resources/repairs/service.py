@@ -28,8 +28,6 @@ from common.errors import ConflictError, NotFoundError
 from common.repair_protocol import AWAY_S, ControllerReport, RepairOrder, RunReport
 from common.repairs import OPEN, REPAIRS, RUNGS, RunState
 
-MOST = 100
-"""So many runs are listed."""
 NAMED = 20
 """So many nodes are named to choose of."""
 
@@ -77,7 +75,7 @@ async def order(
         )
     if request.limit is not None:
         await _check_node(db, request.limit, workers)
-    if (waiting := await repository.ordered(db)) is not None:
+    if (waiting := await controller_orders.waiting(db, RepairRun)) is not None:
         raise ConflictError(f"a run of {waiting.name} waits already", where="repair", hint="wait until it has ended")
     run = RepairRun(
         name=repair.id,
@@ -87,27 +85,24 @@ async def order(
         user_name=user,
         status=RunState.ORDERED,
     )
-    repository.add(db, run)
+    db.add(run)
     await db.flush()
     return run
 
 
 async def cancel(db: AsyncSession, identity: UUID, user: str) -> RepairRunDetailView:
     """Call back a run that waits; raises NotFoundError, and ConflictError for one that does not wait any more."""
-    run = await _get(db, identity, locked=True)
-    controller_orders.call_back(run, user, "run")
-    await db.flush()
-    return view(run)
+    return view(await controller_orders.cancel(db, RepairRun, identity, user))
 
 
 async def runs(db: AsyncSession) -> list[RepairRunView]:
     """Return the last runs, the latest first."""
-    return [RepairRunView.model_validate(_plain(run)) for run in await repository.latest(db, MOST)]
+    return [RepairRunView.model_validate(_plain(run)) for run in await controller_orders.latest(db, RepairRun)]
 
 
 async def past(db: AsyncSession, failing: Iterable[Failing]) -> list[Past]:
     """Return the last runs but rehearsals that are over, and all that count for checks that fail."""
-    runs = {run.id: run for run in await repository.latest(db, MOST)}
+    runs = {run.id: run for run in await controller_orders.latest(db, RepairRun)}
     for each in failing:
         ordered = await repository.ordered_by(db, automatic.name(each.check), each.node, each.well_at)
         runs |= {run.id: run for run in ordered}
@@ -120,7 +115,7 @@ async def past(db: AsyncSession, failing: Iterable[Failing]) -> list[Past]:
 
 async def show(db: AsyncSession, identity: UUID) -> RepairRunDetailView:
     """Return one run with its steps; raises NotFoundError."""
-    return view(await _get(db, identity))
+    return view(await controller_orders.get(db, RepairRun, identity))
 
 
 def view(run: RepairRun) -> RepairRunDetailView:
@@ -133,11 +128,8 @@ async def take(db: AsyncSession, report: ControllerReport) -> RepairOrder | None
     for told in report.runs:
         await _note(db, told)
     await db.flush()
-    waiting = await repository.ordered(db) if report.wants else None
-    if waiting is None:
-        return None
-    controller_orders.hand_out(waiting)
-    return _order(waiting)
+    run = await controller_orders.hand_out(db, RepairRun) if report.wants else None
+    return RepairOrder.model_validate(_plain(run) | {"id": str(run.id)}) if run else None
 
 
 async def _check_node(db: AsyncSession, name: str, workers: Collection[str]) -> None:
@@ -153,19 +145,12 @@ async def _check_node(db: AsyncSession, name: str, workers: Collection[str]) -> 
         raise NotFoundError(f"the site has no node {name}", where="limit", hint=hint)
 
 
-async def _get(db: AsyncSession, identity: UUID, *, locked: bool = False) -> RepairRun:
-    run = await repository.by_id(db, identity, locked=locked)
-    if run is None:
-        raise NotFoundError(f"there is no run {identity}", where="run", hint="list the runs")
-    return run
-
-
 async def _note(db: AsyncSession, told: RunReport) -> None:
     """Take in one run. What was ordered of it here stays as it was ordered, and what is over stays over.
 
     What was called back and had begun all the same is what it is.
     """
-    run = await repository.by_id(db, UUID(told.id))
+    run = await db.get(RepairRun, UUID(told.id))
     if run is None:
         run = RepairRun(
             id=UUID(told.id),
@@ -177,29 +162,19 @@ async def _note(db: AsyncSession, told: RunReport) -> None:
             created_at=told.ordered_at,
             status=RunState.ORDERED,
         )
-        repository.add(db, run)
+        db.add(run)
     elif RunState(run.status) not in OPEN | {RunState.CANCELLED}:
         return
     run.status, run.reason, run.finished_at = told.state, told.reason, told.finished_at
     run.record = told.model_dump(mode="json", include={"tried", "sick", "steps"})
 
 
-def _order(run: RepairRun) -> RepairOrder:
-    return RepairOrder.model_validate(_plain(run) | {"id": str(run.id)})
-
-
 def _plain(run: RepairRun) -> dict[str, Any]:
-    return {
-        "id": run.id,
+    return controller_orders.told(run) | {
         "repair": run.name,
-        "by": run.user_name,
         "limit": run.node,
         "dry_run": run.dry_run,
         "agreed": run.agreed,
-        "state": run.status,
-        "reason": run.reason,
-        "ordered_at": run.created_at,
-        "finished_at": run.finished_at,
         "tried": run.record.get("tried", []),
         "sick": run.record.get("sick", []),
         "steps": run.record.get("steps", []),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -17,33 +17,27 @@ from api.auth.policy import Action
 from api.clock import now
 from api.database import SERVICES_LOCK, exclusively
 from api.resources.groups import service as groups
-from api.resources.groups.permissions import Groups
 from api.resources.images import service as images
 from api.resources.images.schemas import REFERENCE
-from api.resources.nodes import traits
 from api.resources.nodes.fleet import Fleet
-from api.resources.presets import service as presets
 from api.resources.projects import beside
 from api.resources.projects import service as projects
 from api.resources.sandboxes import service as sandboxes
 from api.resources.schemas import Name
-from api.resources.sessions import access, defaults, elastic, leases, repository, spec, ways
+from api.resources.sessions import access, amounts, elastic, leases, repository, spec, ways
 from api.resources.sessions.addresses import Taken, addresses
 from api.resources.sessions.mounts import mounts
 from api.resources.sessions.schemas import BatchRequest, SessionRequest
 from api.resources.sessions.service import PRIORITY, check_priority
 from api.resources.user_policies import service as user_policies
-from api.resources.user_policies.service import Extra, HeldUser
+from api.resources.user_policies.service import HeldUser
 from api.resources.volumes import service as volumes
-from api.scheduler.snapshot import Workload
 from api.settings import Settings
 from api.tables.projects import Project
 from api.tables.sessions import Kind, Service, Session
 from api.tables.volumes import Volume
 from common import image_references, request_id
 from common.errors import ConflictError, InputError
-from common.gpu.kinds import Enforcement
-from common.protocol import DEFAULT_SHM_MIB
 from common.sentence import Moment, Sentence
 
 log = structlog.get_logger()
@@ -64,21 +58,6 @@ class SubmissionContext:
 
     settings: Settings
     fleet: Fleet
-
-
-@dataclass(frozen=True)
-class Amounts:
-    """What one container has; 0 cores are no limit, and 0 GPUs none. `shm_mib` is part of the memory.
-
-    Shares are held by `enforcement` or a stronger kind.
-    """
-
-    gpu_milli: int
-    cpu_milli: int
-    memory_mib: int
-    shm_mib: int
-    disk_mib: int
-    enforcement: Enforcement
 
 
 async def submit(db: AsyncSession, request: SessionRequest, caller: Identity, context: SubmissionContext) -> UUID:
@@ -146,17 +125,19 @@ async def _make(
     allowed = await groups.allowed(db, caller.id, project, kind, request.group)
     user = await user_policies.hold(db, caller.id)
     await context.fleet.refresh(db)
-    amounts = await _amounts(db, request, _most_memory(request, user, len(names)), allowed, context)
-    ways.check(request, amounts.gpu_milli)
-    _check_fits(request, amounts, allowed, context.fleet)
+    each = await amounts.complete(
+        db, request, _most_memory(request, user, len(names)), allowed, settings=context.settings, fleet=context.fleet
+    )
+    ways.check(request, each.gpu_milli)
+    amounts.check_fits(request, each, allowed, context.fleet)
     preemptible = kind is Kind.TRAINING if request.preemptible is None else request.preemptible
     in_one_place = request.within_required or ways.is_in_one_island(request)
     elastic.check(request, preemptible=preemptible, in_one_place=in_one_place, settings=context.settings)
-    await projects.check_cap(db, project, request.replicas * amounts.gpu_milli, preemptible=preemptible)
-    cpu_milli = request.replicas * leases.counted_cpu_milli(amounts.cpu_milli, context.settings)
-    beside.check_caps(project, cpu_milli, request.replicas * amounts.memory_mib, preemptible=preemptible)
+    await projects.check_cap(db, project, request.replicas * each.gpu_milli, preemptible=preemptible)
+    cpu_milli = request.replicas * leases.counted_cpu_milli(each.cpu_milli, context.settings)
+    beside.check_caps(project, cpu_milli, request.replicas * each.memory_mib, preemptible=preemptible)
     title, reference = await _image(db, request, project)
-    await user_policies.check(db, user, _extra(len(names), request.most_replicas, amounts))
+    await user_policies.check(db, user, amounts.summed(len(names), request.most_replicas, each))
     _check_unmoved(user, caller)
     sandbox, rules = await sandboxes.for_session(db, project.id, reference)
     pvcs = await _volumes(db, request, project, caller, context.settings)
@@ -180,12 +161,12 @@ async def _make(
             replicas=request.replicas,
             min_replicas=request.replicas if elastic.is_elastic(request) else 0,
             max_replicas=request.most_replicas if elastic.is_elastic(request) else 0,
-            gpu_milli=amounts.gpu_milli,
-            cpu_milli=amounts.cpu_milli,
-            memory_mib=amounts.memory_mib,
-            shm_mib=amounts.shm_mib,
-            disk_mib=amounts.disk_mib,
-            enforcement=amounts.enforcement.value,
+            gpu_milli=each.gpu_milli,
+            cpu_milli=each.cpu_milli,
+            memory_mib=each.memory_mib,
+            shm_mib=each.shm_mib,
+            disk_mib=each.disk_mib,
+            enforcement=each.enforcement.value,
             preset=request.preset or "",
             group=request.group or "",
             gpu_models=request.gpu_models,
@@ -244,93 +225,6 @@ def _most_memory(request: SessionRequest, user: HeldUser, count: int) -> int | N
     if policy is None or policy.max_memory_mib is None:
         return None
     return policy.max_memory_mib // (count * request.most_replicas)
-
-
-async def _amounts(
-    db: AsyncSession, request: SessionRequest, most_memory: int | None, allowed: Groups, context: SubmissionContext
-) -> Amounts:
-    """Complete what the request leaves out by its preset, then by its share of a node.
-
-    Raises InputError for what the granularity forbids, and for shared memory that its memory does not hold.
-    """
-    settings, fleet = context.settings, context.fleet
-    preset = await presets.wanted(db, request.preset) if request.preset else None
-    gpu_milli = request.gpu_milli if request.gpu_milli is not None else preset.gpu_milli if preset else None
-    cpu_milli = request.cpu_milli if request.cpu_milli is not None else preset.cpu_milli if preset else 0
-    memory_mib = request.memory_mib if request.memory_mib is not None else preset.memory_mib if preset else 0
-    if gpu_milli is None:
-        raise InputError("nothing says how many GPUs", where="gpu_milli", hint="ask for some, or name a preset")
-    presets.check_amounts(gpu_milli, cpu_milli, settings)
-    if not memory_mib:
-        nodes = defaults.fitting(fleet.nodes, _gpu_models(request, fleet), allowed)
-        memory_mib = defaults.memory_mib(gpu_milli, cpu_milli, nodes, settings, most=most_memory)
-    shm_mib = _shm_mib(request, preset.shm_mib if preset else DEFAULT_SHM_MIB, memory_mib)
-    disk_mib = request.disk_mib or defaults.disk_mib(gpu_milli, cpu_milli, settings)
-    enforcement = request.enforcement or (Enforcement(preset.enforcement) if preset else Enforcement.NONE)
-    held = enforcement if gpu_milli else Enforcement.NONE
-    return Amounts(gpu_milli, cpu_milli, memory_mib, shm_mib, disk_mib, held)
-
-
-def _shm_mib(request: SessionRequest, otherwise: int, memory_mib: int) -> int:
-    """Return the size of `/dev/shm`; raises InputError where the memory does not hold it."""
-    if request.large_shm:
-        return min(memory_mib, max(DEFAULT_SHM_MIB, memory_mib // 2))
-    if request.shm_mib and request.shm_mib > memory_mib:
-        raise InputError(
-            f"{request.shm_mib} MiB of shared memory are part of the memory, which is {memory_mib} MiB",
-            where="shm_mib",
-            hint="ask for more memory, or for less that is shared",
-        )
-    return request.shm_mib or min(otherwise, memory_mib)
-
-
-def _gpu_models(request: SessionRequest, fleet: Fleet) -> tuple[str, ...]:
-    return fleet.gpu_models_of(request.gpu_models) if request.gpu_models else ()
-
-
-def _extra(count: int, replicas: int, amounts: Amounts) -> Extra:
-    every = count * replicas
-    return Extra(count, every * amounts.gpu_milli, every * amounts.cpu_milli or None, every * amounts.memory_mib)
-
-
-def _check_fits(request: SessionRequest, amounts: Amounts, allowed: Groups, fleet: Fleet) -> None:
-    """Refuse what no node could hold even if nothing ran and every node were open."""
-    workload = Workload(
-        id=request.name,
-        project=request.project,
-        submitted_at=0,
-        replicas=request.replicas,
-        gpu_milli=amounts.gpu_milli,
-        cpu_milli=amounts.cpu_milli,
-        memory_mib=amounts.memory_mib,
-        groups=allowed[0],
-        grouped_only=allowed[1],
-        gpu_models=_gpu_models(request, fleet),
-        within=ways.within(request),
-        within_required=request.within_required or ways.is_in_one_island(request),
-        enforcement=amounts.enforcement,
-        traits=traits.needed(p2p=request.p2p, rdma=request.rdma),
-    )
-    # memory that only goes with the share, or with the cores, is not what was asked for
-    asked = workload if request.memory_mib else replace(workload, memory_mib=0)
-    never = fleet.never_fits(asked) or fleet.never_fits(workload)
-    if never:
-        reason, _, hint = never.partition("; ")
-        raise InputError(reason, where=_too_large(workload, fleet), hint=hint or "ask for less")
-
-
-def _too_large(workload: Workload, fleet: Fleet) -> str:
-    """Return the field without which a workload that no node could hold would have a place."""
-    for trait in workload.traits:
-        if not fleet.never_fits(replace(workload, traits=tuple(each for each in workload.traits if each != trait))):
-            return traits.FIELDS[trait]
-    if workload.traits and not fleet.never_fits(replace(workload, traits=())):
-        return traits.FIELDS[workload.traits[0]]
-    if not fleet.never_fits(replace(workload, memory_mib=0)):
-        return "memory_mib"
-    if not fleet.never_fits(replace(workload, cpu_milli=0, memory_mib=0)):
-        return "cpu_milli"
-    return "gpu_milli" if workload.gpu_milli else "cpu_milli"
 
 
 async def _image(db: AsyncSession, request: SessionRequest, project: Project) -> tuple[str, str]:

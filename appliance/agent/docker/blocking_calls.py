@@ -14,7 +14,7 @@ import anyio
 from anyio import to_thread
 
 from appliance.agent.admission import MAX_CONTAINERS
-from appliance.agent.docker.engine import Closable
+from appliance.agent.docker.engine_calls import Closable
 
 R = TypeVar("R")
 

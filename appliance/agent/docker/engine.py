@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import wraps
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Any, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import docker
 import requests
@@ -29,6 +28,7 @@ from appliance.agent.docker import (
 )
 from appliance.agent.docker.containers import ContainerLimits
 from appliance.agent.docker.cores import CoreGrant
+from appliance.agent.docker.engine_calls import Closable, ImageMissingError, translated
 from appliance.agent.docker.engine_run import EngineRun
 from appliance.agent.docker.inspections import Inspection
 from appliance.agent.docker.mount_points import MountPoints
@@ -37,7 +37,7 @@ from appliance.agent.labels import LABEL_ID, check_image, digest_of, name_of
 from appliance.agent.sandbox import confinement, oci_runtime
 from appliance.agent.shares.share_manager import PreparedShares
 from appliance.gpu.devices import Needs
-from common.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
+from common.errors import ConflictError, InputError, UnavailableError
 from common.image_references import full, repository_of
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus
 
@@ -54,14 +54,6 @@ _HAS_NONE = ("manifest unknown", "name unknown", "not found")
 """What registries say of an image that they do not have."""
 
 
-class ImageMissingError(PenstockError):
-    """The image of a container is not on this node yet."""
-
-
-class EngineAwayError(UnavailableError):
-    """The Docker Engine does not answer; what was asked for may have happened or not."""
-
-
 @dataclass(frozen=True)
 class Image:
     """An image of this node: its digest at the registry, or its id where it comes from none; its size in bytes, and the
@@ -71,35 +63,6 @@ class Image:
     digest: str
     size: int
     labels: Collection[str] = ()
-
-
-class Closable(Protocol[Item_co]):
-    """What comes from Docker bit by bit; `close` from another thread ends the wait for more."""
-
-    def __iter__(self) -> Iterator[Item_co]: ...
-    def __next__(self) -> Item_co: ...
-    def close(self) -> None:
-        """End the stream."""
-
-
-def _translate(call: Callable[P, R]) -> Callable[P, R]:
-    """Turn Docker's errors into ours."""
-
-    @wraps(call)
-    def translated(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return call(*args, **kwargs)
-        except NotFound as error:
-            raise NotFoundError(reason_of(error), where="container", hint="list the node's containers") from error
-        except APIError as error:
-            kind = ConflictError if error.status_code == 409 else UnavailableError
-            raise kind(reason_of(error), where="Docker", hint="see `journalctl -u docker` on the node") from error
-        except (DockerException, requests.RequestException) as error:
-            raise EngineAwayError(
-                f"the Docker Engine does not answer: {error}", where="Docker", hint="run `systemctl status docker`"
-            ) from error
-
-    return translated
 
 
 class DockerEngine:
@@ -141,7 +104,7 @@ class DockerEngine:
         """The version of Docker's API that is spoken."""
         return str(self._api.api_version)
 
-    @_translate
+    @translated
     def negotiate(self) -> None:
         """Speak the newest version of Docker's API that both sides know; raises UnavailableError without one."""
         version = api_version.choose(self._api.version(api_version=False))
@@ -163,12 +126,12 @@ class DockerEngine:
         # asked last: another one answers only when the one before has ended
         return self._run is None or not self._run.is_over()
 
-    @_translate
+    @translated
     def info(self) -> dict[str, Any]:
         """Return Docker's description of itself and its machine."""
         return self._api.info()
 
-    @_translate
+    @translated
     def inspect_all(self) -> list[Inspection]:
         """Return the inspections of all our containers, the stopped ones too.
 
@@ -179,17 +142,17 @@ class DockerEngine:
         found = (self._inspect_or_none(entry["Id"]) for entry in ours)
         return [inspection for inspection in found if inspection is not None]
 
-    @_translate
+    @translated
     def state(self, identity: str) -> ContainerState:
         """Return the state of one container; raises NotFoundError."""
         return inspections.state_of(self._api.inspect_container(name_of(identity)))
 
-    @_translate
+    @translated
     def inspect(self, identity: str) -> Inspection:
         """Return the inspection of one container; raises NotFoundError."""
         return cast("Inspection", self._api.inspect_container(name_of(identity)))
 
-    @_translate
+    @translated
     def written_mib(self, identity: str) -> int:
         """Return how many MiB a container has written beside its mounts; raises NotFoundError. It may take long."""
         inspection = self.inspect(identity)
@@ -198,7 +161,7 @@ class DockerEngine:
         listed = self._api.containers(all=True, size=True, filters={"id": inspection["Id"]})
         return sum(int(found.get("SizeRw", 0)) for found in listed) >> 20
 
-    @_translate
+    @translated
     def create(self, spec: ContainerSpec, granted: CoreGrant, part: PreparedShares, cgroup: str = "") -> None:
         """Create a container without starting it; one that was made from the same spec before is fine.
 
@@ -245,7 +208,7 @@ class DockerEngine:
                 self.mount_points.release(spec.id)
                 raise
 
-    @_translate
+    @translated
     def start(self, identity: str) -> ContainerState:
         """Start a container and return its state, which is `failed` with a reason where Docker refuses."""
         try:
@@ -259,13 +222,13 @@ class DockerEngine:
         self.mount_points.release(identity)
         return self.state(identity)
 
-    @_translate
+    @translated
     def stop(self, identity: str, grace_s: int) -> None:
         """Stop a container (SIGTERM, after `grace_s` seconds SIGKILL) and keep it; no error where it is gone."""
         with contextlib.suppress(NotFound):
             self._api.stop(name_of(identity), timeout=grace_s)
 
-    @_translate
+    @translated
     def image(self, reference: str) -> Image | None:
         """Return an image that is on this node under this name; None where none is, as where the name is like an id."""
         try:
@@ -279,7 +242,7 @@ class DockerEngine:
         digest = next((name.partition("@")[2] for name in own), str(found["Id"]))
         return Image(digest, int(found["Size"]), (found.get("Config") or {}).get("Labels") or {})
 
-    @_translate
+    @translated
     def pull(self, image: str, progress: Callable[[int, int], None]) -> None:
         """Pull an image; `progress` is told the bytes that have come and those that are known to come.
 
@@ -308,7 +271,7 @@ class DockerEngine:
                 hint="check its name; the journal of the node's agent has the details",
             )
 
-    @_translate
+    @translated
     def remove(self, identity: str, grace_s: int) -> None:
         """Stop a container (SIGTERM, after `grace_s` seconds SIGKILL) and remove it; no error where it is gone."""
         name = inspections.name_to_remove(identity)
@@ -323,7 +286,7 @@ class DockerEngine:
             self._wait_until_gone(name)
         self.mount_points.release(identity)
 
-    @_translate
+    @translated
     def logs(self, identity: str, *, follow: bool, tail: int | None) -> Closable[bytes]:
         """Return the log of a container as a stream of bytes; `tail` limits it to the last lines."""
         name = name_of(identity)
@@ -332,7 +295,7 @@ class DockerEngine:
             "Closable[bytes]", self._api.logs(name, stream=True, follow=follow, tail="all" if tail is None else tail)
         )
 
-    @_translate
+    @translated
     def events(self) -> Closable[dict[str, Any]]:
         """Return the stream of starts and ends of our containers.
 
@@ -344,36 +307,36 @@ class DockerEngine:
         self._run = EngineRun(events)
         return cast("Closable[dict[str, Any]]", events)
 
-    @_translate
+    @translated
     def exec_create(self, identity: str, command: list[str], *, tty: bool) -> str:
         """Prepare a command in a running container and return its id."""
         name = name_of(identity)
         created = self._api.exec_create(name, command, stdin=True, stdout=True, stderr=True, tty=tty)
         return cast("str", created["Id"])
 
-    @_translate
+    @translated
     def exec_resize(self, exec_id: str, rows: int, cols: int) -> None:
         """Tell a command the size of its terminal."""
         self._api.exec_resize(exec_id, height=rows, width=cols)
 
-    @_translate
+    @translated
     def exec_inspect(self, exec_id: str) -> dict[str, Any]:
         """Return what Docker knows of a command: `Running`, `ExitCode`, `Pid`."""
         return self._api.exec_inspect(exec_id)
 
-    @_translate
+    @translated
     def networks(self) -> dict[int, Mapping[str, Any]]:
         """Return the inspections of all networks between containers of a session, by their numbers."""
         listed = self._api.networks(filters={"label": gang_network.LABEL})
         found = ((gang_network.number_of(each), each) for each in listed)
         return {number: each for number, each in found if number is not None}
 
-    @_translate
+    @translated
     def make_network(self, arguments: Mapping[str, Any]) -> None:
         """Make a network."""
         self._api.create_network(**arguments)
 
-    @_translate
+    @translated
     def remove_network(self, name: str) -> None:
         """Remove a network; no error where it is gone. Raises ConflictError while containers run on it."""
         try:
@@ -385,14 +348,14 @@ class DockerEngine:
                 raise
             raise ConflictError(reason_of(error), where=name, hint="remove its containers first") from error
 
-    @_translate
+    @translated
     def connect(self, identity: str, name: str, address: str) -> None:
         """Give a container that does not run yet an address on a network; no error where it has been given it."""
         container = name_of(identity)
         if name not in self._api.inspect_container(container)["NetworkSettings"]["Networks"]:
             self._api.connect_container_to_network(container, name, ipv4_address=address)
 
-    @_translate
+    @translated
     def default_bridge(self) -> str:
         """Return the bridge on which every container is."""
         options: dict[str, str] = self._api.inspect_network("bridge")["Options"]

@@ -16,7 +16,8 @@ from appliance.agent.docker import inspections
 from appliance.agent.docker.blocking_calls import Threads, in_thread
 from appliance.agent.docker.cores import CoreGrant
 from appliance.agent.docker.egress_policy import EgressPolicy
-from appliance.agent.docker.engine import DockerEngine, EngineAwayError
+from appliance.agent.docker.engine import DockerEngine
+from appliance.agent.docker.engine_calls import EngineAwayError
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.leases import Leases
 from appliance.agent.shares.share_manager import ShareManager

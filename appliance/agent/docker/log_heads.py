@@ -14,7 +14,7 @@ import structlog
 
 from appliance.agent.admission import MAX_CONTAINERS
 from appliance.agent.docker.blocking_calls import in_thread, items_in_thread
-from appliance.agent.docker.engine import Closable
+from appliance.agent.docker.engine_calls import Closable
 from common.nccl import NcclEvidence, NcclLog
 
 log = structlog.get_logger()

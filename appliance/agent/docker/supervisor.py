@@ -22,25 +22,23 @@ from appliance.agent.docker import containers, cores, inspections, interruptions
 from appliance.agent.docker.blocking_calls import in_thread, items_in_thread
 from appliance.agent.docker.cores import CoreGrant
 from appliance.agent.docker.egress_policy import EgressPolicy
-from appliance.agent.docker.engine import DockerEngine, EngineAwayError, ImageMissingError
+from appliance.agent.docker.engine import DockerEngine
+from appliance.agent.docker.engine_calls import EngineAwayError, ImageMissingError
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.images import Images, not_here
 from appliance.agent.docker.inspections import Inspection
 from appliance.agent.docker.known_container import KnownContainer, is_collective
+from appliance.agent.docker.known_containers import KnownContainers
 from appliance.agent.docker.leases import GRACE_S, Leases, MissingLeaseError
 from appliance.agent.docker.lifecycle import Lifecycle
-from appliance.agent.docker.log_heads import LogHeads
 from appliance.agent.docker.mount_checks import MountChecks
-from appliance.agent.docker.rdma import MissingRdmaError
 from appliance.agent.labels import LABEL_ID, digest_of
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import ShareManager
-from appliance.agent.storages import MissingStorageError
 from appliance.agent.supervision import Background
 from common.errors import ConflictError, NotFoundError, PenstockError, UnavailableError
 from common.gpu.share import GpuShare
 from common.lease_protocol import LEASE_ENDED
-from common.nccl import NcclEvidence
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GangNetwork, Pull
 
 log = structlog.get_logger()
@@ -73,7 +71,6 @@ class Supervisor:
         """Start with nothing known; `watch` fills it in. `node_cores` are the cores that containers may use, `near`
         those of each GPU's NUMA node.
         """
-        self.changed = asyncio.Event()
         self._engine = engine
         self._images = images
         self._forwarder = forwarder
@@ -84,11 +81,11 @@ class Supervisor:
         self._cores = node_cores
         self._mount_checks = mount_checks
         self._leases = leases
-        self._known: dict[str, KnownContainer] = {}
         self._was_away = False
         self._lifecycle = Lifecycle(engine, shares, gang_networks, egress_policy, leases)
-        self._log_heads = LogHeads(lambda identity: engine.logs(identity, follow=True, tail=None), self._note_nccl)
         self._background = Background()
+        self._known = KnownContainers(engine, forwarder, shares, self._lifecycle, self._background)
+        self.changed = self._known.changed
         self._rebuilding = asyncio.Lock()
         self._watchers = anyio.CapacityLimiter(1)
         self._followers = anyio.CapacityLimiter(MAX_FOLLOWERS)
@@ -121,9 +118,10 @@ class Supervisor:
         self._shares.check(spec.gpus)
         granted = self._choose_cores(spec)
         state = ContainerState(id=spec.id, session_id=spec.session_id, status=ContainerStatus.CREATING, gpus=spec.gpus)
-        known = self._known[spec.id] = KnownContainer(
+        known = KnownContainer(
             digest, state, granted=granted, disk_mib=spec.disk_mib, ports=spec.ports, lease=spec.lease, launching=True
         )
+        self._known.add(spec.id, known)
         known.collective = is_collective(spec.gpus, spec.network)
         log.info("container is launched", id=spec.id, image=spec.image)
         async with known.lock:
@@ -131,9 +129,9 @@ class Supervisor:
                 await self._create_and_start(spec, known)
             except ImageMissingError:
                 if spec.pull is Pull.NEVER:
-                    self._fail(known, not_here(spec.image))
+                    self._known.fail(known, not_here(spec.image))
                 else:
-                    self._set(known, state.model_copy(update={"status": ContainerStatus.PULLING}))
+                    self._known.set(known, state.model_copy(update={"status": ContainerStatus.PULLING}))
                     self._background.begin(self._pull_and_start(spec, known))
         return known.state
 
@@ -155,13 +153,13 @@ class Supervisor:
             others = [state for state in self.states() if state.id != identity]
             admission.check_fit(gpu_shares, self._shares.devices, others)
             before = self._shares.set_shares(identity, gpu_shares)
-            self._set(known, known.state)
+            self._known.set(known, known.state)
             try:
                 await in_thread(self._shares.change, identity, pid)
             except PenstockError:
                 with contextlib.suppress(PenstockError):
                     self._shares.set_shares(identity, before)
-                    self._set(known, known.state)
+                    self._known.set(known, known.state)
                     await in_thread(self._shares.change, identity, pid)
                 raise
         return known.state
@@ -192,7 +190,7 @@ class Supervisor:
     def tell(self) -> None:
         """Take up what has changed about the shares of containers, such as a warning."""
         for known in list(self._known.values()):
-            self._set(known, known.state)
+            self._known.set(known, known.state)
 
     def disk_limits(self) -> dict[str, int]:
         """Return how many MiB those containers may write that run and have a limit."""
@@ -210,11 +208,10 @@ class Supervisor:
         async with known.lock if known else contextlib.nullcontext():
             await self._lifecycle.remove(identity, grace_s)
             await self._forwarder.close(identity)
-            self._log_heads.forget(identity)
-            if self._known.pop(identity, None):
+            if self._known.drop(identity):
                 log.info("container is removed", id=identity)
                 self.changed.set()
-        await self._switch_kinds()
+        await self._known.switch_kinds()
 
     async def logs(self, identity: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
         """Return the log of a container, with `follow` as it grows; raises NotFoundError where Docker has none."""
@@ -266,18 +263,18 @@ class Supervisor:
                     # whatever it was: the others are taken up all the same, and the agent comes up
                     log.exception("a container is not taken up", id=identity, reason=str(error))
             for gone in stale:
-                self._forget(gone)
+                self._known.forget(gone)
             await in_thread(self._gang_networks.recover, networks, self._known.__contains__)
-            await in_thread(self._shares.sweep, self._is_live)
-            await in_thread(self._engine.mount_points.sweep, self._is_to_start)
-            await self._switch_kinds()
+            await in_thread(self._shares.sweep, self._known.is_live)
+            await in_thread(self._engine.mount_points.sweep, self._known.is_to_start)
+            await self._known.switch_kinds()
             await in_thread(self._shares.tidy)
             self.changed.set()
 
     async def close(self) -> None:
         """Close the ports and let go of what is under way; containers go on."""
         await self._background.close()
-        await self._log_heads.close()
+        await self._known.close()
         await self._images.close()
         await self._forwarder.close_all()
 
@@ -295,22 +292,22 @@ class Supervisor:
         if not strange and not state.status.is_final:
             self._shares.adopt(identity, values.kind, state.gpus)
         if known is None:
-            known = self._known[identity] = KnownContainer.of(inspection, state)
+            known = self._known.add(identity, KnownContainer.of(inspection, state))
         if strange:
-            self._set(known, state)
+            self._known.set(known, state)
         elif known.launching:
             known.overtaken = True
         else:
             await self._adopt(known, state, network)
 
     async def _adopt(self, known: KnownContainer, state: ContainerState, network: GangNetwork | None) -> None:
-        self._set(known, known.seen(state))
+        self._known.set(known, known.seen(state))
         if state.status is known.state.status is ContainerStatus.CREATING and self._leases.is_held(known.lease):
             async with known.lock:
-                self._set(known, await self._lifecycle.start(state.id, network))
+                self._known.set(known, await self._lifecycle.start(state.id, network))
         await self._hold(known.state, new=state.status is ContainerStatus.CREATING)
-        self._set(known, known.state)
-        await self._offer(known)
+        self._known.set(known, known.state)
+        await self._known.offer(known)
 
     async def _create_and_start(self, spec: ContainerSpec, known: KnownContainer) -> None:
         try:
@@ -319,9 +316,9 @@ class Supervisor:
             state = await self._lifecycle.start(spec.id, spec.network)
             await self._hold(state, new=True)
             # whoever learns that it runs learns its ports too
-            await self._offer(known, state)
-            await self._read_to_its_end(known, state)
-            self._set(known, state)
+            await self._known.offer(known, state)
+            await self._known.read_to_its_end(known, state)
+            self._known.set(known, state)
             known.launching = False
             if known.overtaken:
                 await self._refresh(spec.id)
@@ -329,14 +326,14 @@ class Supervisor:
             raise
         except EngineAwayError:
             # whether the container exists is told by Docker when it is back
-            self._forget(spec.id)
+            self._known.forget(spec.id)
             raise
         except PenstockError as error:
-            self._fail(known, error)
+            self._known.fail(known, error)
         except Exception as error:
             # whatever it was: it must not look as if it were on its way for ever
             log.exception("a container cannot be started", id=spec.id, reason=str(error))
-            self._fail(known, UnavailableError("the agent failed", where="agent", hint="see the agent's journal"))
+            self._known.fail(known, UnavailableError("the agent failed", where="agent", hint="see the agent's journal"))
 
     async def _hold(self, state: ContainerState, *, new: bool) -> None:
         if reason := await self._lifecycle.hold(state, new=new):
@@ -348,7 +345,7 @@ class Supervisor:
             if known.state.status is ContainerStatus.RUNNING:
                 await self.end(known.state.id, LEASE_ENDED, GRACE_S)
             elif not known.state.status.is_final:
-                self._fail(known, MissingLeaseError(f"{LEASE_ENDED} before it ran"))
+                self._known.fail(known, MissingLeaseError(f"{LEASE_ENDED} before it ran"))
 
     async def _pull_and_start(self, spec: ContainerSpec, known: KnownContainer) -> None:
         try:
@@ -357,7 +354,7 @@ class Supervisor:
                 if self._known.get(spec.id) is known:
                     await self._create_and_start(spec, known)
         except PenstockError as error:
-            self._fail(known, error)
+            self._known.fail(known, error)
 
     async def _follow(self, event: Mapping[str, Any]) -> None:
         identity = event["Actor"]["Attributes"][LABEL_ID]
@@ -373,16 +370,12 @@ class Supervisor:
             return
         try:
             state = await self._judged(known, await in_thread(self._engine.state, identity))
-            if self._has_to_be_read(known, state):
-                # of the other containers something may happen meanwhile
-                self._background.begin(self._end_when_read(known, state))
-            else:
-                self._set(known, known.seen(state))
+            self._known.see(known, state)
         except NotFoundError:
             # somebody removed it behind our back; a removal of ours has forgotten it already, or will
             if self._known.get(identity) is known:
-                self._forget(identity)
-                self._background.begin(self._release(identity))
+                self._known.forget(identity)
+                self._background.begin(self._known.release(identity))
                 self._background.begin(self._lifecycle.leave(identity))
                 self.changed.set()
 
@@ -392,84 +385,3 @@ class Supervisor:
             return state
         goes_on = not self._was_away and await in_thread(self._engine.goes_on)
         return state if goes_on else interruptions.by_engine(state)
-
-    async def _offer(self, known: KnownContainer, state: ContainerState | None = None) -> None:
-        """Open the ports of a running container to the edge; one that cannot be opened is said in its state."""
-        state = state or known.state
-        if not known.ports or known.offered is not None or state.status is not ContainerStatus.RUNNING:
-            return
-        try:
-            inspection = await in_thread(self._engine.inspect, state.id)
-            known.offered = await self._forwarder.open(state.id, inspections.address_of(inspection), known.ports)
-            known.closed = ""
-        except PenstockError as refused:
-            known.closed = str(refused)
-            log.warning("ports of a session stay closed", id=state.id, reason=known.closed)
-        self._set(known, state)
-
-    async def _release(self, identity: str) -> None:
-        await self._lifecycle.release(identity)
-        await self._switch_kinds()
-
-    async def _switch_kinds(self) -> None:
-        if self._shares.switch_kinds([identity for identity in self._known if self._is_live(identity)]):
-            self.changed.set()
-            await in_thread(self._shares.tidy)
-
-    def _is_live(self, identity: str) -> bool:
-        known = self._known.get(identity)
-        return known is not None and not known.state.status.is_final
-
-    def _is_to_start(self, identity: str) -> bool:
-        known = self._known.get(identity)
-        return known is not None and (known.launching or known.state.status is ContainerStatus.CREATING)
-
-    def _forget(self, identity: str) -> None:
-        self._log_heads.forget(identity)
-        if self._known.pop(identity, None):
-            self._background.begin(self._forwarder.close(identity))
-
-    async def _read_to_its_end(self, known: KnownContainer, state: ContainerState) -> None:
-        """Read the head of the log of a container that has ended: whoever learns of that learns what its log told."""
-        if self._has_to_be_read(known, state):
-            self._log_heads.follow(state.id)
-            await self._log_heads.finish(state.id)
-
-    async def _end_when_read(self, known: KnownContainer, state: ContainerState) -> None:
-        await self._read_to_its_end(known, state)
-        # a removal may have come in between
-        if self._known.get(state.id) is known:
-            self._set(known, known.seen(state))
-
-    def _has_to_be_read(self, known: KnownContainer, state: ContainerState) -> bool:
-        return known.collective and state.status.is_final and self._known.get(state.id) is known
-
-    def _note_nccl(self, identity: str, evidence: NcclEvidence) -> None:
-        if known := self._known.get(identity):
-            known.nccl = evidence
-            self._set(known, known.state)
-
-    def _set(self, known: KnownContainer, state: ContainerState) -> None:
-        if known.collective and state.status is ContainerStatus.RUNNING:
-            self._log_heads.follow(state.id)
-        state = self._shares.dress(known.dress(state))
-        if state.status.is_final and known.end_reason:
-            lost = known.end_reason == LEASE_ENDED
-            told = {"status": ContainerStatus.FAILED, "error": known.end_reason, "lost": lost}
-            state = state.model_copy(update=told)
-        # a container never runs again, so news that overtook each other are told apart by what is final
-        if not known.state.status.is_final and state != known.state:
-            known.state = state
-            self.changed.set()
-            if state.status.is_final:
-                if known.offered:
-                    self._background.begin(self._forwarder.close(state.id))
-                if state.gpus:
-                    self._background.begin(self._release(state.id))
-
-    def _fail(self, known: KnownContainer, error: PenstockError) -> None:
-        known.launching, known.nowhere = False, True
-        log.warning("container failed", id=known.state.id, reason=str(error))
-        lost = isinstance(error, (MissingStorageError, MissingRdmaError, MissingLeaseError))
-        failed = {"status": ContainerStatus.FAILED, "error": str(error), "lost": lost}
-        self._set(known, known.state.model_copy(update=failed))

@@ -10,36 +10,30 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from ipaddress import IPv4Address
-from typing import Any
 from weakref import WeakValueDictionary
 
 import structlog
 
 from appliance.agent import admission
-from appliance.agent.kubernetes import cluster_info, disruptions, namespace_check, pods, pools
+from appliance.agent.kubernetes import cluster_info, cluster_pods, disruptions, namespace_check, pods, pools
 from appliance.agent.kubernetes.capacity import (
     FINAL_PHASES,
-    NOTHING,
     Amount,
     Capacity,
     Machine,
     Object,
-    Occupant,
-    asked_by,
-    asked_for,
     machine_of,
     measure,
 )
 from appliance.agent.kubernetes.client import Client, ClusterAwayError
+from appliance.agent.kubernetes.cluster_pods import Pod
 from appliance.agent.kubernetes.growth import Growth
 from appliance.agent.kubernetes.mirror import Mirror
-from appliance.agent.kubernetes.pod_frame import LABEL_NODE
 from appliance.agent.kubernetes.pod_losses import PodLosses
 from appliance.agent.kubernetes.pod_ports import PodPorts
 from appliance.agent.kubernetes.pod_settings import PodSettings
-from appliance.agent.labels import LABEL_ID, digest_of, name_of
+from appliance.agent.labels import digest_of, name_of
 from common.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
 from common.gpu.share import GpuShare
 from common.protocol import ContainerSpec, ContainerState, NodeInfo
@@ -55,14 +49,6 @@ _LOOK_S = 0.5
 _GROWTH_S = 2.0
 _REMOVAL_S = 20.0
 """Longer than the grace that a pod has to end, and shorter than the control API waits for an answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pod:
-    """A pod of the cluster: what its containers hold, and the whole of it where it is ours."""
-
-    occupants: tuple[Occupant, ...]
-    own: Object | None = None
 
 
 class PodSupervisor:
@@ -339,28 +325,8 @@ class PodSupervisor:
         return machine_of(node, self._pod_settings.resource, self._pod_settings.tolerations)
 
     def _keep_pod(self, pod: Object) -> Pod | None:
-        labels: Mapping[str, Any] = pod["metadata"].get("labels", {})
-        ours = (
-            pod["metadata"]["namespace"] == self._client.namespace
-            and labels.get(LABEL_NODE) == self._pod_settings.node
-            and LABEL_ID in labels
-            # without what else we write it was made by somebody else
-            and bool(pods.digest_label(pod))
-        )
-        ours = ours and not self._losses.is_let_go(pod)
-        machine = pod["spec"].get("nodeName", "")
-        lives = pod.get("status", {}).get("phase") not in FINAL_PHASES
-        if not ours and not (lives and machine):
-            return None
-        amount = asked_by(pod, self._pod_settings.resource) if lives else NOTHING
-        held = pods.readable_shares(pod) if ours and lives else []
-        # whose places nobody knows counts as somebody else's: they are not given away
-        if not ours or held is None:
-            return Pod((Occupant(machine, amount),), pod if ours else None)
-        asked = asked_for(pods.container_of(pod), self._pod_settings.resource) if lives else NOTHING
-        own = Occupant(machine, asked, ours=True, places=tuple(share.uuid for share in held))
-        # what the cluster puts beside a session is not the session's
-        return Pod((own, Occupant(machine, amount - asked)), pod)
+        ours = cluster_pods.is_ours(pod, self._client.namespace, self._pod_settings.node)
+        return cluster_pods.read(pod, self._pod_settings.resource, ours=ours and not self._losses.is_let_go(pod))
 
     def _note_gone(self, pod: Pod) -> None:
         if pod.own is not None:

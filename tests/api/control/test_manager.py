@@ -101,17 +101,23 @@ async def test_it_ends_when_it_is_told_to_though_a_cancellation_got_lost(
     assert running.cancelled()
 
 
-async def test_the_log_tells_a_session_from_who_asked_for_it_to_its_agents(
-    ready: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the request, then by the session: each launch has the id of who asked for it, however late it is."""
-    launch, asked = ready.engine.launch, list[str]()
+def launched_by(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the ids of the requests of launches, which grow with each one."""
+    launch, asked = cluster.engine.launch, list[str]()
 
     async def noted(agent: Any, spec: Any) -> Any:
         asked.append(request_id.current())
         return await launch(agent, spec)
 
-    monkeypatch.setattr(ready.engine, "launch", noted)
+    monkeypatch.setattr(cluster.engine, "launch", noted)
+    return asked
+
+
+async def test_the_log_tells_a_session_from_who_asked_for_it_to_its_agents(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the request, then by the session: each launch has the id of who asked for it, however late it is."""
+    asked = launched_by(ready, monkeypatch)
     with capture_logs(processors=[merge_contextvars]) as lines:
         session = await run(ready, "one")
         restart = f"{V1}/sessions/one/restart"
@@ -132,13 +138,7 @@ async def test_a_session_that_waits_again_is_launched_by_the_request_that_asked_
     ready: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also one of an earlier release, which did not keep that: its launch has an id of its own."""
-    launch, asked = ready.engine.launch, list[str]()
-
-    async def noted(agent: Any, spec: Any) -> Any:
-        asked.append(request_id.current())
-        return await launch(agent, spec)
-
-    monkeypatch.setattr(ready.engine, "launch", noted)
+    asked = launched_by(ready, monkeypatch)
     body = {"name": "one", "project": "team-a", "image": "python", "gpu_milli": 500, "kind": "training"}
     submitted = await ready.admin.post(f"{V1}/sessions", json=body)
     await ready.settle()

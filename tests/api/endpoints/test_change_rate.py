@@ -14,7 +14,7 @@ from api.resources.logins.throttle import FREE
 from common.errors import ThrottledError
 from tests.api.cluster import V1, Cluster, ok, refused, sign_in
 from tests.api.endpoints.routes import open_websocket
-from tests.api.resources.audit.test_audit import lines
+from tests.api.resources.audit.log import lines
 from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio

@@ -19,6 +19,7 @@ import pexpect
 import pytest
 
 from tests import forks
+from tests.api_process import api_environment
 from tests.forks import PENSTOCK, Fork
 from tests.integration.agent.conftest import Authority, free_port, make_agent
 from tests.postgresql import new_database
@@ -71,17 +72,7 @@ def admin(
     """The administrator of a small site: one node with two simulated GPUs, the project team-a with 1 GPU."""
     folder = tmp_path_factory.mktemp("site")
     port = free_port()
-    certificate, key = authority.issue("master")
-    environment = {
-        "PATH": os.environ["PATH"],
-        "PENSTOCK_API_DATABASE_URL": new_database(postgresql_server),
-        "PENSTOCK_API_PORT": str(port),
-        "PENSTOCK_API_TLS_CERT": str(certificate),
-        "PENSTOCK_API_TLS_KEY": str(key),
-        "PENSTOCK_API_AGENT_CA": str(authority.ca),
-        "PENSTOCK_API_AGENT_CERT": str(certificate),
-        "PENSTOCK_API_AGENT_KEY": str(key),
-    }
+    environment = api_environment(authority, new_database(postgresql_server), port)
     api = [sys.executable, "-m", "api"]
     forks.run([*api, "migrate"], environment, check=True)
     forks.run([*api, "create-admin", "--name", "admin"], environment, PASSWORD, check=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import ssl
 import sys
@@ -17,6 +16,7 @@ import httpx
 import psycopg
 
 from tests import forks
+from tests.api_process import api_environment
 from tests.fakes.agents import FleetThread, Way, running_fleet
 from tests.forks import Fork
 from tests.integration.agent.conftest import Authority, free_port
@@ -32,18 +32,9 @@ class FaultySite:
     """The API, its database and a fleet of agents; every part can be taken away and given back."""
 
     def __init__(self, pki: Authority, postgresql: Path, folder: Path) -> None:
-        certificate, key = pki.issue("master")
         self.port, self.folder, self.postgresql = free_port(), folder, postgresql
         self.url = new_database(postgresql)
-        self.environment = {
-            "PATH": os.environ["PATH"],
-            "PENSTOCK_API_DATABASE_URL": self.url,
-            "PENSTOCK_API_PORT": str(self.port),
-            "PENSTOCK_API_TLS_CERT": str(certificate),
-            "PENSTOCK_API_TLS_KEY": str(key),
-            "PENSTOCK_API_AGENT_CA": str(pki.ca),
-            "PENSTOCK_API_AGENT_CERT": str(certificate),
-            "PENSTOCK_API_AGENT_KEY": str(key),
+        self.environment = api_environment(pki, self.url, self.port) | {
             "PENSTOCK_API_HEARTBEAT_INTERVAL_S": "0.5",
             "PENSTOCK_API_NODE_LOST_S": "6",
             "PENSTOCK_API_MIN_RUNTIME_S": "0",

@@ -9,16 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from appliance.site import inventory, playbook, settings
-from appliance.site.model import Site
 from appliance.site.playbook import Result
 from reservoir.bundle import bundles
 from reservoir.contents.artifact import DebianArtifact
 from tests.fakes import driver_packages
 from tests.integration.reservoir.conftest import Machine, docker
-from tests.tree import ROOT
+from tests.integration.site import role_alone
 
 OLD, NEW = "535.261.03-1", "535.309.01-0+deb12u1"
 WATCHED = "find /etc /usr/sbin /var/lib/dpkg/info -type f | sort | xargs sha256sum | sha256sum"
@@ -50,13 +47,7 @@ class Worker(Machine):
 
     def deploy(self, *, check: bool = False, **driver: Any) -> Result:
         """Run the role as a deploy does."""
-        worker = {"name": "w1", "address": "10.0.0.3", "roles": ["worker"], "agent_port": 6001}
-        master = {"name": "m1", "address": "10.0.0.2", "roles": ["reservoir", "master"]}
-        site = Site.model_validate({"name": "north", "nodes": [master, worker | {"driver": driver}]})
-        known = inventory.build(site, version="1")["all"]["hosts"]["w1"]
-        connection = {"ansible_connection": "community.docker.docker", "ansible_host": self.identity}
-        hosts = {"all": {"hosts": {"w1": {**known, **connection}}}}
-        return playbook.run("driver", hosts, state=self.folder / "state", listen=lambda _: None, check=check)
+        return role_alone.deploy(self, self.folder, "nvidia_driver", {"driver": driver}, check=check)
 
     def versions(self) -> set[str]:
         """Return in which versions the parts of the driver are installed that are of one."""
@@ -67,18 +58,7 @@ class Worker(Machine):
 
 @pytest.fixture(autouse=True)
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder like the packed one, with a playbook that runs the role alone."""
-    root = tmp_path / "ansible"
-    (root / "playbooks").mkdir(parents=True)
-    (root / "roles").symlink_to(ROOT / "roles")
-    wiring = "inventory/group_vars/all/nvidia_driver.yml"
-    (root / wiring).parent.mkdir(parents=True)
-    (root / wiring).symlink_to(ROOT / wiring)
-    play = {"name": "Driver", "hosts": "all", "gather_facts": False, "roles": ["nvidia_driver"]}
-    (root / "playbooks/driver.yml").write_text(yaml.safe_dump([play]))
-    (root / "inventory/groups.yml").write_text("all:\n")
-    (root / "ansible.cfg").write_text((ROOT / "ansible.cfg").read_text())
-    monkeypatch.setattr(settings, "ansible_root", lambda: root)
+    role_alone.lay_out(tmp_path, "nvidia_driver", monkeypatch)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from api.endpoints.auditing import OF_A_MINUTE, tell_left_out
 from api.resources.audit.service import MAX_TEXT
 from tests.api.cluster import V1, Cluster, ok, refused
-from tests.api.resources.audit.test_audit import PROJECT, file_of, last, lines
+from tests.api.resources.audit.log import PROJECT, file_of, last, lines
 from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 from api.auth.policy import UserRole
 from tests.api.cluster import V1, Cluster, ok
 from tests.api.endpoints.routes import open_websocket
-from tests.api.resources.audit.test_audit import PROJECT, last, lines
+from tests.api.resources.audit.log import PROJECT, last, lines
 
 pytestmark = pytest.mark.anyio
 

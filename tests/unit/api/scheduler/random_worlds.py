@@ -177,6 +177,16 @@ class RandomWorld(World):
             assert self.evicted[pair] == 1 or each.ranks, f"evicted twice for the same: {pair}"
         return decision
 
+    def run(self) -> None:
+        """Live, come to rest and drain; a promise that is broken is told with the number of the world."""
+        try:
+            self.live()
+            self.check_rest(self.rest())
+            self.drain()
+        except Exception as error:
+            error.add_note(f"in the world of number {self.number}, cycle {self.cycle}")
+            raise
+
     def live(self) -> None:
         """Arrivals, ends and losses."""
         for _ in range(SHORT if self.number % 5 else LONG):

@@ -6,7 +6,7 @@ import pytest
 
 from api.scheduler.fairness import ProjectDemand, fair_shares, in_whole_workloads
 from api.scheduler.snapshot import Cause, ProjectState, SchedulerSettings
-from tests.unit.api.scheduler.world import World, node, on, project, runs, work
+from tests.unit.api.scheduler.world import World, check_begins_among_small_ones, node, on, project, runs, work
 
 NOW = 100_000
 
@@ -83,13 +83,7 @@ def test_a_stream_of_small_ones_does_not_starve_the_first_under_a_limit(quota: i
     world.submit(*(work(f"b{at}", "a", 1, NOW) for at in range(6)))
     world.step()
     world.submit(work("first", "a", 4, NOW))
-    for at in range(100):
-        world.submit(*(work(f"s{at}-{turn}", "a", 1, world.now) for turn in range(2)))
-        world.step()
-        world.delete(*[id_ for id_, each in sorted(world.running.items()) if not each.terminating][:1])
-        if "first" in world.running:
-            return
-    raise AssertionError(f"starved: {world.decisions[-1].pending_reasons['first']}")
+    check_begins_among_small_ones(world, "first", "a")
 
 
 def test_what_of_the_limit_is_kept_is_told() -> None:

@@ -11,19 +11,8 @@ PARTS = 8
 MANY, FEW = 1000, 50
 
 
-def live(number: int) -> None:
-    world = SharingWorld(number)
-    try:
-        world.live()
-        world.check_rest(world.rest())
-        world.drain()
-    except Exception as error:
-        error.add_note(f"in the world of number {number}, cycle {world.cycle}")
-        raise
-
-
 @pytest.mark.parametrize("part", range(PARTS))
 def test_worlds(part: int) -> None:
     worlds = MANY if settings().max_examples > FEW else FEW
     for number in range(part, worlds, PARTS):
-        live(number)
+        SharingWorld(number).run()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from api.scheduler.snapshot import Cause, Running, SchedulerSettings
-from tests.unit.api.scheduler.world import SECOND, World, node, on, project, runs, work
+from tests.unit.api.scheduler.world import SECOND, World, check_begins_among_small_ones, node, on, project, runs, work
 
 AGES = (10, 100, 100_000)
 NOW = 200_000
@@ -184,13 +184,7 @@ def test_a_stream_of_small_ones_does_not_starve_the_first_under_a_hard_cap() -> 
     world.submit(*(work(f"b{at}", "a", 1, NOW) for at in range(8)))
     world.step()
     world.submit(work("first", "a", 8, NOW))
-    for at in range(100):
-        world.submit(*(work(f"s{at}-{turn}", "a", 1, world.now) for turn in range(2)))
-        world.step()
-        world.delete(*[id_ for id_, each in sorted(world.running.items()) if not each.terminating][:1])
-        if "first" in world.running:
-            return
-    raise AssertionError(f"starved: {world.decisions[-1].pending_reasons['first']}")
+    check_begins_among_small_ones(world, "first", "a")
 
 
 def test_shares_come_in_whole_sessions() -> None:

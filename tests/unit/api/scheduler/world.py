@@ -244,6 +244,17 @@ def check_grown(running: Mapping[str, Running], decision: Decision) -> None:
         assert max(places) < each.workload.max_replicas
 
 
+def check_begins_among_small_ones(world: World, id_: str, owner: str) -> None:
+    """Small ones of its project come in a stream and end one after another: what waits must not starve for them."""
+    for at in range(100):
+        world.submit(*(work(f"s{at}-{turn}", owner, 1, world.now) for turn in range(2)))
+        world.step()
+        world.delete(*[other for other, each in sorted(world.running.items()) if not each.terminating][:1])
+        if id_ in world.running:
+            return
+    raise AssertionError(f"starved: {world.decisions[-1].pending_reasons[id_]}")
+
+
 def _is_beyond_beside(snapshot: Snapshot, placed: Iterable[Running], victim: Workload, owner: ProjectState) -> bool:
     """Whether work without GPUs is beyond a quota of CPU or memory of its project, or asks for nothing of these."""
     mine = [each.workload for each in (*snapshot.running, *placed) if not each.terminating]

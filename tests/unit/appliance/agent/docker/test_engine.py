@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from appliance.agent.docker import containers
-from appliance.agent.docker.engine import DockerEngine, EngineAwayError
+from appliance.agent.docker.engine import DockerEngine
+from appliance.agent.docker.engine_calls import EngineAwayError
 from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.labels import LABEL_ID
 from common.errors import UnavailableError

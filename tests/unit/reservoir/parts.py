@@ -156,7 +156,7 @@ def make_bundle(
     """Write a small signed bundle of every kind of artifact below `folder`; return its folder."""
     made = parts(folder / f"parts-{name}-{version}", body) if made is None else made
     blobs = folder / f"blobs-{name}-{version}"
-    blobs.mkdir(exist_ok=True)
+    blobs.mkdir(parents=True, exist_ok=True)
     for described, path in made:
         (blobs / described.sha256).write_bytes(path.read_bytes())
     bundle = Bundle(

@@ -43,7 +43,6 @@ def serve(tmp_path: Path, root: Path, key: Ed25519PrivateKey) -> Serve:
     """Import and publish a bundle whose maker answers for it for so many days, or without an end."""
 
     def served(name: str, days: int | None) -> None:
-        (tmp_path / name).mkdir()
         path = wheel(tmp_path, name)
         package = (artifact(path, PythonArtifact, name), path)
         end = expiry.end(MADE, days)

@@ -80,7 +80,7 @@ def _not_held(
         if _branch(version) != str(driver.branch):
             hint = (
                 f"to change over write `branch: {_branch(version)}`; else leave out the bundle that brings it with "
-                "`penstock reservoir remove NAME --withdraw` and publish, or hold the branch by a version set of its bundle"
+                "`penstock reservoir remove NAME --withdraw` and publish, or hold the branch by a version set"
             )
             yield ".branch", f"nodes would get {name} {version}, and not branch {driver.branch}", hint
             return

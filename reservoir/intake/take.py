@@ -16,6 +16,7 @@ from reservoir import settings
 from reservoir.artifacts import kinds
 from reservoir.bundle import bundles, expiry, verification
 from reservoir.bundle.verification import Verified
+from reservoir.contents import version_sets
 from reservoir.contents.bundle import Bundle
 from reservoir.download.cache import reads_as, space_on
 from reservoir.intake import newest, trust
@@ -97,7 +98,7 @@ def take_held(
         found = verification.read(folder, key or (before.key if before else None), replaced)
         _refuse_other_chain(store, found)
         trusted = None if own else trust.decide(found, before, spoken)
-        present = store.imported()
+        present, held = store.imported(), list(store.newest().values())
         if found.identity in present and _whole(store, found):
             if trusted:
                 trust.pin(store, found, trusted)
@@ -142,8 +143,15 @@ def take_held(
             newest.remember(store, found.bundle)
         store.choose(found.identity, found.bundle)
         _forget_superseded(store, found.bundle)
-        warning = expiry.warning(found.bundle, now)
+        warning = _warning(found.bundle, held, now)
         return Imported(found.identity, changed=True, media=_media(found), trust=trusted, warning=warning)
+
+
+def _warning(bundle: Bundle, held: list[Bundle], now: datetime) -> str:
+    """Return what to tell people of a new bundle: of its end, and of other lines of packages than those of `held`."""
+    leaps = version_sets.leaps(held, bundle)
+    said = [f"{one}: nodes take it with their next deploy or `apt upgrade`" for one in leaps]
+    return "; ".join(filter(None, [expiry.warning(bundle, now), *said]))
 
 
 def _collect(arrival: Arrival, progress: Progress) -> tuple[list[int], list[int]]:

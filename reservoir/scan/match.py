@@ -14,8 +14,8 @@ from reservoir.scan.package_list import PackageList, Subject, covers, key
 from reservoir.scan.severity import Rating, rate
 from reservoir.scan.versions import Compare, comparison
 
-# of what looks like one export so many may be somebody's own: one in a thousand; in a small one a tenth, and no more than
-# five, as it has few new ones in a fortnight
+# of what looks like one export so many may be somebody's own: one in a thousand; in a small one a tenth, and no more
+# than five, as it has few new ones in a fortnight
 FEW, TENTH, OWN = 1000, 10, (2, 5)
 # whose word on what, from which place, with or without the mark of an export
 Group = tuple[str, str, bool]

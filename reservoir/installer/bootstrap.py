@@ -328,7 +328,8 @@ def trusted(bundle: Bundle, options: argparse.Namespace) -> dict[str, Any]:
 
 def pin_of(options: argparse.Namespace) -> Path | None:
     """Return the file with the key that counts here: the site's own, unless an installation gave that one up since."""
-    own, installed = (folder / "bundle.pub" for folder in (options.root / "keys", options.prefix))
+    own: Path = options.root / "keys" / "bundle.pub"
+    installed: Path = options.prefix / "bundle.pub"
     if own.exists() and installed.exists():
         names = {pin: fingerprint(public_key(pin)[0]) for pin in (own, installed)}
         given_up = {pin: trust_of(pin.with_name(TRUST), name).get("instead_of") for pin, name in names.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from common.errors import ConflictError, InputError, Problem
@@ -86,6 +86,31 @@ def contradictions(bundles: Sequence[Bundle], release: str, arch: str) -> list[P
     except ConflictError as error:
         return list(error.problems)
     return []
+
+
+def leaps(held: Sequence[Bundle], bundle: Bundle) -> list[str]:
+    """Return what version sets of a bundle bind to another line, by the first number, than those of bundles `held`.
+
+    Of each version set one package stands for all.
+    """
+    machines = {target.name: (target.release, target.arch) for target in bundle.targets}
+    said = []
+    for one in (one for one in bundle.version_sets if one.target in machines):
+        release, arch = machines[one.target]
+        known = {name: version for each in held for name, version in _bound(each, release, arch)}
+        for name, version in sorted(one.packages.items()):
+            before, now = upstream(known.get(name, version)), upstream(version)
+            if before.partition(".")[0] != now.partition(".")[0]:
+                said.append(f"it brings {name} {now} for {release} {arch}, where this site holds {before}")
+                break
+    return said
+
+
+def _bound(bundle: Bundle, release: str, arch: str) -> Iterator[tuple[str, str]]:
+    """Yield the packages that version sets bind on such machines, each with its version."""
+    targets = {target.name for target in bundle.targets if (target.release, target.arch) == (release, arch)}
+    for one in bundle.version_sets:
+        yield from one.packages.items() if one.target in targets else ()
 
 
 def together(bundles: Iterable[Bundle], release: str, arch: str) -> dict[str, str]:

@@ -10,18 +10,21 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from common.disk_limit import DiskLimit
-from common.errors import ConflictError, IntegrityError, PenstockError, UnavailableError
+from common.errors import ConflictError, ForbiddenError, IntegrityError, PenstockError, UnavailableError
 from common.progress import Progress, silent
 from reservoir import settings
 from reservoir.artifacts import kinds
 from reservoir.bundle import bundles, expiry, verification
 from reservoir.bundle.verification import Verified
+from reservoir.contents import version_sets
 from reservoir.contents.bundle import Bundle
 from reservoir.download.cache import reads_as, space_on
 from reservoir.intake import newest, trust
 from reservoir.intake.arrival import Arrival
 from reservoir.intake.store import Store, age
 from reservoir.intake.trust import Spoken, Trust
+from reservoir.scan import image_rules
+from reservoir.scan.policy import read_policy
 from reservoir.signing import keychain
 
 SHOWN = 16
@@ -65,8 +68,8 @@ def take(
     the one that travels along. It is pinned: later bundles must be signed by the same one, or by one that replaced it,
     which is then pinned; `replace_key` trusts `key` instead.
     Raises IntegrityError for a bundle that is not whole, could not be published, or is signed by a key that nobody
-    vouches for, ConflictError for one older than
-    what the site holds or a delta that builds on something else, UnavailableError where there is no space.
+    vouches for, ForbiddenError for images that are not signed as the site's policy asks, ConflictError for one older
+    than what the site holds or a delta that builds on something else, UnavailableError where there is no space.
     """
     store = Store(root)
     spoken = Spoken(key, trust_first, replace_key)
@@ -95,7 +98,7 @@ def take_held(
         found = verification.read(folder, key or (before.key if before else None), replaced)
         _refuse_other_chain(store, found)
         trusted = None if own else trust.decide(found, before, spoken)
-        present = store.imported()
+        present, held = store.imported(), list(store.newest().values())
         if found.identity in present and _whole(store, found):
             if trusted:
                 trust.pin(store, found, trusted)
@@ -108,6 +111,7 @@ def take_held(
         # what its list says already, before anything is copied
         if problems := kinds.check([found.bundle], lambda _: None):
             raise IntegrityError.of(problems)
+        _refuse_unsigned(store, found.bundle)
         if not allow_rollback:
             _refuse_older(found.bundle, present, folder)
             _refuse_removed(store, found.bundle, folder)
@@ -139,8 +143,15 @@ def take_held(
             newest.remember(store, found.bundle)
         store.choose(found.identity, found.bundle)
         _forget_superseded(store, found.bundle)
-        warning = expiry.warning(found.bundle, now)
+        warning = _warning(found.bundle, held, now)
         return Imported(found.identity, changed=True, media=_media(found), trust=trusted, warning=warning)
+
+
+def _warning(bundle: Bundle, held: list[Bundle], now: datetime) -> str:
+    """Return what to tell people of a new bundle: of its end, and of other lines of packages than those of `held`."""
+    leaps = version_sets.leaps(held, bundle)
+    said = [f"{one}: nodes take it with their next deploy or `apt upgrade`" for one in leaps]
+    return "; ".join(filter(None, [expiry.warning(bundle, now), *said]))
 
 
 def _collect(arrival: Arrival, progress: Progress) -> tuple[list[int], list[int]]:
@@ -226,6 +237,13 @@ def _refuse_removed(store: Store, bundle: Bundle, folder: Path) -> None:
             where=str(folder),
             hint=_OLDER,
         )
+
+
+def _refuse_unsigned(store: Store, bundle: Bundle) -> None:
+    """Raise ForbiddenError where the site has a policy about who signs images, and some of these are not signed so."""
+    rules = read_policy(store.policy).signed_images if store.policy.exists() else []
+    if problems := list(image_rules.judge(bundle, rules)):
+        raise ForbiddenError.of(problems)
 
 
 def _require_base(arrival: Arrival) -> None:

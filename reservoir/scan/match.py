@@ -14,8 +14,11 @@ from reservoir.scan.package_list import PackageList, Subject, covers, key
 from reservoir.scan.severity import Rating, rate
 from reservoir.scan.versions import Compare, comparison
 
-# one in so many may be somebody's own
-FEW = 1000
+# of what looks like one export so many may be somebody's own: one in a thousand; in a small one a tenth, and no more
+# than five, as it has few new ones in a fortnight
+FEW, TENTH, OWN = 1000, 10, (2, 5)
+# whose word on what, from which place, with or without the mark of an export
+Group = tuple[str, str, bool]
 
 
 @dataclass(frozen=True)
@@ -34,17 +37,18 @@ class Hit:
 
 @dataclass
 class Data:
-    """What the advisories were: when each database changed each of those that it has for each ecosystem.
+    """What the advisories were: when each of those on each ecosystem was changed, by the export that it is of.
 
     What was withdrawn says nothing, and is not counted.
     """
 
-    times: dict[tuple[str, str], array[float]] = field(default_factory=dict)
+    times: dict[tuple[str, Group], array[float]] = field(default_factory=dict)
 
     def note(self, advisory: Advisory) -> None:
         """Count an advisory for every ecosystem that it speaks of."""
         for ecosystem in {affected.package.ecosystem for affected in advisory.affected if affected.package}:
-            times = self.times.setdefault((ecosystem, advisory.database), array("d"))
+            group = (advisory.database, advisory.place, advisory.is_exported)
+            times = self.times.setdefault((ecosystem, group), array("d"))
             times.append(advisory.modified.timestamp())
 
     def count(self, ecosystem: str) -> int:
@@ -52,25 +56,27 @@ class Data:
         return sum(map(len, self._of(ecosystem).values()))
 
     def newest(self, ecosystem: str) -> datetime:
-        """Return when the greatest of its databases was changed last; raises KeyError where there is none.
+        """Return when the greatest of its exports was changed last; raises KeyError where there is none.
 
-        A few files of one's own, whatever they are called, do not make an old export one of today: other databases do
-        not count, and neither does the newest one of a thousand.
+        Files of one's own, whatever they are called, do not make an old export one of today: what is of another
+        database, lies elsewhere or has no mark of an export does not count, however much it is. Where nothing tells
+        them apart, the newest few do not count.
         """
         known = self._of(ecosystem)
         if not known:
             raise KeyError(ecosystem)
         most = max(map(len, known.values()))
-        passed_over = min(max(1, most // FEW), most - 1)
+        least, limit = OWN
+        passed_over = min(max(least, min(limit, most // TENTH), most // FEW), most - 1)
         last = min(sorted(times)[-1 - passed_over] for times in known.values() if len(times) == most)
         return datetime.fromtimestamp(last, UTC)
 
-    def _of(self, ecosystem: str) -> dict[str, list[float]]:
-        """Return when the advisories on an ecosystem were changed, by their database."""
-        found: dict[str, list[float]] = {}
-        for (advised, database), times in self.times.items():
+    def _of(self, ecosystem: str) -> dict[Group, list[float]]:
+        """Return when the advisories on an ecosystem were changed, by the export that they are of."""
+        found: dict[Group, list[float]] = {}
+        for (advised, group), times in self.times.items():
             if covers(advised, ecosystem):
-                found.setdefault(database, []).extend(times)
+                found.setdefault(group, []).extend(times)
         return found
 
 

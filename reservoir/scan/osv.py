@@ -75,7 +75,7 @@ class Affected(BaseModel):
 
 
 class Advisory(BaseModel):
-    """One known fault; keys that the checker does not need are passed over."""
+    """One known fault; keys that the checker does not need are passed over. `place` is where it was read from."""
 
     id: Annotated[str, Field(min_length=1)]
     modified: AwareDatetime
@@ -87,6 +87,7 @@ class Advisory(BaseModel):
     severity: Listed[Severity] = []
     affected: Listed[Affected] = []
     database_specific: dict[str, Any] | None = None
+    place: str = ""
 
     @property
     def malware(self) -> set[str]:
@@ -116,9 +117,16 @@ class Advisory(BaseModel):
         """Return whose word it is, as its id begins: `GHSA`, `DSA`, `DEBIAN`."""
         return self.id.partition("-")[0]
 
+    @property
+    def is_exported(self) -> bool:
+        """Whether it has the mark that OSV puts on what it exports: where each part of it comes from."""
+        return any((affected.database_specific or {}).get("source") for affected in self.affected)
+
 
 def read(sources: Sequence[Path]) -> Iterator[Advisory]:
     """Yield every advisory in folders, archives and files, one at a time.
+
+    Its place is the archive that it is in, else the source: an export comes as one or the other.
 
     Raises NotFoundError where a source is missing, InputError that names the file where one is damaged.
     """
@@ -130,7 +138,7 @@ def read(sources: Sequence[Path]) -> Iterator[Advisory]:
         paths = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
         for path in paths:
             if path.suffix == ".json":
-                yield _parse(_content(path), str(path))
+                yield _parse(_content(path), str(path), str(source))
             elif path.suffix == ".zip":
                 yield from _archive(path)
             elif path == source:
@@ -150,7 +158,7 @@ def _archive(path: Path) -> Iterator[Advisory]:
                 where = f"{path}: {entry.filename}"
                 if entry.filename.endswith(".json"):
                     _require_size(entry.file_size, where)
-                    yield _parse(archive.read(entry), where)
+                    yield _parse(archive.read(entry), where, str(path))
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise InputError(f"the archive is damaged: {error}", where=where, hint=HINT) from error
 
@@ -160,11 +168,13 @@ def _require_size(size: int, where: str) -> None:
         raise InputError(f"{size / 1e6:.0f} MB are too long for an advisory", where=where, hint=HINT)
 
 
-def _parse(content: bytes, where: str) -> Advisory:
+def _parse(content: bytes, where: str, place: str) -> Advisory:
     try:
-        return Advisory.model_validate_json(content)
+        advisory = Advisory.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         reason = f"not an OSV advisory: {first['msg'].removeprefix('Value error, ')}"
         raise InputError(reason, where=f"{where}: {field}".removesuffix(": "), hint=HINT) from error
+    advisory.place = place
+    return advisory

@@ -16,7 +16,7 @@ from reservoir.artifacts.image import oci
 from reservoir.bundle import bundles
 from reservoir.contents.artifact import A, Artifact, DebianArtifact, FileArtifact, ImageArtifact, PythonArtifact
 from reservoir.contents.bundle import Bundle
-from reservoir.contents.target import TargetRecord
+from reservoir.contents.target import SetVersions, TargetRecord
 from reservoir.intake import take as intake
 from reservoir.publication.publish import publish
 from reservoir.signing.ed25519 import SigningKey
@@ -147,6 +147,8 @@ def make_bundle(
     version: str = "1.0",
     body: str = "",
     created: str = "2026-01-02T03:04:05Z",
+    expires: str | None = None,
+    version_sets: Sequence[SetVersions] = (),
     made: Sequence[tuple[Artifact, Path]] | None = None,
     targets: Sequence[TargetRecord] = (TARGET,),
     attachments: Mapping[str, bytes] = MappingProxyType({"sbom.cdx.json": b'{"components": [], "dependencies": []}'}),
@@ -155,13 +157,15 @@ def make_bundle(
     """Write a small signed bundle of every kind of artifact below `folder`; return its folder."""
     made = parts(folder / f"parts-{name}-{version}", body) if made is None else made
     blobs = folder / f"blobs-{name}-{version}"
-    blobs.mkdir(exist_ok=True)
+    blobs.mkdir(parents=True, exist_ok=True)
     for described, path in made:
         (blobs / described.sha256).write_bytes(path.read_bytes())
     bundle = Bundle(
         name=name,
         version=version,
         created=created,
+        expires=expires,
+        version_sets=list(version_sets),
         targets=list(targets),
         artifacts=[described for described, _ in made],
         installer={file: hashlib.sha256(bundles.installer(file)).hexdigest() for file in bundles.INSTALLER},

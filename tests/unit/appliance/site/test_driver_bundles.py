@@ -10,7 +10,7 @@ from appliance.site.model import Site
 from common.errors import InputError
 from reservoir.contents.artifact import Artifact, DebianArtifact, DebianMetadata
 from reservoir.contents.bundle import Bundle
-from reservoir.contents.target import TargetRecord
+from reservoir.contents.target import SetVersions, TargetRecord
 
 TARGETS = [
     TargetRecord(name="debian12", os="debian", release="bookworm", arch="amd64"),
@@ -78,3 +78,24 @@ def test_a_fabric_manager_of_another_version_than_the_drivers_is_refused() -> No
 
 def test_of_several_versions_one_that_all_have_will_do() -> None:
     driver_bundles.require(site(), [bundle("570.86.10-1"), bundle("570.86.15-1", nvidia_fabricmanager_570="")])
+
+
+def holding(bundle: Bundle, version: str) -> Bundle:
+    """Return the bundle with a version set that binds all its packages to one version."""
+    packages = {deb.name: version for deb in bundle.of_kind(DebianArtifact)}
+    return bundle.model_copy(update={"version_sets": [SetVersions(name="d", target="debian12", packages=packages)]})
+
+
+def test_a_newer_branch_of_a_second_bundle_is_refused_while_the_site_file_says_the_older_one() -> None:
+    older, newer = bundle("570.86.10-1"), bundle("580.65.06-1", nvidia_fabricmanager_570="")
+    said = refused(site(), older, newer)
+    assert "nodes[1].driver.branch: w1: nodes would get nvidia-kernel-dkms 580.65.06, and not branch 570" in said
+    assert "write `branch: 580`" in said
+    driver_bundles.require(site(fabric_manager=False, branch=580), [older, newer])
+
+
+def test_a_version_set_holds_the_branch_and_holds_another_one_against_the_site_file() -> None:
+    older, newer = bundle("570.86.10-1"), bundle("580.65.06-1", nvidia_fabricmanager_570="")
+    driver_bundles.require(site(), [holding(older, "570.86.10-1"), newer])
+    said = refused(site(fabric_manager=False, branch=580), holding(older, "570.86.10-1"), newer)
+    assert "nodes would get nvidia-kernel-dkms 570.86.10, and not branch 580" in said

@@ -89,3 +89,11 @@ def test_bundles_whose_version_sets_contradict_do_not_go_together() -> None:
     words = r"bookworm amd64: the version set gpu of a 1 holds driver at 1, and gpu of b 1 holds it at 2.*Hint: build"
     with pytest.raises(ConflictError, match=words):
         version_sets.together([bundle("a", "1"), bundle("b", "2")], "bookworm", "amd64")
+
+
+def test_a_bundle_that_brings_another_line_of_a_bound_package_says_so() -> None:
+    held = [bundle("drivers", "535.309.01-1"), bundle("other", "9", "arm64")]
+    said = version_sets.leaps(held, bundle("more-drivers", "550.163.01-2"))
+    assert said == ["it brings driver 550.163.01 for bookworm amd64, where this site holds 535.309.01"]
+    assert version_sets.leaps(held, bundle("drivers", "535.400-1")) == []
+    assert version_sets.leaps([], bundle("drivers", "550.163.01-2")) == []

@@ -13,6 +13,7 @@ from common.errors import ConflictError, IntegrityError, Problem, UnavailableErr
 from reservoir.bundle import bundles, verification
 from reservoir.bundle.verification import Verified
 from reservoir.contents.artifact import ImageArtifact
+from reservoir.contents.target import SetVersions
 from reservoir.download.cache import flush
 from reservoir.intake import arrival, receipt
 from reservoir.intake import store as stores
@@ -360,3 +361,14 @@ def test_what_was_said_to_be_done_is_on_the_disk(
     assert store.keys in waited
     store.mark_rollback(1)
     assert root in waited
+
+
+def test_import_warns_of_another_line_of_what_version_sets_bind(tmp_path: Path, key: Ed25519PrivateKey) -> None:
+    root, warnings = tmp_path / "site", []
+    for version in ("535.309.01-1", "550.163.01-1"):
+        bound = SetVersions(name="driver", target="debian12", packages={"nvidia-kernel-dkms": version})
+        folder = make_bundle(tmp_path / "made", key, version=version[:3], made=[], version_sets=[bound])
+        warnings.append(take(folder, root).warning)
+    assert warnings[0] == ""
+    assert "it brings nvidia-kernel-dkms 550.163.01 for bookworm amd64, where this site holds 535.309.01" in warnings[1]
+    assert "nodes take it with their next deploy or `apt upgrade`" in warnings[1]

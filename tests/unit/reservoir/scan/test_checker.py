@@ -192,6 +192,47 @@ def test_a_file_of_ones_own_does_not_make_an_old_export_one_of_today(tmp_path: P
     assert "PyPI: the newest advisory is of 2025-01-01" in refusal(tmp_path, OLD)
 
 
+LONG_AGO = "2025-01-01T00:00:00Z"
+
+
+def exported(count: int, **more: Any) -> list[dict[str, Any]]:
+    """An old export of a small database; `more` is what its one package is said to have."""
+    made = [advisory(f"GHSA-{n}", "PyPI", "other", {"introduced": "0"}, modified=LONG_AGO) for n in range(count)]
+    for entry in made:
+        entry["affected"][0] |= more
+    return made
+
+
+def own(count: int) -> list[dict[str, Any]]:
+    return [advisory(f"GHSA-mine-{n}", "PyPI", "third", {"introduced": "0"}) for n in range(count)]
+
+
+@pytest.mark.parametrize("size", [2, 12, 30])
+def test_two_files_of_ones_own_do_not_make_a_small_old_export_one_of_today(tmp_path: Path, size: int) -> None:
+    write(tmp_path, *exported(size), *own(2))
+    assert "PyPI: the newest advisory is of 2025-01-01" in refusal(tmp_path, OLD)
+
+
+def test_files_beside_an_archive_do_not_make_it_new_however_many_they_are(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "PyPI.zip", "w") as archive:
+        for entry in exported(30):
+            archive.writestr(f"{entry['id']}.json", json.dumps(entry))
+    write(tmp_path, *own(29))
+    assert "PyPI: the newest advisory is of 2025-01-01" in refusal(tmp_path, OLD)
+
+
+def test_a_folder_of_ones_own_does_not_make_another_one_new_however_much_is_in_it(tmp_path: Path) -> None:
+    folders = [write(tmp_path / "export", *exported(30)), write(tmp_path / "own", *own(29))]
+    with pytest.raises(InputError, match="PyPI: the newest advisory is of 2025-01-01"):
+        scan(bundle(OLD), Facts(), folders, ScanPolicy(), now=NOW)
+
+
+def test_what_has_no_mark_of_an_export_does_not_make_new_what_has_one(tmp_path: Path) -> None:
+    mark = {"database_specific": {"source": "https://example.org/GHSA.json"}}
+    write(tmp_path, *exported(30, **mark), *own(29))
+    assert "PyPI: the newest advisory is of 2025-01-01" in refusal(tmp_path, OLD)
+
+
 def test_what_was_withdrawn_is_no_advisory_that_was_asked(tmp_path: Path) -> None:
     write(tmp_path, advisory("A-1", "PyPI", "other", {"introduced": "0"}, withdrawn=TODAY))
     assert "PyPI: there are no advisories for this ecosystem" in refusal(tmp_path, OLD)

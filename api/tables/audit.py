@@ -109,6 +109,7 @@ NOT_AUDITED: dict[str, frozenset[str]] = {
     "observed, not chosen": frozenset(
         {
             *("accounting_days", "backups", "denied_calls", "gpu_samples", "gpus", "health_alerts", "health_changes"),
+            "installation",
             *("login_tries", "session_logs", "spans"),
         }
     ),

@@ -8,8 +8,9 @@ hold line feeds, and so whole lines of a listing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from uuid import UUID
 
 import structlog
 
@@ -33,6 +34,7 @@ AT_ONCE = 8
 """So many commands of Slurm run at once: each is a process of its own."""
 CANCELLED_AT_ONCE = 500
 """So many jobs are named by one command at most."""
+Owner = Callable[[], Awaitable[UUID]]
 HINT = "look at slurmctld on the master: systemctl status slurmctld, sinfo"
 
 
@@ -42,9 +44,13 @@ class SlurmLauncher:
     is_watched = True
 
     def __init__(
-        self, partition: str, conf: Path | None = None, lend_s: float = LEND_S, *, holder: str = HOLDER
+        self, partition: str, owner: Owner, conf: Path | None = None, lend_s: float = LEND_S, *, holder: str = HOLDER
     ) -> None:
-        """Know whom to ask; nothing is asked yet. On each node of a job runs `holder`, which names its lease there."""
+        """Know whom to ask; nothing is asked yet. On each node of a job runs `holder`, which names its lease there.
+
+        `owner` tells the installation whose the jobs are: another one may have the same account.
+        """
+        self._owner = owner
         self._partition = partition
         self._holder = holder
         self._environment = {"PATH": "/usr/bin:/bin"} | ({"SLURM_CONF": str(conf)} if conf else {})
@@ -115,7 +121,7 @@ class SlurmLauncher:
         return (await self._listing.after_now()).get(lease, [])
 
     async def _submit(self, lease: Lease, places: Sequence[LeasedNode]) -> None:
-        words = jobs.submission(lease, places, self._partition)
+        words = jobs.submission(lease, places, self._partition, await self._owner())
         try:
             await self._run(words, stdin=jobs.script(lease, places, self._holder))
         except ProcessError as error:
@@ -130,7 +136,7 @@ class SlurmLauncher:
 
     async def _list(self) -> dict[Lease, list[Job]]:
         listed = await self._ask(["squeue", "--me", "--states=all", "--noheader", f"--format={jobs.LISTED}"])
-        return jobs.by_lease(jobs.read(listed))
+        return jobs.by_lease(jobs.read(listed, await self._owner()))
 
     async def _ping(self) -> None:
         """Raise UnavailableError where no controller answers."""

@@ -118,7 +118,7 @@ class Manager:
         self._directory = DirectoryCheck(database, settings, clock)
         self._audit = AuditWriter(database, settings, clock)
         self._audit_sender = AuditSender(database, settings, clock)
-        self._health = HealthCheck(database, settings, clock)
+        self._health = HealthCheck(database, settings, clock, launcher)
         self._alerts = AlertSender(database, settings, clock)
         self._repairs = AutomaticRepair(database, settings, clock)
         self.loop = Loop(database, settings, self._failures)

@@ -375,3 +375,62 @@ async def test_nobody_says_what_is_lent_where_there_is_no_controller(slurm: Slur
     lost.write_text(slurm.conf.read_text().replace("SlurmctldPort=", "SlurmctldPort=1 #"))
     with pytest.raises(UnavailableError, match="Slurm's controller does not answer"):
         await SlurmLauncher("penstock", other, lost).watch()
+
+
+async def found(launcher: SlurmLauncher) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return how all checks are, by what they are about: their states and what was seen."""
+    return {(check.id, check.subject): (str(check.state), check.evidence) for check in await launcher.checks()}
+
+
+async def test_all_that_slurm_needs_is_looked_at(launcher: SlurmLauncher, slurm: Slurm) -> None:
+    seen = await found(launcher)
+    controller = next(subject for check, subject in seen if check == "slurmctld")
+    assert seen == {
+        ("munge", ""): ("ok", "it answers"),
+        ("slurmctld", controller): ("ok", "it is UP"),
+        ("slurmd", "worker1"): ("ok", "it does"),
+        ("slurmd", "worker2"): ("ok", "it does"),
+    }
+    slurm.ask("scontrol", "update", "NodeName=worker2", "State=DRAIN", "Reason=fans")
+    try:
+        assert (await found(launcher))["slurmd", "worker2"] == ("fail", "Slurm: drained (fans)")
+    finally:
+        slurm.ask("scontrol", "update", "NodeName=worker2", "State=RESUME")
+    slurm.wait("idle 2", "sinfo", "--noheader", "--format=%T %D")
+
+
+async def test_a_controller_that_is_down_is_told_with_where_to_look(launcher: SlurmLauncher, slurm: Slurm) -> None:
+    slurm.stop("slurmctld")
+    try:
+        munge, controller = await launcher.checks()
+    finally:
+        slurm.start_controller()
+        slurm.wait("idle 2", "sinfo", "--noheader", "--format=%T %D")
+    assert (munge.id, munge.state) == ("munge", "ok")
+    assert (controller.id, controller.state, controller.evidence) == ("slurmctld", "fail", "it is DOWN")
+    assert "systemctl status slurmctld" in controller.hint
+
+
+async def test_a_munge_that_is_down_is_told_apart_from_the_controller(launcher: SlurmLauncher, slurm: Slurm) -> None:
+    slurm.stop("munged")
+    try:
+        munge = (await launcher.checks())[0]
+    finally:
+        slurm.start_munge()
+        slurm.wait("idle 2", "sinfo", "--noheader", "--format=%T %D")
+    assert (munge.id, munge.state) == ("munge", "fail")
+    assert "munge.sock" in munge.evidence
+    assert "systemctl status munge" in munge.hint
+
+
+async def test_the_leader_looks_at_slurm_for_the_doctor(cluster: Cluster) -> None:
+    for _ in range(12):
+        cluster.clock.passed += 1
+        await cluster.settle()
+    listed = await ok(cluster.admin.get(f"{V1}/health/checks?node="))
+    told = {each["check"]: each["state"] for each in listed}
+    assert {check: told.get(check) for check in ("munge", "slurmctld", "slurmd")} == {
+        "munge": "ok",
+        "slurmctld": "ok",
+        "slurmd": "ok",
+    }

@@ -15,8 +15,11 @@ from common.errors import ConflictError, ProcessError
 
 MASTER = {"name": "m1", "address": "10.0.0.2", "roles": ["reservoir", "master"]}
 WORKER = {
-    **{"name": "w1", "address": "10.0.0.3", "roles": ["worker"], "agent_port": 6001},
-    **{"simulated_gpus": {"count": 2}},
+    "name": "w1",
+    "address": "10.0.0.3",
+    "roles": ["worker"],
+    "agent_port": 6001,
+    "simulated_gpus": {"count": 2},
 }
 DIRECT = Site.model_validate({"name": "lab", "nodes": [MASTER, WORKER]})
 OF_SLURM = {**WORKER, "slurm": {"cores": 4, "memory_mib": 8000}}

@@ -141,14 +141,14 @@ async def starts(name: str, url: str, count: int, slurm: Slurm | None = None) ->
     async with running_cluster(url, TrueClock(), **changes) as cluster:
         for worker in ("worker1", "worker2"):
             assert (await cluster.heartbeat(worker)).status_code == 200
-        leader = asyncio.create_task(cluster.manager.run())
-        alive = asyncio.create_task(_report(cluster))
+        beside = [cluster.app.state.notices.run(), cluster.manager.run(), _report(cluster)]
+        tasks = [asyncio.create_task(work) for work in beside]
         await cluster.add_image()
         await cluster.add_project("team-a", 8000)
         try:
             times = [await _start(cluster, f"s{number}") for number in range(count + 2)][2:]
         finally:
-            for task in (alive, leader):
+            for task in tasks:
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
@@ -166,10 +166,8 @@ async def _report(cluster: Cluster) -> None:
 async def _start(cluster: Cluster, name: str) -> float:
     began = time.perf_counter()
     await cluster.submit(name)
-    cluster.manager.wake()
     took = await _reached(cluster, name, "RUNNING") - began
     await ok(cluster.admin.delete(f"{V1}/sessions/{name}", params={"project": "team-a"}))
-    cluster.manager.wake()
     await _reached(cluster, name, "TERMINATED")
     return took
 

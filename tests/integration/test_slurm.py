@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -57,7 +58,7 @@ def launcher_of(slurm: Slurm, owner: Owner) -> SlurmLauncher:
 @pytest.fixture
 async def cluster(slurm: Slurm, database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
     monkeypatch.setattr(managing, "RETRY_S", (0.0,))
-    settings = {"engine": "slurm", "slurm_conf": slurm.conf, "slurm_holder": slurm.holder}
+    settings: dict[str, Any] = {"engine": "slurm", "slurm_conf": slurm.conf, "slurm_holder": slurm.holder}
     async with running_cluster(database_url, **settings) as running:
         await running.add_node("worker1")
         await running.add_node("worker2")

@@ -223,7 +223,9 @@ def application(settings: Settings, database: Database, engine: FakeEngine, cloc
 
 
 @asynccontextmanager
-async def running_cluster(database_url: str, clock: SlowClock | None = None, **changes: Any) -> AsyncIterator[Cluster]:
+async def running_cluster(
+    database_url: str, clock: SlowClock | None = None, /, **changes: Any
+) -> AsyncIterator[Cluster]:
     """Give an application on a database with an administrator; its reconcilers run when a test says so."""
     changes = {"registries": REGISTRIES} | changes
     settings = Settings(database_url=database_url, trust_client_headers=True, **changes)

@@ -28,7 +28,7 @@ def units(node: str, groups: list[str], slurm: object) -> list[str]:
         text.strip().removeprefix("{{").removesuffix("}}").strip()
     )
     found = expression(group_names=groups, inventory_hostname=node, site_slurm=slurm)
-    return [unit for unit in found if unit.startswith(("munge", "slurm"))]
+    return [unit for unit in found or () if unit.startswith(("munge", "slurm"))]
 
 
 def test_each_node_of_slurm_is_looked_at_for_what_it_runs() -> None:

@@ -161,6 +161,8 @@ bench: bundle ## Figures, one JSON line each; the last ones start the demo's lab
 	@$(BIN)/python -m tests.bench.scheduler_loop --projects 500
 	$(SAY) "Starts and ends: statements, rate, submit to RUNNING"
 	@$(BIN)/python -m tests.bench.starts
+	$(SAY) "Leases of Slurm: 10,000 reconciled; submit to RUNNING beside direct, on a small Slurm of this machine"
+	@$(BIN)/python -m tests.bench.leases
 	$(SAY) "Control API: 2,000 agents, 10,000 sessions, 50 users, on PostgreSQL"
 	@$(BIN)/python -m tests.bench.control
 	@$(BIN)/python -m tests.bench.history

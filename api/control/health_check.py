@@ -19,6 +19,7 @@ from sqlalchemy import text
 from api.clock import Clock
 from api.control import archive_check, audit_check, syslog_check
 from api.database import Database
+from api.engine.launcher import DirectLauncher, Launcher
 from api.resources.health import service
 from api.settings import Settings
 from api.tables.health import HealthCheck as Row
@@ -26,6 +27,7 @@ from api.tables.nodes import Node, NodeState
 from common import machine_checks
 from common.check_protocol import CheckReport
 from common.checks import Check, CheckState
+from common.errors import UnavailableError
 from common.health import DampedChecks, Damping, graded
 from common.repairs import REPAIR_OF
 
@@ -45,8 +47,9 @@ AGENT = "agent"
 class HealthCheck:
     """Looks again and again; what it found last is remembered, and only what has changed is written."""
 
-    def __init__(self, database: Database, settings: Settings, clock: Clock) -> None:
-        """Begin with a look after the first interval."""
+    def __init__(self, database: Database, settings: Settings, clock: Clock, launcher: Launcher | None = None) -> None:
+        """Begin with a look after the first interval; that of a launcher is one at what lends the places."""
+        self._launcher = launcher or DirectLauncher()
         self._database = database
         self._settings = settings
         self._clock = clock
@@ -87,7 +90,7 @@ class HealthCheck:
 
     async def _look_at_site(self, moment: float) -> None:
         looks: list[Callable[[], Awaitable[Iterable[Check]]]] = [
-            *(self._database_works, self._archive, self._machine, self._audit)
+            *(self._database_works, self._archive, self._machine, self._audit, self._launcher_works)
         ]
         if self._settings.agent_ca:
             looks += [self._registry, self._edge]
@@ -116,6 +119,13 @@ class HealthCheck:
 
     async def _archive(self) -> list[Check]:
         return await archive_check.look(self._database, self._clock.now())
+
+    async def _launcher_works(self) -> list[Check]:
+        try:
+            return await self._launcher.checks()
+        except UnavailableError:
+            # it went away meanwhile, which the next look finds
+            return []
 
     async def _audit(self) -> list[Check]:
         at = self._clock.now()

@@ -38,6 +38,7 @@ from api.engine.base import Engine
 from api.engine.launcher import Launcher
 from api.engine.launchers import launcher_of
 from api.resources.audit import service as audit
+from api.resources.installation import service as installation
 from api.resources.nodes.heartbeats import Heartbeats
 from api.resources.sessions import lifecycle
 from api.settings import Settings
@@ -101,7 +102,7 @@ class Manager:
         launcher: Launcher | None = None,
     ) -> None:
         """Prepare the reconcilers; places are lent by the launcher of the settings, or by another one."""
-        launcher = launcher or launcher_of(settings)
+        launcher = launcher or launcher_of(settings, partial(installation.own_id, database))
         self._clock = clock
         self._database = database
         self._settings = settings
@@ -117,7 +118,7 @@ class Manager:
         self._directory = DirectoryCheck(database, settings, clock)
         self._audit = AuditWriter(database, settings, clock)
         self._audit_sender = AuditSender(database, settings, clock)
-        self._health = HealthCheck(database, settings, clock)
+        self._health = HealthCheck(database, settings, clock, launcher)
         self._alerts = AlertSender(database, settings, clock)
         self._repairs = AutomaticRepair(database, settings, clock)
         self.loop = Loop(database, settings, self._failures)

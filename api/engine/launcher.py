@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from common.checks import Check
 from common.errors import ConflictError
 from common.lease_protocol import Lease
 
@@ -80,6 +81,9 @@ class Launcher(Protocol):
     async def watch(self) -> Leases:
         """Return what is lent now. Raises UnavailableError where nobody can say."""
 
+    async def checks(self) -> list[Check]:
+        """Return how what it needs is, for who looks after the site."""
+
 
 class DirectLauncher:
     """Lends at once and takes nothing back: all that the site has is ours."""
@@ -96,3 +100,7 @@ class DirectLauncher:
     async def watch(self) -> Leases:
         """Return nothing: nobody looks."""
         return Leases()
+
+    async def checks(self) -> list[Check]:
+        """Return nothing: it needs nothing."""
+        return []

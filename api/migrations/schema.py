@@ -24,6 +24,7 @@ import api.tables.domains
 import api.tables.groups
 import api.tables.health
 import api.tables.images
+import api.tables.installation
 import api.tables.logins
 import api.tables.metrics
 import api.tables.nodes

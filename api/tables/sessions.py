@@ -92,7 +92,8 @@ class Session(Base):
     lock token: whoever changes the row names the revision it has read. A TERMINATING session comes to its `final_state`
     when its containers are gone: to PENDING where they were only reclaimed. `attempt` counts how often it was put
     back into the queue: reclaimed, restarted, or without its node; `interrupted` is why it was the last time.
-    `since` is when it came to its state. Before `starts_at` it waits; at `expires_at` it is stopped. `cause` and
+    `since` is when it came to its state. Before `starts_at` it waits, and before `tries_at` where the launcher did not
+    lend its place, `refusals` times in a row; at `expires_at` it is stopped. `cause` and
     `position` say for programs why it waits. `reason` is English; a sentence is made of `reason_parts`.
 
     `enforcement` is the kind that has to hold its shares, or a stronger one. `held_milli` is what it takes of GPUs with
@@ -186,6 +187,8 @@ class Session(Base):
     changed_in: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     created_at: Mapped[datetime] = mapped_column(default=now)
     starts_at: Mapped[datetime | None]
+    refusals: Mapped[int] = mapped_column(default=0, server_default="0")
+    tries_at: Mapped[datetime | None]
     scheduled_at: Mapped[datetime | None]
     started_at: Mapped[datetime | None]
     limit_s: Mapped[int] = mapped_column(default=0, server_default="0")

@@ -38,6 +38,11 @@ def close(site: Site, state: Path, run: Callable[..., playbook.Result], *, check
     return [node["name"] for node in nodes]
 
 
+def named(session: dict[str, str]) -> str:
+    """Return how a session is named to an administrator."""
+    return f"{session['name']} of {session['user']} (project {session['project']})"
+
+
 def _former_workers(state: Path) -> set[str]:
     """Return the workers of the last deploy that succeeded and noted them."""
     for path in sorted((state / "deploys").glob("*.json"), reverse=True):
@@ -49,7 +54,7 @@ def _former_workers(state: Path) -> set[str]:
 
 def _problem(node: dict[str, Any], *, check: bool) -> Problem:
     name = node["name"]
-    sessions = ", ".join(f"{each['name']} of {each['user']} (project {each['project']})" for each in node["sessions"])
+    sessions = ", ".join(map(named, node["sessions"]))
     closed = "" if check else "; it takes nothing new from now on"
     return Problem(
         name,

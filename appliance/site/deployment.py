@@ -22,6 +22,7 @@ from appliance.site import (
     departure,
     driver_bundles,
     edge_certificate,
+    engine_change,
     inventory,
     pki,
     playbook,
@@ -75,7 +76,7 @@ class Deployment:
     says why others were not; it is `ok` where it came to its end with the others. `workers` are those of the site,
     `left` nodes that it refuses from now on. `rolled_back` is the number of the publication that it installed where an
     administrator went back to that, else 0. `schema` is the step that it brings the database to, `backup` the one that
-    it took before.
+    it took before. `engine` is that of the site where nodes were changed.
     """
 
     site: str
@@ -94,6 +95,7 @@ class Deployment:
     rolled_back: int = 0
     schema: str = ""
     backup: str = ""
+    engine: str = ""
     ok: bool = False
     admin_password: str | None = None
 
@@ -170,6 +172,7 @@ def deploy(
             require_releases(site, listed)
             edge_certificate.require(site, state)
             # before anything changes, and before their certificates are revoked
+            engine_change.require_idle(site, state, run)
             done.left = departure.close(site, state, run)
             with clock("bundle"):
                 _publish(bundle, root, spoken, listener.progress, done)
@@ -185,6 +188,7 @@ def deploy(
                 table = partial(preflight.table, site, listed)
                 rollout.preflight(asked, lambda published: preflight.unfit(table(published)))
             _back_up(Backups(site, listener.event, places=Places(state, root)), done, held, clock)
+            done.engine = str(site.engine)
             rollout.install()
             done.ok = True
         finally:

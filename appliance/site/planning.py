@@ -21,6 +21,7 @@ from appliance.site import (
     deployment,
     driver_bundles,
     edge_certificate,
+    engine_change,
     inventory,
     playbook,
     preflight,
@@ -119,6 +120,7 @@ class _Rehearsal:
         order = waves.plan(site, limit)
         deployment.require_controller(site)
         run = partial(playbook.run, state=state, listen=listener.event, check=True)
+        engine_change.require_idle(site, state, run)
         left = departure.close(site, state, run, check=True)
         listener.phase("bundle")
         found = product.verified(bundle, root, listener.progress)

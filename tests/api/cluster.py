@@ -223,12 +223,14 @@ def application(settings: Settings, database: Database, engine: FakeEngine, cloc
 
 
 @asynccontextmanager
-async def running_cluster(database_url: str, **changes: Any) -> AsyncIterator[Cluster]:
+async def running_cluster(
+    database_url: str, clock: SlowClock | None = None, /, **changes: Any
+) -> AsyncIterator[Cluster]:
     """Give an application on a database with an administrator; its reconcilers run when a test says so."""
     changes = {"registries": REGISTRIES} | changes
     settings = Settings(database_url=database_url, trust_client_headers=True, **changes)
     database = _databases.setdefault(database_url, Database(database_url))
-    engine, clock = FakeEngine(), SlowClock()
+    engine, clock = FakeEngine(), clock or SlowClock()
     app = application(settings, database, engine, clock)
     cluster = Cluster(app, database, engine, settings, clock)
     async with cluster.admin:

@@ -37,8 +37,8 @@ AIMS = {"start_cpu_ms": 100.0, "unchanged_cpu_ms": 30.0, "node_closed_cpu_ms": 1
 _FILL = (
     """
     INSERT INTO nodes (id, name, address, port, state, agent_version, engine_version, os, enforcement, cpu_milli,
-        memory_mib, switch, created_at)
-    SELECT gen_random_uuid(), 'node' || n, '127.0.0.1', 1, 'ready', '', '', '', 'none', 8 * 16000, 8 * 131072,
+        memory_mib, missing_storages, switch, created_at)
+    SELECT gen_random_uuid(), 'node' || n, '127.0.0.1', 1, 'ready', '', '', '', 'none', 8 * 16000, 8 * 131072, '{}',
         'leaf' || n / 32, now() FROM generate_series(1, $nodes) n
     """,
     """
@@ -127,13 +127,7 @@ async def measure(url: str, options: argparse.Namespace) -> dict[str, float]:
     """Return all figures."""
     database = Database(url)
     await schema.migrate(database)
-    sizes = {"nodes": options.nodes, "sessions": options.sessions, "projects": options.projects}
-    async with database.transaction() as db:
-        for template in _FILL:
-            statement = template
-            for name, value in sizes.items():
-                statement = statement.replace(f"${name}", str(value))
-            await db.execute(text(statement))
+    await fill(database, nodes=options.nodes, sessions=options.sessions, projects=options.projects)
     loop = Loop(database, Settings(database_url=url))
     first, start, unchanged, closed, opened = (Times() for _ in range(5))
     await submit(database, "first", 1000)
@@ -152,6 +146,16 @@ async def measure(url: str, options: argparse.Namespace) -> dict[str, float]:
     await database.close()
     named = {"first": first, "start": start, "unchanged": unchanged, "node_closed": closed, "node_opened": opened}
     return {key: value for name, times in named.items() for key, value in times.figures(name).items()}
+
+
+async def fill(database: Database, **sizes: int) -> None:
+    """Make a cluster of `nodes` with eight GPUs each, most of which `sessions` of `projects` hold."""
+    async with database.transaction() as db:
+        for template in _FILL:
+            statement = template
+            for name, value in sizes.items():
+                statement = statement.replace(f"${name}", str(value))
+            await db.execute(text(statement))
 
 
 async def submit(database: Database, name: str, milli: int) -> None:

@@ -74,6 +74,9 @@ class Slurm:
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen([*words], stdout=log, stderr=log, env=self._environment)
 
+    def start_munge(self) -> None:
+        self.start(*_munged(self.folder))
+
     def start_controller(self) -> None:
         self.start("slurmctld", "/usr/sbin/slurmctld", "-D", "-f", str(self.conf))
 
@@ -148,7 +151,7 @@ def running_slurm(
         Path(slurm.holder).chmod(0o755)
         slurm.conf.write_text("\n".join([conf, *nodes, partition, ""]))
         stack.callback(slurm.stop_all)
-        slurm.start(*_munged(slurm.folder))
+        slurm.start_munge()
         slurm.start_controller()
         for name in names:
             slurm.start_node(name)

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from uuid import uuid4
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import select, update
 
+from api.clock import now
 from api.control import manager as managing
 from api.engine.launcher import LeasedNode, NotLentError
-from api.engine.slurm.launcher import SlurmLauncher
+from api.engine.slurm.launcher import Owner, SlurmLauncher
+from api.resources.installation import service as installation
+from api.tables.sessions import Session
 from common.errors import UnavailableError
 from common.lease_protocol import Lease
 from tests.api.cluster import V1, Cluster, ok, running_cluster
@@ -19,6 +26,7 @@ from tests.integration.slurm import Slurm, running_slurm
 
 pytestmark = pytest.mark.anyio
 
+OTHER = uuid4()
 PLACE = LeasedNode("worker1", 500, 1, 64)
 
 
@@ -33,15 +41,24 @@ def _nothing_is_left(slurm: Slurm) -> None:
     slurm.clear()
 
 
+async def other() -> UUID:
+    """Tell an installation that is not the one under test."""
+    return OTHER
+
+
 @pytest.fixture
 def launcher(slurm: Slurm) -> SlurmLauncher:
-    return SlurmLauncher("penstock", slurm.conf, lend_s=20, holder=slurm.holder)
+    return launcher_of(slurm, other)
+
+
+def launcher_of(slurm: Slurm, owner: Owner) -> SlurmLauncher:
+    return SlurmLauncher("penstock", owner, slurm.conf, lend_s=20, holder=slurm.holder)
 
 
 @pytest.fixture
 async def cluster(slurm: Slurm, database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
     monkeypatch.setattr(managing, "RETRY_S", (0.0,))
-    settings = {"engine": "slurm", "slurm_conf": slurm.conf, "slurm_holder": slurm.holder}
+    settings: dict[str, Any] = {"engine": "slurm", "slurm_conf": slurm.conf, "slurm_holder": slurm.holder}
     async with running_cluster(database_url, **settings) as running:
         await running.add_node("worker1")
         await running.add_node("worker2")
@@ -51,8 +68,14 @@ async def cluster(slurm: Slurm, database_url: str, monkeypatch: pytest.MonkeyPat
     slurm.ask("scancel", "--user=root")
 
 
-def held(slurm: Slurm) -> list[str]:
-    return [comment for state, comment in slurm.jobs() if state == "RUNNING"]
+def held(slurm: Slurm, owner: UUID | None = None) -> list[str]:
+    """Return the leases whose jobs run, of an installation or of all but the other one."""
+    found = [comment.rpartition(":") for state, comment in slurm.jobs() if state == "RUNNING"]
+    return [lease for lease, _, whose in found if whose == str(owner) or (owner is None and whose != str(OTHER))]
+
+
+def own(cluster: Cluster) -> Owner:
+    return partial(installation.own_id, cluster.database)
 
 
 async def watch(cluster: Cluster) -> None:
@@ -103,7 +126,8 @@ async def test_a_training_whose_job_is_cancelled_starts_again_with_another(clust
 async def test_a_session_waits_while_others_have_its_place_in_slurm(
     cluster: Cluster, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster.manager._operator._launcher, "_lend_s", 0.5)
+    launcher = cluster.manager._operator._launcher
+    monkeypatch.setattr(launcher, "_lend_s", 0.5)
     slurm.ask("sbatch", "--nodes=2", "--gres=fgpu:4000", "--output=/dev/null", "--wrap=sleep 600")
     slurm.wait("RUNNING", "squeue", "--noheader", "--format=%T")
     await cluster.submit("demo")
@@ -115,23 +139,120 @@ async def test_a_session_waits_while_others_have_its_place_in_slurm(
     assert [state for state, comment in slurm.jobs() if comment.startswith("penstock:")] == []
     slurm.ask("scancel", "--user=root")
     slurm.wait("idle", "sinfo", "--noheader", "--format=%T")
-    await cluster.settle()
+    monkeypatch.setattr(launcher, "_lend_s", 20)
+    await try_again(cluster)
     assert (await cluster.session("demo"))["state"] == "RUNNING"
 
 
-async def test_a_job_that_belongs_to_no_session_is_cancelled(
+async def try_again(cluster: Cluster) -> None:
+    """Let the pauses of sessions that were refused be over."""
+    async with cluster.database.transaction() as db:
+        await db.execute(update(Session).values(tries_at=now()))
+    async with asyncio.timeout(60):
+        await cluster.settle()
+
+
+async def test_a_session_that_slurm_refuses_waits_longer_each_time_and_says_why_and_until_when(
+    cluster: Cluster, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = cluster.manager._operator._launcher
+    assert isinstance(launcher, SlurmLauncher)
+    asked: list[Lease] = []
+    submit = launcher._submit
+
+    async def counted(lease: Lease, places: Sequence[LeasedNode]) -> None:
+        asked.append(lease)
+        await submit(lease, places)
+
+    monkeypatch.setattr(launcher, "_submit", counted)
+    slurm.ask("scontrol", "update", "PartitionName=penstock", "State=DRAIN")
+    try:
+        await cluster.submit("demo")
+        for number, pause_s in enumerate((5, 10, 20), start=1):
+            begun = now()
+            await try_again(cluster)
+            session = await cluster.session("demo")
+            assert session["state"] == "PENDING"
+            assert "Required partition not available" in session["reason"]
+            assert "; it is tried again at 20" in session["reason"]
+            async with cluster.database.reading() as db:
+                row = (await db.scalars(select(Session))).one()
+            assert row.tries_at is not None
+            assert timedelta(seconds=pause_s) <= row.tries_at - begun < timedelta(seconds=pause_s + 5)
+            assert (len(asked), row.refusals) == (number, number)
+            await cluster.settle()
+            assert len(asked) == number, "nothing is asked during the pause"
+    finally:
+        slurm.ask("scontrol", "update", "PartitionName=penstock", "State=UP")
+    await try_again(cluster)
+    assert (await cluster.session("demo"))["state"] == "RUNNING"
+    async with cluster.database.reading() as db:
+        row = (await db.scalars(select(Session))).one()
+    assert (row.refusals, row.tries_at) == (0, None)
+
+
+async def test_a_session_that_is_refused_keeps_no_other_from_its_place(cluster: Cluster, slurm: Slurm) -> None:
+    slurm.ask("scontrol", "update", "PartitionName=penstock", "State=DRAIN")
+    try:
+        await cluster.submit("first", gpu_milli=4000)
+        async with asyncio.timeout(60):
+            await cluster.settle()
+    finally:
+        slurm.ask("scontrol", "update", "PartitionName=penstock", "State=UP")
+    await cluster.submit("second", gpu_milli=4000)
+    await cluster.submit("third", gpu_milli=4000)
+    await cluster.settle()
+    assert await cluster.states() == {"first": "PENDING", "second": "RUNNING", "third": "RUNNING"}
+
+
+@pytest.mark.parametrize(("state", "told"), [("DOWN", "down"), ("DRAIN", "drain"), ("INACTIVE", "inactive")])
+async def test_nothing_is_asked_for_in_a_partition_that_takes_no_jobs(
+    cluster: Cluster, slurm: Slurm, state: str, told: str
+) -> None:
+    slurm.ask("scontrol", "update", "PartitionName=penstock", f"State={state}")
+    try:
+        await watch(cluster)
+        await cluster.submit("demo")
+        await cluster.settle()
+        session = await cluster.session("demo")
+        assert session["state"] == "PENDING"
+        assert f"worker1 is unhealthy (Slurm: its partition is {told})" in session["reason"]
+    finally:
+        slurm.ask("scontrol", "update", "PartitionName=penstock", "State=UP")
+    await watch(cluster)
+    assert (await cluster.session("demo"))["state"] == "RUNNING"
+
+
+async def test_jobs_of_another_installation_with_the_same_account_are_left_alone(
     cluster: Cluster, slurm: Slurm, launcher: SlurmLauncher
 ) -> None:
-    await launcher.admit(Lease(uuid4(), 0), [PLACE])
+    """Their sessions are none of ours, and a copy of a database may name one of ours."""
+    theirs = Lease(uuid4(), 0)
+    await launcher.admit(theirs, [PLACE])
+    session = await run(cluster)
+    copied = Lease(UUID(session["id"]), 0)
+    await launcher.admit(copied, [PLACE])
+    await watch(cluster)
+    assert sorted(held(slurm, OTHER)) == sorted(map(str, (theirs, copied)))
+    assert (await launcher.watch()).lent == {theirs, copied}
+    await delete(cluster)
+    await cluster.settle()
+    assert (held(slurm), len(held(slurm, OTHER))) == ([], 2)
+
+
+async def test_an_installation_stays_the_same(cluster: Cluster) -> None:
+    assert await own(cluster)() == await own(cluster)() != OTHER
+
+
+async def test_a_job_that_belongs_to_no_session_is_cancelled(cluster: Cluster, slurm: Slurm) -> None:
+    await launcher_of(slurm, own(cluster)).admit(Lease(uuid4(), 0), [PLACE])
     session = await run(cluster)
     await watch(cluster)
     assert held(slurm) == [f"penstock:{session['id']}:0"]
 
 
-async def test_a_job_that_is_suspended_has_lost_its_place_and_is_cancelled(
-    cluster: Cluster, slurm: Slurm, launcher: SlurmLauncher
-) -> None:
-    await launcher.admit(Lease(uuid4(), 0), [PLACE])
+async def test_a_job_that_is_suspended_has_lost_its_place_and_is_cancelled(cluster: Cluster, slurm: Slurm) -> None:
+    await launcher_of(slurm, own(cluster)).admit(Lease(uuid4(), 0), [PLACE])
     await run(cluster, kind="interactive")
     for number in slurm.ask("squeue", "--noheader", "--format=%i").split():
         slurm.ask("scontrol", "suspend", number)
@@ -145,7 +266,7 @@ async def test_a_job_that_is_suspended_has_lost_its_place_and_is_cancelled(
 
 async def test_of_two_jobs_of_a_lease_one_stays(cluster: Cluster, slurm: Slurm) -> None:
     session = await run(cluster)
-    comment = f"--comment=penstock:{session['id']}:0"
+    comment = f"--comment=penstock:{session['id']}:0:{await own(cluster)()}"
     slurm.ask("sbatch", comment, "--nodes=1", "--mem=64M", "--output=/dev/null", "--wrap=sleep 600")
     slurm.wait("2", "sh", "-c", "squeue --noheader --states=RUNNING | wc -l")
     await watch(cluster)
@@ -169,15 +290,15 @@ async def test_a_node_that_slurm_does_not_know_takes_nothing_and_says_why(cluste
 async def test_a_lease_is_asked_for_once(slurm: Slurm, launcher: SlurmLauncher) -> None:
     lease = Lease(uuid4(), 0)
     await launcher.admit(lease, [PLACE])
-    await SlurmLauncher("penstock", slurm.conf, holder=slurm.holder).admit(lease, [PLACE])
-    assert len(held(slurm)) == 1
+    await launcher_of(slurm, other).admit(lease, [PLACE])
+    assert len(held(slurm, OTHER)) == 1
     await launcher.release([lease])
     with pytest.raises(NotLentError, match="Slurm took its place back: CANCELLED"):
         await launcher.admit(lease, [PLACE])
 
 
 async def test_comments_of_others_are_no_leases(slurm: Slurm, launcher: SlurmLauncher) -> None:
-    forged = f"x\n9|RUNNING|None|penstock:{uuid4()}:0"
+    forged = f"x\n9|RUNNING|None|penstock:{uuid4()}:0:{OTHER}"
     slurm.ask("sbatch", "--uid=65534", f"--comment={forged}", "--output=/dev/null", "--wrap=sleep 600")
     try:
         slurm.wait("RUNNING", "squeue", "--noheader", "--format=%T")
@@ -254,4 +375,63 @@ async def test_nobody_says_what_is_lent_where_there_is_no_controller(slurm: Slur
     lost = slurm.folder / "lost.conf"
     lost.write_text(slurm.conf.read_text().replace("SlurmctldPort=", "SlurmctldPort=1 #"))
     with pytest.raises(UnavailableError, match="Slurm's controller does not answer"):
-        await SlurmLauncher("penstock", lost).watch()
+        await SlurmLauncher("penstock", other, lost).watch()
+
+
+async def found(launcher: SlurmLauncher) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return how all checks are, by what they are about: their states and what was seen."""
+    return {(check.id, check.subject): (str(check.state), check.evidence) for check in await launcher.checks()}
+
+
+async def test_all_that_slurm_needs_is_looked_at(launcher: SlurmLauncher, slurm: Slurm) -> None:
+    seen = await found(launcher)
+    controller = next(subject for check, subject in seen if check == "slurmctld")
+    assert seen == {
+        ("munge", ""): ("ok", "it answers"),
+        ("slurmctld", controller): ("ok", "it is UP"),
+        ("slurmd", "worker1"): ("ok", "it does"),
+        ("slurmd", "worker2"): ("ok", "it does"),
+    }
+    slurm.ask("scontrol", "update", "NodeName=worker2", "State=DRAIN", "Reason=fans")
+    try:
+        assert (await found(launcher))["slurmd", "worker2"] == ("fail", "Slurm: drained (fans)")
+    finally:
+        slurm.ask("scontrol", "update", "NodeName=worker2", "State=RESUME")
+    slurm.wait("idle 2", "sinfo", "--noheader", "--format=%T %D")
+
+
+async def test_a_controller_that_is_down_is_told_with_where_to_look(launcher: SlurmLauncher, slurm: Slurm) -> None:
+    slurm.stop("slurmctld")
+    try:
+        munge, controller = await launcher.checks()
+    finally:
+        slurm.start_controller()
+        slurm.wait("idle 2", "sinfo", "--noheader", "--format=%T %D")
+    assert (munge.id, munge.state) == ("munge", "ok")
+    assert (controller.id, controller.state, controller.evidence) == ("slurmctld", "fail", "it is DOWN")
+    assert "systemctl status slurmctld" in controller.hint
+
+
+async def test_a_munge_that_is_down_is_told_apart_from_the_controller(launcher: SlurmLauncher, slurm: Slurm) -> None:
+    slurm.stop("munged")
+    try:
+        munge = (await launcher.checks())[0]
+    finally:
+        slurm.start_munge()
+        slurm.wait("idle 2", "sinfo", "--noheader", "--format=%T %D")
+    assert (munge.id, munge.state) == ("munge", "fail")
+    assert "munge.sock" in munge.evidence
+    assert "systemctl status munge" in munge.hint
+
+
+async def test_the_leader_looks_at_slurm_for_the_doctor(cluster: Cluster) -> None:
+    for _ in range(12):
+        cluster.clock.passed += 1
+        await cluster.settle()
+    listed = await ok(cluster.admin.get(f"{V1}/health/checks?node="))
+    told = {each["check"]: each["state"] for each in listed}
+    assert {check: told.get(check) for check in ("munge", "slurmctld", "slurmd")} == {
+        "munge": "ok",
+        "slurmctld": "ok",
+        "slurmd": "ok",
+    }

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from signal import Signals
 from typing import Any
 
+from api.control.reconcilers.refusals import forgotten
 from api.resources.sessions import time_limits
 from api.tables.sessions import Kind, Session, State
 from common.lease_protocol import LEASE_ENDED
@@ -87,6 +88,7 @@ def beginning(session: Session, started: datetime) -> dict[str, Any]:
     """Return what changes when all containers run: the time of one with a limit begins to count."""
     started = session.started_at or started
     values: dict[str, Any] = {"state": State.RUNNING, "reason": "", "cause": "", "started_at": started}
+    values |= forgotten(session)
     limit_s = time_limits.limit_s(session.limit_s, session.kind, session.project)
     if limit_s and session.expires_at is None:
         values["expires_at"] = started + timedelta(seconds=limit_s)

@@ -15,7 +15,7 @@ import structlog
 from structlog.contextvars import bind_contextvars
 
 from api.clock import now
-from api.control.reconcilers import change, reach, resizes
+from api.control.reconcilers import change, reach, refusals, resizes
 from api.control.reconcilers.failures import OUTAGES, all_of, failed
 from api.control.reconcilers.follow import LASTING, WITHDRAWN, Noted, after, withdrawn
 from api.control.reconcilers.members import MemberChanges
@@ -145,8 +145,7 @@ class Operator:
         try:
             await self._launcher.admit(lease_of(session), leased_nodes(session))
         except NotLentError as error:
-            reason = error.problems[0].reason
-            values = {"state": State.TERMINATING, "final_state": State.PENDING, "reason": reason, "cause": ""}
+            values = refusals.refused(session, error.problems[0].reason, now())
         except UnavailableError as error:
             values = {"reason": Sentence("{why}; it is tried again", why=error.problems[0].reason)}
         else:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from uuid import UUID
 
 from api.engine.launcher import LeasedNode
 from common.lease_protocol import Lease
@@ -67,7 +68,12 @@ def script(lease: Lease, places: Sequence[LeasedNode], holder: str) -> str:
     return f"#!/bin/sh\nexec {SRUN} --mpi=none{components} {hold}\n"
 
 
-def submission(lease: Lease, places: Sequence[LeasedNode], partition: str) -> list[str]:
+def comment(lease: Lease, owner: UUID) -> str:
+    """Return what a job is found again by: its lease, and the installation whose it is; others may have the account."""
+    return f"{lease}:{owner}"
+
+
+def submission(lease: Lease, places: Sequence[LeasedNode], partition: str, owner: UUID) -> list[str]:
     """Return the words that ask for places: nodes of which as much is taken are one component of the job.
 
     Slurm takes as much of each node of a component, and all components or none.
@@ -76,7 +82,7 @@ def submission(lease: Lease, places: Sequence[LeasedNode], partition: str) -> li
     for number, component in enumerate(_components(places)):
         words += [":"] if number else []
         words += [
-            f"--comment={lease}",
+            f"--comment={comment(lease, owner)}",
             f"--job-name={NAME}",
             f"--partition={partition}",
             "--no-requeue",
@@ -106,16 +112,17 @@ def _components(places: Iterable[LeasedNode]) -> Iterator[list[str]]:
         ]
 
 
-def read(listing: str) -> list[Job]:
-    """Return our jobs of a listing, a line each; what is none of ours is left out."""
-    return [job for line in listing.splitlines() if (job := _job(line)) is not None]
+def read(listing: str, owner: UUID) -> list[Job]:
+    """Return the jobs of an installation in a listing, a line each; what is none of them is left out."""
+    return [job for line in listing.splitlines() if (job := _job(line, owner)) is not None]
 
 
-def _job(line: str) -> Job | None:
+def _job(line: str, owner: UUID) -> Job | None:
     id_, _, rest = line.partition("|")
     state, _, rest = rest.partition("|")
     reason, _, text = rest.partition("|")
-    lease = Lease.read(text.strip())
+    named, _, whose = text.strip().rpartition(":")
+    lease = Lease.read(named) if whose == str(owner) else None
     # a component of a job is `number+index`
     number = id_.partition("+")[0]
     return Job(int(number), state, reason, lease) if lease and number.isdecimal() else None

@@ -8,16 +8,19 @@ hold line feeds, and so whole lines of a listing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from uuid import UUID
 
 import structlog
 
 from api.engine.launcher import LeasedNode, Leases, NotLentError
-from api.engine.slurm import jobs, nodes
+from api.engine.slurm import health, jobs, nodes
 from api.engine.slurm.jobs import Job
 from api.engine.slurm.listing import Listing
+from api.engine.slurm.nodes import SlurmNode
 from common import process
+from common.checks import Check
 from common.errors import PenstockError, ProcessError, UnavailableError
 from common.lease_protocol import HOLDER, Lease
 from common.sentence import Sentence
@@ -33,6 +36,7 @@ AT_ONCE = 8
 """So many commands of Slurm run at once: each is a process of its own."""
 CANCELLED_AT_ONCE = 500
 """So many jobs are named by one command at most."""
+Owner = Callable[[], Awaitable[UUID]]
 HINT = "look at slurmctld on the master: systemctl status slurmctld, sinfo"
 
 
@@ -42,10 +46,15 @@ class SlurmLauncher:
     is_watched = True
 
     def __init__(
-        self, partition: str, conf: Path | None = None, lend_s: float = LEND_S, *, holder: str = HOLDER
+        self, partition: str, owner: Owner, conf: Path | None = None, lend_s: float = LEND_S, *, holder: str = HOLDER
     ) -> None:
-        """Know whom to ask; nothing is asked yet. On each node of a job runs `holder`, which names its lease there."""
+        """Know whom to ask; nothing is asked yet. On each node of a job runs `holder`, which names its lease there.
+
+        `owner` tells the installation whose the jobs are: another one may have the same account.
+        """
+        self._owner = owner
         self._partition = partition
+        self._conf = conf
         self._holder = holder
         self._environment = {"PATH": "/usr/bin:/bin"} | ({"SLURM_CONF": str(conf)} if conf else {})
         self._lend_s = lend_s
@@ -86,10 +95,7 @@ class SlurmLauncher:
         listed_jobs = await self._listing.after_now()
         found = {lease: jobs.kept(some) for lease, some in listed_jobs.items()}
         await self._cancel([job for lease, some in listed_jobs.items() for job in some if job not in found[lease]])
-        listed = await self._ask(
-            ["sinfo", "--Node", f"--partition={self._partition}", "--noheader", f"--Format={nodes.COLUMNS}"]
-        )
-        known = nodes.read(listed)
+        known = await self._nodes()
         ended = {lease: why for lease, some in found.items() if (why := jobs.why_over(some))}
         return Leases(
             lent=found.keys() - ended.keys(),
@@ -98,6 +104,40 @@ class SlurmLauncher:
             nodes={name: node.why for name, node in known.items()},
             held={name: node.held for name, node in known.items()},
             unknown=f"Slurm does not know it in partition {self._partition}",
+        )
+
+    async def checks(self) -> list[Check]:
+        """Look at munge, the controllers, their accounting and the nodes; what cannot be looked at is left out."""
+        conf = self._conf.read_text(encoding="utf-8") if self._conf and self._conf.is_file() else ""
+        socket = health.munge_socket(conf)
+        sealed = await self._problem(["munge", "--no-input", *([f"--socket={socket}"] if socket else [])])
+        found = [health.munge(sealed), *health.controllers(await self._pinged())]
+        if sealed or not any(check.ok for check in found[1:]):
+            return found
+        if health.has_accounting_daemon(await self._ask(["scontrol", "show", "config"])):
+            found.append(health.accounting(await self._problem(["sacctmgr", "--noheader", "show", "cluster"])))
+        return [*found, *health.nodes({name: node.why for name, node in (await self._nodes()).items()})]
+
+    async def _problem(self, words: Sequence[str]) -> str:
+        """Return why a command fails; empty where it does not."""
+        try:
+            await self._run(words)
+        except PenstockError as error:
+            return " ".join(error.problems[0].reason.split())
+        return ""
+
+    async def _pinged(self) -> str:
+        """Return what `scontrol ping` says, also where no controller answers."""
+        try:
+            return await self._run(["scontrol", "ping"], accepted=range(256))
+        except PenstockError as error:
+            return error.problems[0].reason
+
+    async def _nodes(self) -> dict[str, SlurmNode]:
+        return nodes.read(
+            await self._ask(
+                ["sinfo", "--Node", f"--partition={self._partition}", "--noheader", f"--Format={nodes.COLUMNS}"]
+            )
         )
 
     async def _ended(self, leases: Collection[Lease]) -> dict[Lease, list[Job]]:
@@ -115,7 +155,7 @@ class SlurmLauncher:
         return (await self._listing.after_now()).get(lease, [])
 
     async def _submit(self, lease: Lease, places: Sequence[LeasedNode]) -> None:
-        words = jobs.submission(lease, places, self._partition)
+        words = jobs.submission(lease, places, self._partition, await self._owner())
         try:
             await self._run(words, stdin=jobs.script(lease, places, self._holder))
         except ProcessError as error:
@@ -130,7 +170,7 @@ class SlurmLauncher:
 
     async def _list(self) -> dict[Lease, list[Job]]:
         listed = await self._ask(["squeue", "--me", "--states=all", "--noheader", f"--format={jobs.LISTED}"])
-        return jobs.by_lease(jobs.read(listed))
+        return jobs.by_lease(jobs.read(listed, await self._owner()))
 
     async def _ping(self) -> None:
         """Raise UnavailableError where no controller answers."""
@@ -145,8 +185,14 @@ class SlurmLauncher:
             why = Sentence("Slurm's controller does not answer: {why}", why=said)
             raise UnavailableError(why, hint=HINT) from error
 
-    async def _run(self, words: Sequence[str], stdin: str = "") -> str:
+    async def _run(self, words: Sequence[str], stdin: str = "", accepted: Collection[int] = (0,)) -> str:
         async with self._turns:
             return await asyncio.to_thread(
-                process.run, words, env=self._environment, stdin=stdin, hint=HINT, timeout_s=COMMAND_S
+                process.run,
+                words,
+                env=self._environment,
+                stdin=stdin,
+                hint=HINT,
+                accepted=accepted,
+                timeout_s=COMMAND_S,
             )

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from api.engine.launcher import Held
 
-_WIDTHS = {"NodeList": 65, "CPUsState": 40, "AllocMem": 20, "StateLong": 40, "Reason": 400}
+_WIDTHS = {"NodeList": 65, "CPUsState": 40, "AllocMem": 20, "Available": 20, "StateLong": 40, "Reason": 400}
 COLUMNS = ",".join(f"{name}:{width}" for name, width in _WIDTHS.items())
-"""Name, cores that are allocated, idle and otherwise, MiB that are allocated, state and the reason that somebody gave
-for it (man page of sinfo).
+"""Name, cores that are allocated, idle and otherwise, MiB that are allocated, state of the partition, that of the node
+and the reason that somebody gave for it (man page of sinfo).
 """
+OPEN = "up"
+"""The state of a partition that takes jobs."""
 TAKES_JOBS = frozenset({"idle", "mixed", "allocated", "completing", "planned"})
 _WITH_JOBS = "+-"
 """Marks behind a state that keep no job away: some jobs complete there, or backfill has plans for it."""
@@ -32,11 +34,11 @@ def read(listing: str) -> dict[str, SlurmNode]:
     """
     found: dict[str, SlurmNode] = {}
     for line in listing.splitlines():
-        name, cores, memory, state, reason = _columns(line)
+        name, cores, memory, partition, state, reason = _columns(line)
         allocated = cores.partition("/")[0]
         if state and allocated.isdecimal() and memory.isdecimal():
             held = Held(int(allocated) * 1000, int(memory))
-            found.setdefault(name, SlurmNode(_why(state, reason), held))
+            found.setdefault(name, SlurmNode(_why(partition, state, reason), held))
     return found
 
 
@@ -48,7 +50,9 @@ def _columns(line: str) -> list[str]:
     return found
 
 
-def _why(state: str, reason: str) -> str:
+def _why(partition: str, state: str, reason: str) -> str:
+    if partition != OPEN:
+        return f"Slurm: its partition is {partition}"
     if state.rstrip(_WITH_JOBS) in TAKES_JOBS:
         return ""
     return f"Slurm: {state}" if reason in ("", "none") else f"Slurm: {state} ({reason})"

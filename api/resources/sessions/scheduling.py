@@ -126,7 +126,7 @@ async def changed(db: AsyncSession, horizon: int) -> dict[UUID, tuple[int, bool]
 
 
 async def pending(db: AsyncSession, at: datetime) -> list[Asked]:
-    """Return the sessions that wait and whose start has come."""
+    """Return the sessions that wait and may start: their time has come, and that of their next try."""
     query = select(*_ASKED).where(*_due(at)).order_by(Session.created_at, Session.id)
     return list(await db.execute(query))
 
@@ -264,7 +264,8 @@ async def note_pending_reasons(db: AsyncSession, updates: Sequence[PendingReason
 
 
 def _due(at: datetime) -> tuple[Any, ...]:
-    return Session.state == State.PENDING, or_(Session.starts_at.is_(None), Session.starts_at <= at)
+    moments = Session.starts_at, Session.tries_at
+    return Session.state == State.PENDING, *(or_(moment.is_(None), moment <= at) for moment in moments)
 
 
 def _chunks(ids: Iterable[UUID]) -> Iterator[list[UUID]]:

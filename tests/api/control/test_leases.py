@@ -14,6 +14,7 @@ from api.control.leases import AT_ONCE, LeaseKeeper
 from api.engine.launcher import DirectLauncher, Held, LeasedNode, Leases
 from api.tables.nodes import Node
 from api.tables.sessions import Session
+from common.checks import Check
 from common.errors import UnavailableError
 from common.lease_protocol import Lease
 from tests.api.cluster import Cluster
@@ -48,6 +49,9 @@ class Lender:
 
     async def watch(self) -> Leases:
         return self.seen
+
+    async def checks(self) -> list[Check]:
+        return []
 
 
 @dataclass

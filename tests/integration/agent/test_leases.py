@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import docker
 import pytest
@@ -40,9 +40,13 @@ def leased(node: Agent, slurm: Slurm) -> Iterator[Agent]:
     slurm.clear()
 
 
+async def owner() -> UUID:
+    return UUID(int=1)
+
+
 @pytest.fixture
 def launcher(slurm: Slurm) -> SlurmLauncher:
-    return SlurmLauncher("penstock", slurm.conf, lend_s=20, holder=slurm.holder)
+    return SlurmLauncher("penstock", owner, slurm.conf, lend_s=20, holder=slurm.holder)
 
 
 @pytest.fixture

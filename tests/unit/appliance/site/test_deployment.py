@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from appliance.site import deployment, driver_bundles, pki, playbook, preflight, product, served
+from appliance.site import departure, deployment, driver_bundles, pki, playbook, preflight, product, served
 from appliance.site.backup.make import Backups
 from appliance.site.model import Site
 from appliance.site.site_file import load
+from appliance.site.slurm import Engine, SlurmNode
 from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, PenstockError, Problem, ProcessError
 from common.progress import silent
 from common.yaml_document import parse
@@ -55,6 +56,7 @@ class World:
         self.unattended = False
         self.rolled_back = False
         self.without_lock: list[str] = []
+        self.sessions: list[dict[str, str]] = []
 
     def bundle(self) -> Any:
         targets = [SimpleNamespace(os="debian", name=release, release=release) for release in self.releases]
@@ -101,6 +103,10 @@ class World:
         assert together == ("worker1" not in limit and "worker2" not in limit) or name == "preflight"
         self.hosts = hosts
         result = playbook.Result(name, log=Path("log"))
+        if name == "departure":
+            nodes = [{"name": "worker1", "closed": False, "sessions": self.sessions}]
+            result.published = {"master1": {departure.NODES: nodes if self.sessions else []}}
+            return result
         if name == "preflight":
             result.published = {node: {preflight.FINDINGS: []} for node in limit if node not in self.down}
             result.published["worker1"] = {preflight.FINDINGS: self.findings}
@@ -456,6 +462,22 @@ def test_two_deploys_do_not_run_at_once(site: Site, world: World) -> None:
         with pytest.raises(ConflictError, match="a deploy or a backup of this site is still running"):
             run(site, world)
     assert world.did == []
+
+
+def test_the_engine_of_a_site_where_sessions_run_is_not_changed_and_nothing_is_begun(site: Site, world: World) -> None:
+    run(site, world)
+    kept = (world.state / "site.yml").read_text()
+    world.did.clear()
+    world.sessions = [{"name": "train1", "project": "team-a", "user": "ada"}]
+    counted = SlurmNode(cores=4, memory_mib=8000)
+    nodes = [node.model_copy(update={"slurm": counted}) for node in site.nodes]
+    other = site.model_copy(update={"engine": Engine.SLURM, "nodes": nodes})
+    with pytest.raises(ConflictError, match="the site has direct, and 1 sessions run: train1 of ada"):
+        run(other, world)
+    assert world.did == ["departure"]
+    assert (world.state / "site.yml").read_text() == kept
+    assert [record["engine"] for record in records(world)] == ["", "direct"]
+    run(site, world)
 
 
 def test_the_lock_goes_to_every_playbook_of_a_deploy(site: Site, world: World) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from appliance.site import departure, deployment, pki, planning, playbook, product
+from appliance.site import departure, deployment, engine_change, pki, planning, playbook, product
 from appliance.site.foreseen import Foreseen
 from appliance.site.model import Site
 from appliance.site.preflight import FINDINGS, PRESENT
@@ -120,6 +120,19 @@ def test_where_all_is_as_it_should_be_nothing_would_change(site: Site, world: Wo
     assert (world.asked["name"], world.asked["check"], world.asked["diff"]) == ("site", True, True)
     assert files(world.state) == before
     assert not world.asked["state"].exists()
+
+
+def test_a_plan_asks_before_all_else_whether_sessions_run_where_the_engine_changes(
+    site: Site, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known(site, world)
+
+    def refuse(*_: object) -> None:
+        raise ConflictError("sessions run")
+
+    monkeypatch.setattr(engine_change, "require_idle", refuse)
+    with pytest.raises(ConflictError, match="sessions run"):
+        plan(site, world)
 
 
 def test_a_plan_refuses_a_bundle_that_has_to_be_installed_here_first(

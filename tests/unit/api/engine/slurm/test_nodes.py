@@ -8,8 +8,8 @@ from api.engine.launcher import Held
 from api.engine.slurm import nodes
 
 
-def line(name: str, state: str, reason: str = "none", cores: str = "2/14/0/16", memory: str = "512") -> str:
-    return f"{name:65}{cores:40}{memory:20}{state:40}{reason}\n"
+def line(name: str, state: str, reason: str = "none", partition: str = "up") -> str:
+    return f"{name:65}{'2/14/0/16':40}{'512':20}{partition:20}{state:40}{reason}\n"
 
 
 def read(listing: str) -> dict[str, str]:
@@ -26,6 +26,11 @@ def test_a_node_that_works_takes_jobs(state: str) -> None:
 )
 def test_another_takes_none_and_says_so(state: str) -> None:
     assert read(line("worker1", state)) == {"worker1": f"Slurm: {state}"}
+
+
+@pytest.mark.parametrize("partition", ["down", "drain", "inactive"])
+def test_no_node_of_a_partition_that_is_closed_takes_jobs(partition: str) -> None:
+    assert read(line("worker1", "idle", partition=partition)) == {"worker1": f"Slurm: its partition is {partition}"}
 
 
 def test_the_reason_is_told_as_it_was_given() -> None:

@@ -1,0 +1,1 @@
+"""The installation: what tells it from others that share something with it."""

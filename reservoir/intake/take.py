@@ -116,6 +116,7 @@ def take_held(
         if key is None:
             arrival.require_same_maker()
         _require_base(arrival)
+        arrival.forget_unfinished()
         _require_space(arrival)
         kept = found.of_set or arrival.media.exists()
         try:

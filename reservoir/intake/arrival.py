@@ -139,12 +139,13 @@ class Arrival:
         came = self.folder / blob
         return came if came.is_file() else self.store.blobs / blob
 
-    def commit(self) -> None:
+    def commit(self, progress: Progress) -> None:
         """Move the blobs into the store, and then the record, which makes the bundle count."""
-        came = [blob for blob in self.sizes if (self.folder / blob).is_file()]
+        progress("take it into the store")
+        came = [blob for blob, size in self.sizes.items() if _is_file(f"{self.folder}/{blob}", size)]
         self._mend_publications(came)
         for blob in came:
-            (self.folder / blob).replace(self.store.blobs / blob)
+            os.replace(f"{self.folder}/{blob}", f"{self.store.blobs}/{blob}")  # noqa: PTH105 - as in `_is_file`
         flush([self.store.blobs, *self.record.iterdir(), self.record])
         final = self.store.bundles / self.found.identity
         if final.exists():

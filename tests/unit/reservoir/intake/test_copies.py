@@ -89,10 +89,15 @@ def test_an_interruption_names_what_was_copied(tmp_path: Path) -> None:
     source = tmp_path / "small"
     source.write_bytes(b"small")
     sha256 = hashlib.sha256(b"small").hexdigest()
-    with pytest.raises(KeyboardInterrupt), copies.copying() as under_way:
-        under_way.copy(source, tmp_path / sha256, sha256)
-        assert not (tmp_path / sha256).exists()
-        raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        with copies.copying() as under_way:
+            under_way.copy(source, tmp_path / sha256, sha256)
+            assert not (tmp_path / sha256).exists()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert (tmp_path / sha256).read_bytes() == b"small"
     assert not list(tmp_path.glob("*.partial"))
 

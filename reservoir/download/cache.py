@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from common import files, process
-from common.errors import IntegrityError, UnavailableError
+from common.errors import IntegrityError, ProcessError, UnavailableError
 from common.progress import Progress, silent
 
 CHUNK = 1 << 20
@@ -187,7 +187,7 @@ def flush_together(paths: Sequence[Path], folder: Path) -> None:
         return
     try:
         process.run(["sync", "--file-system", folder])
-    except process.ProcessError:
+    except ProcessError:
         # says which file it was, and whether the disk is full
         flush(paths)
         raise

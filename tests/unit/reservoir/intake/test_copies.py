@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from common import process
 from common.errors import ProcessError, UnavailableError
 from reservoir.bundle import bundles
 from reservoir.contents.artifact import FileArtifact
@@ -61,13 +62,12 @@ def test_a_file_has_its_name_only_once_it_is_on_the_disk(
     many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copies, "TOGETHER", COUNT // 3)
-    flush_together = copies.flush_together
     rounds: list[int] = []
 
     def noted(paths: Sequence[Path], folder: Path) -> None:
         assert not [path for path in paths if path.with_suffix("").exists()]
         rounds.append(len(paths))
-        flush_together(paths, folder)
+        cache.flush_together(paths, folder)
 
     monkeypatch.setattr(copies, "flush_together", noted)
     take(many, tmp_path / "site")
@@ -111,7 +111,7 @@ def test_a_disk_that_fails_at_the_end_is_told_and_nothing_counts(
     def says_why(_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(cache.process, "run", full)
+    monkeypatch.setattr(process, "run", full)
     monkeypatch.setattr(cache, "flush", says_why)
     root = tmp_path / "site"
     with pytest.raises(UnavailableError, match="no space left on the disk"):

@@ -92,8 +92,7 @@ def take_held(
     """
     with space_on(store.root):
         before = None if own else trust.known(store)
-        key = spoken.key
-        now = datetime.now(UTC)
+        key, now = spoken.key, datetime.now(UTC)
         replaced = keychain.read(store.keychain).replaced()
         found = verification.read(folder, key or (before.key if before else None), replaced)
         _refuse_other_chain(store, found)

@@ -209,7 +209,7 @@ def test_a_disk_that_fills_up_keeps_what_is_good_and_nothing_half(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("reservoir.intake.arrival.carried_pieces", half)
+        patch.setattr("reservoir.intake.copies.carried_pieces", half)
         with pytest.raises(UnavailableError, match="no space left on the disk"):
             take(media[1], site)
     assert {path.name for path in arriving.iterdir()} == good

@@ -135,14 +135,17 @@ def _inside(affected: Affected, version: str, compare: Compare) -> tuple[bool, s
     ordered = _ordered(affected)
     if not ordered and not affected.versions:
         return True, "it names commits, and no versions" if affected.ranges else "it names no versions"
-    listed = any(_readable(compare, version) for version in affected.versions)
-    if not ordered and not listed:
+    if not ordered and not any(_readable(compare, listed) for listed in affected.versions):
         return True, "none of its versions can be compared"
-    try:
-        return any(in_range(version, events, compare) for events in ordered), ""
-    except ValueError as error:
-        # a list of versions is complete; without one, a fault in doubt counts as a fault
-        return not listed, f"versions cannot be compared: {error}"
+    doubt = ""
+    for events in ordered:
+        try:
+            if in_range(version, events, compare):
+                return True, ""
+        except ValueError as error:
+            # another range may still hit for certain
+            doubt = f"versions cannot be compared: {error}"
+    return bool(doubt), doubt
 
 
 def _ordered(affected: Affected) -> list[Range]:

@@ -41,17 +41,27 @@ def copyright_file(text: str) -> Found:
     """Return the licences that a Debian copyright file names: all of them, as parts of the package have them."""
     if re.match(r"\s*Format(-Specification)?:", text):
         stated = re.findall(r"^License:[ \t]*(\S[^\n]*)$", text, re.MULTILINE)
-        names = {part for line in stated for part in _alternatives(line)}
+        names = {part for line in stated for part in _parts(line)}
         if names:
             return Found(expression(" AND ".join(sorted(names))), "copyright (machine-readable)")
     names = {f"LicenseRef-Debian-{name}" for name in COMMON.findall(text)}
     return Found(" AND ".join(sorted(names)) or None, "copyright (files that its text points to)" if names else "")
 
 
-def _alternatives(line: str) -> list[str]:
-    """Return a licence line of Debian's in SPDX words: `GPL-2+ or MIT and BSD` has `and` bind stronger, as SPDX."""
-    choices = re.split(r",?\s+or\s+", line.strip())
-    wholes = [" AND ".join(_debian(name) for name in re.split(r",?\s+and\s+", choice)) for choice in choices]
+def _parts(line: str) -> list[str]:
+    """Return what holds together in a licence line of Debian's, in SPDX words.
+
+    `GPL-2+ or MIT and BSD` has `and` bind stronger, as SPDX; `GPL-2+ or MIT, and BSD` has it bind weaker.
+    """
+    if "(" in line:
+        # Debian has no brackets, so that nobody can tell what binds what
+        return [_own(line)]
+    return [name for part in re.split(r",\s+and\s+", line.strip()) for name in _choice(part)]
+
+
+def _choice(text: str) -> list[str]:
+    choices = re.split(r",?\s+or\s+", text)
+    wholes = [" AND ".join(_debian(name) for name in re.split(r"\s+and\s+", choice)) for choice in choices]
     if len(wholes) == 1:
         return wholes[0].split(" AND ")
     return ["(" + " OR ".join(f"({whole})" if " AND " in whole else whole for whole in wholes) + ")"]
@@ -68,6 +78,11 @@ def _debian(name: str) -> str:
         return DEBIAN[base.lower()]
     if not rest and (known := spdx_names().get(base.lower())):
         return known
+    return _own(name)
+
+
+def _own(name: str) -> str:
+    """Return a name of Debian's own in a form that SPDX allows."""
     return "LicenseRef-Debian-" + re.sub(r"[^A-Za-z0-9.]+", "-", name.strip().replace("+", "-or-later")).strip("-")
 
 

@@ -130,6 +130,13 @@ def test_a_wheel_says_its_licence_in_its_own_metadata(tmp_path: Path, lines: lis
         (["GPL-3+ with Bison exception"], "LicenseRef-Debian-GPL-3-or-later-with-Bison-exception"),
         (["public-domain"], "LicenseRef-Debian-public-domain"),
         (["apache-2.0"], "Apache-2.0"),
+        (["Expat or GPL-2 and ISC"], "MIT OR (GPL-2.0-only AND ISC)"),
+        # a comma has `and` bind weaker than `or`
+        (["Expat or BSD-3-clause, and AGPL-3"], "(MIT OR BSD-3-Clause) AND AGPL-3.0-only"),
+        (["Expat and ISC, or GPL-2"], "(MIT AND ISC) OR GPL-2.0-only"),
+        (["Expat, or ISC, and GPL-2"], "(MIT OR ISC) AND GPL-2.0-only"),
+        # brackets are none of Debian's words
+        (["(Expat or ISC) and AGPL-3"], "LicenseRef-Debian-Expat-or-ISC-and-AGPL-3"),
     ],
 )
 def test_a_machine_readable_copyright_file_names_all_licences(stated: list[str], expression: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -13,16 +12,12 @@ from license_expression import AND, OR, LicenseWithExceptionSymbol
 
 from common.errors import Problem
 from reservoir.artifacts.licence import spdx
+from reservoir.scan.licence_words import in_doubt
 from reservoir.scan.policy import Licences
 from reservoir.scan.report import Licence
 
 # what license-expression parses; the library that it is made of has no types
 Expression = Any
-# names that are no licence but a kind of them, as a copyright file that points to a text of the GPL: `GPL-3`, `BSD`,
-# and what Debian says of a licence beside its name: `GPL-3-or-later-with-Bison-exception`
-FAMILY = re.compile(
-    r"^LicenseRef-(?:Debian-)?((?:A|L)?GPL(?:-\d(?:\.\d)?)?|GFDL(?:-\d\.\d)?|BSD|Artistic|Apache|MPL)(?:-[A-Za-z].*)?$"
-)
 
 
 class Answer(IntEnum):
@@ -64,6 +59,14 @@ class _Lists:
     def _deny(self) -> list[Expression]:
         return [_parsed(text) for text in self.rules.deny]
 
+    @cached_property
+    def _denied(self) -> frozenset[str]:
+        return _names(self.rules.deny)
+
+    @cached_property
+    def _stated(self) -> frozenset[str]:
+        return _names(self.rules.stated.values())
+
     def answer(self, text: str) -> Answer:
         """Return what the lists say of an expression."""
         return self._of(_parsed(text))
@@ -96,17 +99,22 @@ class _Lists:
             return Answer.DENIED
         if self.rules.allow:
             return Answer.ALLOWED if bare in self._allow else Answer.DENIED
-        kind = FAMILY.match(bare)
-        doubt = kind and any(
-            _member(name, kind[1]) for denied in self.rules.deny for name in spdx().license_keys(denied)
+        return (
+            Answer.UNKNOWN
+            if self._denied and bare not in self._stated and in_doubt(bare, self._denied)
+            else Answer.ALLOWED
         )
-        return Answer.UNKNOWN if doubt else Answer.ALLOWED
 
 
 @cache
 def _parsed(text: str) -> Expression:
     """Return an expression in the one form that equal ones share."""
     return spdx().parse(text, validate=False).simplify()
+
+
+def _names(texts: Iterable[str]) -> frozenset[str]:
+    """Return the single licences in expressions."""
+    return frozenset(str(name) for text in texts for name in spdx().license_keys(text))
 
 
 def _words(part: Expression) -> str:
@@ -120,7 +128,3 @@ def _contains(part: Expression, denied: Expression) -> bool:
     if isinstance(part, AND) and isinstance(denied, AND):
         return {_words(one) for one in denied.args} <= {_words(one) for one in part.args}
     return False
-
-
-def _member(name: str, family: str) -> bool:
-    return name == family or name.startswith((f"{family}-", f"{family}."))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from packaging.metadata import RawMetadata, parse_email
 
-from reservoir.artifacts.licence import Found, expression, spdx
+from reservoir.artifacts.licence import Found, by_sentences, expression, spdx
 from reservoir.artifacts.python import core_metadata
 
 # what stands in metadata for a licence
@@ -47,18 +47,6 @@ FAMILIES = {
     "GNU General Public License (GPL)": "GPL",
     "GNU Library or Lesser General Public License (LGPL)": "LGPL",
     "GNU Free Documentation License (FDL)": "GFDL",
-}
-# the sentences by which a whole text is known, the narrower ones first
-TEXTS = {
-    "gnu affero general public license": "AGPL",
-    "gnu lesser general public license": "LGPL",
-    "gnu library general public license": "LGPL",
-    "gnu general public license": "GPL",
-    "permission is hereby granted, free of charge": "MIT",
-    "redistribution and use in source and binary forms": "BSD",
-    "apache license": "Apache-2.0",
-    "mozilla public license": "MPL",
-    "permission to use, copy, modify, and/or distribute": "ISC",
 }
 PLACES = ("License-Expression", "License", "Classifier")
 # what tools write where nobody said anything
@@ -130,13 +118,9 @@ def _text(place: str, text: str) -> _Said:
     if words := expression(text) if "\n" not in text else None:
         names = frozenset(str(name) for name in spdx().license_keys(words))
         return _Said(place, frozenset(map(_plain, names)), words)
-    flat = " ".join(text.lower().split())
-    if "\n" in text and (found := [name for sentence, name in TEXTS.items() if sentence in flat]):
-        # the texts of the narrower ones of GNU's name the wider ones
-        gnu = [name for name in found if name.endswith("GPL")][:1]
-        names = frozenset([name for name in found if not name.endswith("GPL")] + gnu)
+    if "\n" in text and (found := by_sentences(text)):
         # by a sentence a text is not known as a whole: another place has to say it, too
-        return _Said(place, names, None)
+        return _Said(place, found, None)
     raise _UnclearError(f"{place}: {_shown(text)}")
 
 

@@ -135,6 +135,16 @@ def test_a_wheel_says_its_licence_in_its_own_metadata(tmp_path: Path, lines: lis
         (["Expat or BSD-3-clause, and AGPL-3"], "(MIT OR BSD-3-Clause) AND AGPL-3.0-only"),
         (["Expat and ISC, or GPL-2"], "(MIT AND ISC) OR GPL-2.0-only"),
         (["Expat, or ISC, and GPL-2"], "(MIT OR ISC) AND GPL-2.0-only"),
+        # spellings of GNU's names, and of what connects names
+        (["AGPLv3"], "AGPL-3.0-only"),
+        (["AGPL3"], "AGPL-3.0-only"),
+        (["AGPL-v3+"], "AGPL-3.0-or-later"),
+        (["GNU-AGPL-3"], "AGPL-3.0-only"),
+        (["Affero-GPL-3"], "AGPL-3.0-only"),
+        (["LGPL-2.1-or-later"], "LGPL-2.1-or-later"),
+        (["GPL3+ with autoconf exception"], "LicenseRef-Debian-GPL-3-or-later-with-autoconf-exception"),
+        (["Expat AND AGPL-3"], "AGPL-3.0-only AND MIT"),
+        (["Expat Or AGPL-3"], "MIT OR AGPL-3.0-only"),
         # brackets are none of Debian's words
         (["(Expat or ISC) and AGPL-3"], "LicenseRef-Debian-Expat-or-ISC-and-AGPL-3"),
     ],
@@ -150,6 +160,24 @@ def test_any_other_copyright_file_is_known_by_the_texts_that_it_points_to() -> N
     text = "It is free.\nSee `/usr/share/common-licenses/GPL-2' and /usr/share/common-licenses/LGPL-2.1."
     assert copyright_file(text).expression == "LicenseRef-Debian-GPL-2 AND LicenseRef-Debian-LGPL-2.1"
     assert copyright_file("It is mine.") == Found()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HEADER + "Files: *\nLicense:\n AGPL-3\n",
+        HEADER + "Files: *\nlicense: AGPL-3\n",
+        "Upstream-Name: demo\n" + HEADER + "Files: *\nLicense: AGPL-3\n",
+        "\n" + HEADER.upper() + "Files: *\nLicense: AGPL-3\n",
+    ],
+)
+def test_fields_of_a_copyright_file_stand_in_any_order_and_case(text: str) -> None:
+    assert copyright_file(text) == Found("AGPL-3.0-only", "copyright (machine-readable)")
+
+
+def test_a_text_that_stands_in_a_copyright_file_counts_beside_those_that_it_points_to() -> None:
+    text = "GNU AFFERO GENERAL\n PUBLIC LICENSE, Version 3\n\nPackaging: /usr/share/common-licenses/GPL-3\n"
+    assert copyright_file(text).expression == "LicenseRef-Debian-AGPL AND LicenseRef-Debian-GPL-3"
 
 
 @pytest.mark.parametrize("mode", ["w:xz", "w:gz"])

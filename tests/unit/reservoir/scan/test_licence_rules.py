@@ -41,9 +41,9 @@ def test_what_may_be_of_a_denied_family_does_not_pass(line: str) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["Expat", "GPL-3+", "GPL-3+ with Bison exception", "LGPL-2.1 with OpenSSL exception", "public-domain", "BSD-variant",
-     "BSD-3-clause-Regents", "g10-permissive", "Artistic", "GFDL-NIV-1.3+", "GFDL-1.3+-no-invariant", "Unicode",
-     "DONT-CHANGE-THE-GPL", "Apache-2.0 with LLVM-exception"],
+    ["Expat", "GPL-3+", "GPL-3+ with Bison exception", "LGPL-2.1 with OpenSSL exception", "public-domain",
+     "BSD-variant", "BSD-3-clause-Regents", "g10-permissive", "Artistic", "GFDL-NIV-1.3+", "GFDL-1.3+-no-invariant",
+     "Unicode", "DONT-CHANGE-THE-GPL", "Apache-2.0 with LLVM-exception"],
 )  # fmt: skip
 def test_well_known_words_of_debian_pass(line: str) -> None:
     assert debian(line, AGPL)

@@ -95,6 +95,33 @@ def deb(folder: Path, name: str, copyright: str = "", link: str = "", mode: Lite
          Found(None, "contradiction: License says AGPL, Classifier says MIT")),
         (["License: MIT", f"{OSI} :: GNU General Public License (GPL)"],
          Found(None, "contradiction: License says MIT, Classifier says GPL")),
+        # the same names, held together otherwise; names that only begin alike
+        (["License-Expression: MIT OR AGPL-3.0-only", "License: MIT AND AGPL-3.0-only"],
+         Found(None, "contradiction: License-Expression says MIT OR AGPL-3.0-only, "
+                     "License says MIT AND AGPL-3.0-only")),
+        (["License-Expression: MIT AND Apache-2.0", "License: MIT WITH Apache-2.0"],
+         Found(None, "contradiction: License-Expression says MIT AND Apache-2.0, License says MIT WITH Apache-2.0")),
+        (["License-Expression: MIT", "License: LicenseRef-MIT-NonCommercial"],
+         Found(None, "contradiction: License-Expression says MIT, License says LicenseRef-MIT-NonCommercial")),
+        (["License-Expression: MIT", "License: MIT-0"],
+         Found(None, "contradiction: License-Expression says MIT, License says MIT-0")),
+        (["License-Expression: BSD-3-Clause", "License: BSD-3-Clause-No-Nuclear-License"],
+         Found(None, "contradiction: License-Expression says BSD-3-Clause, "
+                     "License says BSD-3-Clause-No-Nuclear-License")),
+        (["License-Expression: MIT OR BSD-3-Clause", "License: MIT AND LicenseRef-BSD"],
+         Found(None, "contradiction: License-Expression says MIT OR BSD-3-Clause, "
+                     "License says MIT AND LicenseRef-BSD")),
+        (["License-Expression: BSD-3-Clause OR MIT", "License: MIT OR LicenseRef-BSD"],
+         Found("BSD-3-Clause OR MIT", "License-Expression and License")),
+        (["License-Expression: MIT-0", "License: Permission is hereby", "        granted, free of charge, to"],
+         Found("MIT-0", "License-Expression and License")),
+        # classifiers in other case, or with other spaces
+        (["License-Expression: MIT", "Classifier: License:: OSI Approved :: GNU Affero General Public License v3"],
+         Found(None, "contradiction: License-Expression says MIT, Classifier says AGPL-3.0-only")),
+        (["License-Expression: MIT", "Classifier: license :: osi approved::GNU AFFERO General Public License v3"],
+         Found(None, "contradiction: License-Expression says MIT, Classifier says AGPL-3.0-only")),
+        (["License-Expression: MIT", "Classifier: LICENSE  ::  Other/Proprietary  License"],
+         Found(None, "cannot be told: Classifier: Other/Proprietary License")),
         # said twice, or in a text that anybody can write around
         (["License: AGPL-3.0-only", "License: MIT", f"{OSI} :: MIT License"],
          Found(None, "cannot be told: License is said twice, or is no text")),

@@ -11,9 +11,11 @@ AGPL = ["AGPL-3.0-only", "AGPL-3.0-or-later"]
 GNU = [*AGPL, *(f"{name}-{which}" for name in ("GPL-3.0", "LGPL-2.1") for which in ("only", "or-later"))]
 
 
-def passes(expression: str | None, deny: list[str], stated: dict[str, str] | None = None) -> bool:
+def passes(
+    expression: str | None, deny: list[str], stated: dict[str, str] | None = None, allow: list[str] | None = None
+) -> bool:
     package = Licence(kind="debian", name="demo", version="1", sha256="0" * 64, expression=expression, source="")
-    return not judge([package], Licences(deny=deny, stated=stated or {}))
+    return not judge([package], Licences(allow=allow or [], deny=deny, stated=stated or {}))
 
 
 def debian(line: str, deny: list[str]) -> bool:
@@ -62,3 +64,31 @@ def test_words_for_several_licences_stay_in_doubt_where_one_of_them_is_denied() 
     assert not passes("LicenseRef-BSD", ["BSD-4-Clause"])
     assert not passes("LicenseRef-Debian-GPL-3", ["GPL-3.0-only"])
     assert passes("LicenseRef-Debian-GPL-2", ["GPL-3.0-only"])
+
+
+@pytest.mark.parametrize(
+    ("expression", "deny", "passed"),
+    [
+        ("(Apache-2.0 OR GPL-3.0-only) AND MIT", ["Apache-2.0", "GPL-3.0-only AND MIT"], False),
+        ("(Apache-2.0 OR ISC) AND MIT", ["Apache-2.0", "GPL-3.0-only AND MIT"], True),
+        ("(ISC OR GPL-3.0-only) AND (MIT OR GPL-3.0-only)", ["GPL-3.0-only", "ISC AND MIT"], False),
+        ("(ISC OR GPL-3.0-only OR Zlib) AND (MIT OR GPL-3.0-only)", ["GPL-3.0-only", "ISC AND MIT"], True),
+        # a denied choice as a whole is not taken apart
+        ("(MIT OR ISC) AND Zlib", ["(MIT OR ISC) AND Zlib"], False),
+    ],
+)
+def test_a_choice_is_denied_where_each_way_to_choose_is(expression: str, deny: list[str], passed: bool) -> None:
+    assert passes(expression, deny) is passed
+
+
+def test_what_has_more_ways_to_choose_than_can_be_tried_is_in_doubt() -> None:
+    wide = " AND ".join(f"(MIT OR Apache-2.0 OR LicenseRef-Debian-BSD-{n})" for n in range(30))
+    assert passes(wide, AGPL)
+    assert not passes(wide, ["MIT AND GPL-3.0-only AND Apache-2.0"])
+
+
+def test_what_is_no_exception_hides_no_licence() -> None:
+    assert passes("GPL-3.0-only WITH GCC-exception-3.1", AGPL)
+    assert not passes("MIT WITH AGPL-3.0-only", AGPL)
+    assert not passes("MIT WITH AGPL-3.0-only", [], allow=["MIT"])
+    assert passes("GPL-3.0-only WITH GCC-exception-3.1", [], allow=["GPL-3.0-only"])

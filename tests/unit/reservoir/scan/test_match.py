@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from datetime import datetime
 from typing import Any
 
@@ -187,6 +188,17 @@ def test_an_advisory_on_two_faults_does_not_make_them_one() -> None:
     assert sorted(sorted(hit.id for hit in group) for group in found) == [
         ["A-1", "G-1"], ["B-1"], ["C-1"], ["D-1", "E-1"], ["F-1"],
     ]  # fmt: skip
+
+
+def test_very_many_faults_of_one_package_are_told_apart_at_once() -> None:
+    advised = [
+        advisory(f"D-{n}", "PyPI", "demo", {"introduced": "0"}, upstream=[f"CVE-2026-{n}"] if n % 2 else [])
+        for n in range(6000)
+    ]
+    found = hits(package("python", "demo", "1.0"), *advised)
+    started = time.process_time()
+    assert len(groups(found)) == 6000
+    assert time.process_time() - started < 1
 
 
 def test_a_distributions_word_on_one_upstream_fault_is_that_fault() -> None:

@@ -21,6 +21,18 @@ WORDS = {"mit": "MIT", "mit license": "MIT", "the mit license": "MIT", "apache 2
          "gplv3": "GPL-3.0-only", "gplv3+": "GPL-3.0-or-later", "gplv2": "GPL-2.0-only", "gplv2+": "GPL-2.0-or-later",
          "lgplv3": "LGPL-3.0-only", "lgplv3+": "LGPL-3.0-or-later", "agplv3": "AGPL-3.0-only",
          "agplv3+": "AGPL-3.0-or-later"}  # fmt: skip
+# the sentences by which a whole text is known, the narrower ones first
+TEXTS = {
+    "gnu affero general public license": "AGPL",
+    "gnu lesser general public license": "LGPL",
+    "gnu library general public license": "LGPL",
+    "gnu general public license": "GPL",
+    "permission is hereby granted, free of charge": "MIT",
+    "redistribution and use in source and binary forms": "BSD",
+    "apache license": "Apache-2.0",
+    "mozilla public license": "MPL",
+    "permission to use, copy, modify, and/or distribute": "ISC",
+}
 FAILED = "cannot be read"
 
 
@@ -52,6 +64,15 @@ def expression(text: str) -> str | None:
         return None
     strange = [name for name in spdx().unknown_license_keys(parsed) if not name.startswith("LicenseRef-")]
     return None if parsed is None or strange else str(parsed.render())
+
+
+def by_sentences(text: str) -> frozenset[str]:
+    """Return the names of the licences whose texts are in `text`, as far as a sentence of theirs tells."""
+    flat = " ".join(text.lower().split())
+    found = [name for sentence, name in TEXTS.items() if sentence in flat]
+    # the texts of the narrower ones of GNU's name the wider ones
+    gnu = [name for name in found if name.endswith("GPL")][:1]
+    return frozenset([name for name in found if not name.endswith("GPL")] + gnu)
 
 
 @cache

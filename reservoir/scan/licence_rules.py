@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache, cached_property
+from itertools import chain, product
+from math import prod
 from typing import Any
 
 from license_expression import AND, OR, LicenseWithExceptionSymbol
 
 from common.errors import Problem
 from reservoir.artifacts.licence import spdx
+from reservoir.scan.licence_words import in_doubt
 from reservoir.scan.policy import Licences
 from reservoir.scan.report import Licence
 
 # what license-expression parses; the library that it is made of has no types
 Expression = Any
-# names that are no licence but a kind of them, as a copyright file that points to a text of the GPL: `GPL-3`, `BSD`,
-# and what Debian says of a licence beside its name: `GPL-3-or-later-with-Bison-exception`
-FAMILY = re.compile(
-    r"^LicenseRef-(?:Debian-)?((?:A|L)?GPL(?:-\d(?:\.\d)?)?|GFDL(?:-\d\.\d)?|BSD|Artistic|Apache|MPL)(?:-[A-Za-z].*)?$"
-)
+# so many ways to choose are tried; more are in doubt
+WAYS = 1000
 
 
 class Answer(IntEnum):
@@ -50,6 +49,10 @@ def judge(licences: Iterable[Licence], rules: Licences) -> list[Problem]:
     return problems
 
 
+class _TooManyError(Exception):
+    """More ways to choose than are tried."""
+
+
 @dataclass(frozen=True)
 class _Lists:
     """The lists of a policy, held against expressions as wholes and part by part."""
@@ -64,9 +67,30 @@ class _Lists:
     def _deny(self) -> list[Expression]:
         return [_parsed(text) for text in self.rules.deny]
 
+    @cached_property
+    def _denied(self) -> frozenset[str]:
+        return _names(self.rules.deny)
+
+    @cached_property
+    def _stated(self) -> frozenset[str]:
+        return _names(self.rules.stated.values())
+
+    @cached_property
+    def _together(self) -> list[Expression]:
+        """Return the entries that name what holds together: one choice may be denied for what another brings."""
+        return [entry for entry in map(_parsed, (*self.rules.allow, *self.rules.deny)) if isinstance(entry, AND)]
+
     def answer(self, text: str) -> Answer:
-        """Return what the lists say of an expression."""
-        return self._of(_parsed(text))
+        """Return what the lists say of an expression, and of each way to choose where the lists hold names together."""
+        whole = _parsed(text)
+        answer = self._of(whole)
+        if answer == Answer.DENIED or not self._together:
+            return answer
+        try:
+            ways = self._ways(whole)
+        except _TooManyError:
+            return min(answer, Answer.UNKNOWN)
+        return min(answer, max(self._of(spdx().AND(*way).simplify() if len(way) > 1 else way[0]) for way in ways))
 
     def _of(self, part: Expression) -> Answer:
         """Return the answer for a part: of a choice the best one counts, of what holds together the worst."""
@@ -82,6 +106,26 @@ class _Lists:
             return min((self._of(inner) for inner in rest), default=Answer.ALLOWED)
         return self._single(part)
 
+    def _ways(self, part: Expression) -> list[tuple[Expression, ...]]:
+        """Return the ways to choose among what a part holds; raises _TooManyError."""
+        if self._kept(part):
+            return [(part,)]
+        inner = [self._ways(one) for one in part.args]
+        if isinstance(part, OR):
+            return [way for ways in inner for way in ways]
+        if prod(map(len, inner)) > WAYS:
+            raise _TooManyError
+        return [tuple(dict.fromkeys(chain.from_iterable(ways))) for ways in product(*inner)]
+
+    def _kept(self, part: Expression) -> bool:
+        """Say whether a part is judged as a whole: one licence, and what the lists name or never hold together."""
+        if not isinstance(part, AND | OR):
+            return True
+        named = self._allow | {
+            _words(one) for one in (*self._deny, *(arg for one in self._together for arg in one.args))
+        }
+        return _words(part) in named or not part.symbols & {name for entry in self._together for name in entry.symbols}
+
     def _inside(self, inner: Expression, beside: Sequence[Expression]) -> bool:
         """Say whether a part stands in an allowed expression that is there as a whole."""
         here = {_words(one) for one in beside}
@@ -94,12 +138,16 @@ class _Lists:
         bare = str(part.license_symbol) if isinstance(part, LicenseWithExceptionSymbol) else str(part)
         if bare in {_words(denied) for denied in self._deny}:
             return Answer.DENIED
+        # a licence in the place of an exception allows nothing
+        if (
+            isinstance(part, LicenseWithExceptionSymbol)
+            and not part.exception_symbol.is_exception
+            and (self.rules.allow or self.rules.deny)
+        ):
+            return Answer.UNKNOWN
         if self.rules.allow:
             return Answer.ALLOWED if bare in self._allow else Answer.DENIED
-        kind = FAMILY.match(bare)
-        doubt = kind and any(
-            _member(name, kind[1]) for denied in self.rules.deny for name in spdx().license_keys(denied)
-        )
+        doubt = self._denied and bare not in self._stated and in_doubt(bare, self._denied)
         return Answer.UNKNOWN if doubt else Answer.ALLOWED
 
 
@@ -107,6 +155,11 @@ class _Lists:
 def _parsed(text: str) -> Expression:
     """Return an expression in the one form that equal ones share."""
     return spdx().parse(text, validate=False).simplify()
+
+
+def _names(texts: Iterable[str]) -> frozenset[str]:
+    """Return the single licences in expressions."""
+    return frozenset(str(name) for text in texts for name in spdx().license_keys(text))
 
 
 def _words(part: Expression) -> str:
@@ -120,7 +173,3 @@ def _contains(part: Expression, denied: Expression) -> bool:
     if isinstance(part, AND) and isinstance(denied, AND):
         return {_words(one) for one in denied.args} <= {_words(one) for one in part.args}
     return False
-
-
-def _member(name: str, family: str) -> bool:
-    return name == family or name.startswith((f"{family}-", f"{family}."))

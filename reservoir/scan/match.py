@@ -104,21 +104,35 @@ def groups(hits: Iterable[Hit]) -> list[list[Hit]]:
     One fault is what speaks of the same CVEs, and what names all of that directly. Names lead no further: an advisory
     on two faults does not make these one, or an exception for the lesser would hold for the greater.
     """
-    by_subject: dict[Subject, list[list[Hit]]] = {}
+    by_subject: dict[Subject, list[Hit]] = {}
     for hit in sorted(hits, key=lambda hit: (not hit.cves, hit.id)):
-        known = by_subject.setdefault(hit.subject, [])
-        group = next((group for group in known if _one_fault(group, hit)), None)
-        if group is None:
-            known.append([hit])
+        by_subject.setdefault(hit.subject, []).append(hit)
+    return [group for of_one in by_subject.values() for group in _faults(of_one)]
+
+
+def _faults(hits: Iterable[Hit]) -> list[list[Hit]]:
+    """Return the groups of one package's hits, of which those that speak of CVEs come first."""
+    known: list[list[Hit]] = []
+    by_cves: dict[frozenset[str], list[Hit]] = {}
+    # a group is found by the names of its first hit, without a look at every other group
+    by_name: dict[str, list[int]] = {}
+    for hit in hits:
+        if hit.cves:
+            group = by_cves.get(hit.cves)
         else:
+            near = sorted({place for name in hit.names for place in by_name.get(name, ())})
+            group = next(
+                (known[place] for place in near if all(hit.names & other.names for other in known[place])), None
+            )
+        if group is not None:
             group.append(hit)
-    return [group for known in by_subject.values() for group in known]
-
-
-def _one_fault(group: list[Hit], hit: Hit) -> bool:
-    if hit.cves:
-        return hit.cves == group[0].cves
-    return all(hit.names & other.names for other in group)
+            continue
+        for name in hit.names:
+            by_name.setdefault(name, []).append(len(known))
+        known.append([hit])
+        if hit.cves:
+            by_cves[hit.cves] = known[-1]
+    return known
 
 
 def _hit(advisory: Advisory, affected: Affected, subject: Subject) -> list[Hit]:
@@ -141,14 +155,17 @@ def _inside(affected: Affected, version: str, compare: Compare) -> tuple[bool, s
     ordered = _ordered(affected)
     if not ordered and not affected.versions:
         return True, "it names commits, and no versions" if affected.ranges else "it names no versions"
-    listed = any(_readable(compare, version) for version in affected.versions)
-    if not ordered and not listed:
+    if not ordered and not any(_readable(compare, listed) for listed in affected.versions):
         return True, "none of its versions can be compared"
-    try:
-        return any(in_range(version, events, compare) for events in ordered), ""
-    except ValueError as error:
-        # a list of versions is complete; without one, a fault in doubt counts as a fault
-        return not listed, f"versions cannot be compared: {error}"
+    doubt = ""
+    for events in ordered:
+        try:
+            if in_range(version, events, compare):
+                return True, ""
+        except ValueError as error:
+            # another range may still hit for certain
+            doubt = f"versions cannot be compared: {error}"
+    return bool(doubt), doubt
 
 
 def _ordered(affected: Affected) -> list[Range]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from common.errors import InputError, NotFoundError
 
@@ -19,6 +20,16 @@ MALWARE = "MAL-"
 T = TypeVar("T")
 # the schema lets `null` stand for an empty list
 Listed = Annotated[list[T], BeforeValidator(lambda value: [] if value is None else value)]
+
+
+def _in_utc(value: datetime) -> datetime:
+    try:
+        return value.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("no day in UTC, whose years are 1 to 9999") from error
+
+
+Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 HINT = "get the advisories again from where they were exported"
 
 
@@ -78,8 +89,8 @@ class Advisory(BaseModel):
     """One known fault; keys that the checker does not need are passed over. `place` is where it was read from."""
 
     id: Annotated[str, Field(min_length=1)]
-    modified: AwareDatetime
-    withdrawn: AwareDatetime | None = None
+    modified: Moment
+    withdrawn: Moment | None = None
     aliases: Listed[str] = []
     upstream: Listed[str] = []
     summary: str | None = None

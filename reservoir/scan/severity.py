@@ -42,20 +42,26 @@ class Rating:
 def rate(advisory: Advisory, affected: Affected) -> Rating:
     """Return the severity for one package: the worst vector, else the database's word, else unknown.
 
-    Malware is critical, whatever is said of it: nobody rates it.
+    Malware is critical, whatever is said of it: nobody rates it. A vector that cannot be read may say more than
+    anything below what blocks by default.
     """
     if advisory.malware:
         return Rating(LEVELS.index("critical"))
+    worst, unread = Rating(), False
     for stated in (affected.severity, advisory.severity):
-        worst = max(map(_vector, stated), default=Rating())
-        if worst.rank >= 0:
+        ratings = list(map(_vector, stated))
+        unread = unread or any(
+            severity.type in CVSS and rating.rank < 0 for severity, rating in zip(stated, ratings, strict=True)
+        )
+        worst = max([worst, *ratings])
+        if worst.rank >= 0 and not unread:
             return worst
-    unread = any(stated.type in CVSS for stated in (*affected.severity, *advisory.severity))
     specific = (affected.ecosystem_specific, affected.database_specific, advisory.database_specific)
     words = [_word(place.get(key)) for place in specific if place for key in ("severity", "urgency")]
-    said = next((word for word in words if word.rank >= 0), Rating())
-    # a vector that cannot be read may say more than a word below what blocks by default
-    return Rating() if unread and said.rank < LEVELS.index("high") else said
+    if not unread:
+        return next((word for word in words if word.rank >= 0), Rating())
+    said = max([worst, *words])
+    return said if said.rank >= LEVELS.index("high") else Rating()
 
 
 def _vector(severity: Severity) -> Rating:

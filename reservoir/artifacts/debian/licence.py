@@ -10,11 +10,15 @@ from typing import Any, BinaryIO
 
 from common import process
 from reservoir.artifacts.debian.members import LARGEST, Bounded, Part, Pieces
-from reservoir.artifacts.licence import Found, expression, spdx_names
+from reservoir.artifacts.licence import Found, by_sentences, expression, spdx_names
 
 # Debian's short names where they differ from SPDX; `GPL-2+` and the like follow a rule
 DEBIAN = {"expat": "MIT", "x11": "X11", "psf-2": "PSF-2.0", "zlib": "Zlib", "isc": "ISC", "openldap": "OLDAP-2.8"}
-GNU = re.compile(r"^(A?GPL|LGPL)-([123](?:\.[01])?)(\+)?$", re.IGNORECASE)
+GNU = re.compile(
+    r"(?:GNU-)?(AGPL|LGPL|GPL|Affero(?:-GPL)?)(?:-?v?|-v)([123](?:\.[01])?)(?:(\+|-or-later)|-only)?", re.IGNORECASE
+)
+HEAD = re.compile(r"^Format(-Specification)?:", re.MULTILINE | re.IGNORECASE)
+STATED = re.compile(r"^License:[ \t]*(?:\n[ \t]+)?(\S[^\n]*)$", re.MULTILINE | re.IGNORECASE)
 COMMON = re.compile(r"/usr/share/common-licenses/([A-Za-z0-9.-]*[A-Za-z0-9])")
 AR_HEAD = 60
 
@@ -39,19 +43,36 @@ def read(name: str, path: Path) -> Found:
 
 def copyright_file(text: str) -> Found:
     """Return the licences that a Debian copyright file names: all of them, as parts of the package have them."""
-    if re.match(r"\s*Format(-Specification)?:", text):
-        stated = re.findall(r"^License:[ \t]*(\S[^\n]*)$", text, re.MULTILINE)
-        names = {part for line in stated for part in _alternatives(line)}
+    if HEAD.search(re.split(r"\n\s*\n", text.strip(), maxsplit=1)[0]):
+        names = {part for line in STATED.findall(text) for part in _parts(line)}
         if names:
             return Found(expression(" AND ".join(sorted(names))), "copyright (machine-readable)")
-    names = {f"LicenseRef-Debian-{name}" for name in COMMON.findall(text)}
-    return Found(" AND ".join(sorted(names)) or None, "copyright (files that its text points to)" if names else "")
+    pointed = COMMON.findall(text)
+    if not pointed:
+        return Found()
+    # a text that nothing points to is there as a whole
+    beside = [name for name in by_sentences(text) if not any(point.startswith(name) for point in pointed)]
+    names = {f"LicenseRef-Debian-{name}" for name in (*pointed, *beside)}
+    return Found(" AND ".join(sorted(names)), "copyright (files that its text points to)")
 
 
-def _alternatives(line: str) -> list[str]:
-    """Return a licence line of Debian's in SPDX words: `GPL-2+ or MIT and BSD` has `and` bind stronger, as SPDX."""
-    choices = re.split(r",?\s+or\s+", line.strip())
-    wholes = [" AND ".join(_debian(name) for name in re.split(r",?\s+and\s+", choice)) for choice in choices]
+def _parts(line: str) -> list[str]:
+    """Return what holds together in a licence line of Debian's, in SPDX words.
+
+    `GPL-2+ or MIT and BSD` has `and` bind stronger, as SPDX; `GPL-2+ or MIT, and BSD` has it bind weaker.
+    """
+    if "(" in line:
+        # Debian has no brackets, so that nobody can tell what binds what
+        return [_own(line)]
+    return [name for part in re.split(r",\s+and\s+", line.strip(), flags=re.IGNORECASE) for name in _choice(part)]
+
+
+def _choice(text: str) -> list[str]:
+    choices = re.split(r",?\s+or\s+", text, flags=re.IGNORECASE)
+    wholes = [
+        " AND ".join(_debian(name) for name in re.split(r"\s+and\s+", choice, flags=re.IGNORECASE))
+        for choice in choices
+    ]
     if len(wholes) == 1:
         return wholes[0].split(" AND ")
     return ["(" + " OR ".join(f"({whole})" if " AND " in whole else whole for whole in wholes) + ")"]
@@ -60,14 +81,20 @@ def _alternatives(line: str) -> list[str]:
 def _debian(name: str) -> str:
     """Return one of Debian's short names as SPDX writes it, or as a name of Debian's own."""
     base, _, rest = name.strip().partition(" ")
-    gnu = GNU.match(base)
-    if gnu and not rest:
-        version = gnu[2] if "." in gnu[2] else f"{gnu[2]}.0"
-        return f"{gnu[1].upper()}-{version}-{'or-later' if gnu[3] else 'only'}"
+    if gnu := GNU.fullmatch(base):
+        family, version = "AGPL" if gnu[1].lower().startswith("affero") else gnu[1].upper(), gnu[2]
+        if rest:
+            return _own(f"{family}-{version}{'+' if gnu[3] else ''} {rest}")
+        return f"{family}-{version if '.' in version else f'{version}.0'}-{'or-later' if gnu[3] else 'only'}"
     if not rest and base.lower() in DEBIAN:
         return DEBIAN[base.lower()]
     if not rest and (known := spdx_names().get(base.lower())):
         return known
+    return _own(name)
+
+
+def _own(name: str) -> str:
+    """Return a name of Debian's own in a form that SPDX allows."""
     return "LicenseRef-Debian-" + re.sub(r"[^A-Za-z0-9.]+", "-", name.strip().replace("+", "-or-later")).strip("-")
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
 from packaging.metadata import RawMetadata, parse_email
 
-from reservoir.artifacts.licence import Found, expression, spdx
+from reservoir.artifacts.licence import Found, by_sentences, expression, spdx
 from reservoir.artifacts.python import core_metadata
 
 # what stands in metadata for a licence
@@ -48,18 +49,8 @@ FAMILIES = {
     "GNU Library or Lesser General Public License (LGPL)": "LGPL",
     "GNU Free Documentation License (FDL)": "GFDL",
 }
-# the sentences by which a whole text is known, the narrower ones first
-TEXTS = {
-    "gnu affero general public license": "AGPL",
-    "gnu lesser general public license": "LGPL",
-    "gnu library general public license": "LGPL",
-    "gnu general public license": "GPL",
-    "permission is hereby granted, free of charge": "MIT",
-    "redistribution and use in source and binary forms": "BSD",
-    "apache license": "Apache-2.0",
-    "mozilla public license": "MPL",
-    "permission to use, copy, modify, and/or distribute": "ISC",
-}
+# what says of an expression's name that it is a family
+OPEN = {"LicenseRef-BSD": "BSD"}
 PLACES = ("License-Expression", "License", "Classifier")
 # what tools write where nobody said anything
 NOTHING = ("", "unknown", "none", "n/a")
@@ -67,22 +58,35 @@ NOTHING = ("", "unknown", "none", "n/a")
 
 @dataclass(frozen=True)
 class _Said:
-    """What one place of the metadata says: `names` that it gives or allows, and the whole of it where that is known."""
+    """What one place of the metadata says: `names` that it gives or allows, and the whole of it where that is known.
+
+    `families` are those of the names that stand for any that begins so.
+    """
 
     place: str
     names: frozenset[str]
     whole: str | None
+    families: frozenset[str] = frozenset()
 
     def fits(self, other: _Said) -> bool:
-        """Say whether both name the same licences; a family stands for each of its members."""
-        return all(
-            any(_same(one, name) for name in theirs)
+        """Say whether both name the same licences, held together alike; a family stands for each of its members."""
+        families = self.families | other.families
+        alike = all(
+            any(_same(one, name, families) for name in theirs)
             for mine, theirs in ((self.names, other.names), (other.names, self.names))
             for one in mine
         )
+        # several classifiers do not say whether one may choose
+        if not alike or "Classifier" in (self.place, other.place) or not self.whole or not other.whole:
+            return alike
+        return _shape(self.whole, families) == _shape(other.whole, families)
 
     def __str__(self) -> str:
-        return f"{self.place} says {' and '.join(sorted(self.names))}"
+        return f"{self.place} says {self._words}"
+
+    @property
+    def _words(self) -> str:
+        return self.whole if self.whole and self.place != "Classifier" else " and ".join(sorted(self.names))
 
 
 def read(path: Path) -> Found:
@@ -119,36 +123,38 @@ def _places(raw: RawMetadata) -> Iterator[_Said]:
         text = str(raw.get(key, "")).strip()
         if text.lower() not in NOTHING:
             yield _text(place, text)
-    titles = [line.removeprefix("License :: ") for line in raw.get("classifiers", []) if line.startswith("License ::")]
+    titles = [[" ".join(part.split()) for part in line.split("::")] for line in raw.get("classifiers", [])]
+    licences = [" :: ".join(parts[1:]) for parts in titles if parts[0].lower() == "license"]
     # without a name behind it, it says that there is one
-    words = [title.removeprefix("OSI Approved").removeprefix(" :: ") for title in titles]
-    if words := sorted({word for word in words if word}):
-        yield _classified(words)
+    words = {re.sub(r"^OSI Approved( :: |$)", "", title, flags=re.IGNORECASE) for title in licences}
+    if words := words - {""}:
+        yield _classified(sorted(words))
 
 
 def _text(place: str, text: str) -> _Said:
     if words := expression(text) if "\n" not in text else None:
-        names = frozenset(str(name) for name in spdx().license_keys(words))
-        return _Said(place, frozenset(map(_plain, names)), words)
-    flat = " ".join(text.lower().split())
-    if "\n" in text and (found := [name for sentence, name in TEXTS.items() if sentence in flat]):
-        # the texts of the narrower ones of GNU's name the wider ones
-        gnu = [name for name in found if name.endswith("GPL")][:1]
-        names = frozenset([name for name in found if not name.endswith("GPL")] + gnu)
+        keys = [str(name) for name in spdx().license_keys(words)]
+        names = frozenset(OPEN.get(name, name) for name in keys)
+        return _Said(place, names, words, names & set(OPEN.values()))
+    if "\n" in text and (found := by_sentences(text)):
         # by a sentence a text is not known as a whole: another place has to say it, too
-        return _Said(place, names, None)
+        return _Said(place, found, None, found)
     raise _UnclearError(f"{place}: {_shown(text)}")
 
 
 def _classified(words: list[str]) -> _Said:
-    strange = [word for word in words if word not in CLASSIFIERS and word not in FAMILIES]
+    known = {title.lower(): name for title, name in CLASSIFIERS.items()}
+    open_ = {title.lower(): name for title, name in FAMILIES.items()}
+    strange = [word for word in words if word.lower() not in known and word.lower() not in open_]
     if strange:
         raise _UnclearError(f"Classifier: {_shown(strange[0])}")
-    named = sorted({CLASSIFIERS[word] for word in words if word in CLASSIFIERS})
-    names = frozenset(FAMILIES.get(word) or CLASSIFIERS[word] for word in words)
-    open_ = any(word not in CLASSIFIERS for word in words)
+    titles = {word.lower() for word in words}
+    named = sorted({known[title] for title in titles if title in known})
+    families = frozenset(open_[title] for title in titles if title in open_)
+    names = frozenset(open_.get(title) or known[title] for title in titles)
     # several classifiers do not say whether one may choose
-    return _Said("Classifier", names, None if open_ else expression(" AND ".join(named)))
+    whole = None if titles - known.keys() else expression(" AND ".join(named))
+    return _Said("Classifier", names, whole, families)
 
 
 def _shown(text: str) -> str:
@@ -156,9 +162,16 @@ def _shown(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text.splitlines()[0][:80])
 
 
-def _plain(name: str) -> str:
-    return name.removeprefix("LicenseRef-")
+def _same(one: str, other: str, families: Set[str]) -> bool:
+    members = [name for family, name in ((one, other), (other, one)) if family in families]
+    return one == other or any(name.startswith((f"{one}-", f"{other}-")) for name in members)
 
 
-def _same(one: str, other: str) -> bool:
-    return one == other or one.startswith(f"{other}-") or other.startswith(f"{one}-")
+def _shape(whole: str, families: Set[str]) -> str:
+    """Return how the names of an expression hold together, with a family in the place of each of its members."""
+
+    def family(found: re.Match[str]) -> str:
+        name = OPEN.get(found[0], found[0])
+        return next((f"LicenseRef-{family}" for family in sorted(families) if _same(family, name, {family})), name)
+
+    return str(spdx().parse(re.sub(r"[^\s()]+", family, whole), validate=False).simplify().render())

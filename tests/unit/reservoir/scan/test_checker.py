@@ -62,6 +62,16 @@ def test_a_finding_says_all_that_is_known(tmp_path: Path) -> None:
         ({"severity": cvss("CVSS:4.0/AV:N/AC:L/AT:N/PR:N/UI:N/VC:H/VI:H/VA:H/SC:N/SI:N/SA:N")}, "critical"),
         ({"severity": [*cvss(MEDIUM), *cvss(HIGH)]}, "high"),
         ({"severity": cvss("CVSS:3.1/nonsense")}, "unknown"),
+        # what cannot be read may say more than what lies below the default limit
+        (
+            {"severity": [*cvss("CVSS:4.0/nonsense"), {"type": "CVSS_V2", "score": "AV:L/AC:H/Au:M/C:N/I:N/A:P"}]},
+            "unknown",
+        ),
+        ({"severity": [*cvss("CVSS:4.0/nonsense"), *cvss(HIGH)]}, "high"),
+        (
+            {"severity": [*cvss("CVSS:4.0/nonsense"), *cvss(MEDIUM)], "database_specific": {"severity": "CRITICAL"}},
+            "critical",
+        ),
         ({"severity": [{"type": "Ubuntu", "score": "low"}]}, "low"),
         ({"database_specific": {"severity": "MODERATE"}}, "medium"),
         ({"database_specific": {"severity": "Important"}}, "high"),
@@ -264,6 +274,11 @@ def test_far_fewer_advisories_than_before_are_doubt(
         ("[]", "not an OSV advisory"),
         ('{"id": "A-1"}', "modified: not an OSV advisory: Field required"),
         ('{"id": "A-1", "modified": "yesterday"}', "modified: not an OSV advisory"),
+        ('{"id": "A-1", "modified": "9999-12-31T23:59:59-12:00"}', "modified: not an OSV advisory: no day in UTC"),
+        (
+            '{"id": "A-1", "modified": "2026-03-01T00:00:00Z", "withdrawn": "0001-01-01T00:00:00+14:00"}',
+            "withdrawn: not an OSV advisory: no day in UTC",
+        ),
         ('{"id": "A-1", "modified": "2026-03-01T00:00:00"}', "modified: not an OSV advisory"),
         (
             json.dumps(advisory("A-1", "PyPI", "demo", {"introduced": "0", "fixed": "1"})),
@@ -276,6 +291,12 @@ def test_a_damaged_advisory_is_named(tmp_path: Path, content: str, reason: str) 
     said = refusal(tmp_path, OLD)
     assert str(tmp_path / "bad.json") in said
     assert reason in said
+
+
+def test_a_vector_of_the_package_that_cannot_be_read_leaves_doubt_beside_a_low_one(tmp_path: Path) -> None:
+    entry = advisory("A-1", "PyPI", "urllib3", {"introduced": "0"}, severity=cvss(MEDIUM))
+    entry["affected"][0]["severity"] = cvss("CVSS:3.1/nonsense")
+    assert [finding.severity for finding in report(write(tmp_path, entry), OLD).findings] == ["unknown"]
 
 
 def test_a_damaged_archive_is_named(tmp_path: Path) -> None:

@@ -95,6 +95,33 @@ def deb(folder: Path, name: str, copyright: str = "", link: str = "", mode: Lite
          Found(None, "contradiction: License says AGPL, Classifier says MIT")),
         (["License: MIT", f"{OSI} :: GNU General Public License (GPL)"],
          Found(None, "contradiction: License says MIT, Classifier says GPL")),
+        # the same names, held together otherwise; names that only begin alike
+        (["License-Expression: MIT OR AGPL-3.0-only", "License: MIT AND AGPL-3.0-only"],
+         Found(None, "contradiction: License-Expression says MIT OR AGPL-3.0-only, "
+                     "License says MIT AND AGPL-3.0-only")),
+        (["License-Expression: MIT AND Apache-2.0", "License: MIT WITH Apache-2.0"],
+         Found(None, "contradiction: License-Expression says MIT AND Apache-2.0, License says MIT WITH Apache-2.0")),
+        (["License-Expression: MIT", "License: LicenseRef-MIT-NonCommercial"],
+         Found(None, "contradiction: License-Expression says MIT, License says LicenseRef-MIT-NonCommercial")),
+        (["License-Expression: MIT", "License: MIT-0"],
+         Found(None, "contradiction: License-Expression says MIT, License says MIT-0")),
+        (["License-Expression: BSD-3-Clause", "License: BSD-3-Clause-No-Nuclear-License"],
+         Found(None, "contradiction: License-Expression says BSD-3-Clause, "
+                     "License says BSD-3-Clause-No-Nuclear-License")),
+        (["License-Expression: MIT OR BSD-3-Clause", "License: MIT AND LicenseRef-BSD"],
+         Found(None, "contradiction: License-Expression says MIT OR BSD-3-Clause, "
+                     "License says MIT AND LicenseRef-BSD")),
+        (["License-Expression: BSD-3-Clause OR MIT", "License: MIT OR LicenseRef-BSD"],
+         Found("BSD-3-Clause OR MIT", "License-Expression and License")),
+        (["License-Expression: MIT-0", "License: Permission is hereby", "        granted, free of charge, to"],
+         Found("MIT-0", "License-Expression and License")),
+        # classifiers in other case, or with other spaces
+        (["License-Expression: MIT", "Classifier: License:: OSI Approved :: GNU Affero General Public License v3"],
+         Found(None, "contradiction: License-Expression says MIT, Classifier says AGPL-3.0-only")),
+        (["License-Expression: MIT", "Classifier: license :: osi approved::GNU AFFERO General Public License v3"],
+         Found(None, "contradiction: License-Expression says MIT, Classifier says AGPL-3.0-only")),
+        (["License-Expression: MIT", "Classifier: LICENSE  ::  Other/Proprietary  License"],
+         Found(None, "cannot be told: Classifier: Other/Proprietary License")),
         # said twice, or in a text that anybody can write around
         (["License: AGPL-3.0-only", "License: MIT", f"{OSI} :: MIT License"],
          Found(None, "cannot be told: License is said twice, or is no text")),
@@ -130,6 +157,23 @@ def test_a_wheel_says_its_licence_in_its_own_metadata(tmp_path: Path, lines: lis
         (["GPL-3+ with Bison exception"], "LicenseRef-Debian-GPL-3-or-later-with-Bison-exception"),
         (["public-domain"], "LicenseRef-Debian-public-domain"),
         (["apache-2.0"], "Apache-2.0"),
+        (["Expat or GPL-2 and ISC"], "MIT OR (GPL-2.0-only AND ISC)"),
+        # a comma has `and` bind weaker than `or`
+        (["Expat or BSD-3-clause, and AGPL-3"], "(MIT OR BSD-3-Clause) AND AGPL-3.0-only"),
+        (["Expat and ISC, or GPL-2"], "(MIT AND ISC) OR GPL-2.0-only"),
+        (["Expat, or ISC, and GPL-2"], "(MIT OR ISC) AND GPL-2.0-only"),
+        # spellings of GNU's names, and of what connects names
+        (["AGPLv3"], "AGPL-3.0-only"),
+        (["AGPL3"], "AGPL-3.0-only"),
+        (["AGPL-v3+"], "AGPL-3.0-or-later"),
+        (["GNU-AGPL-3"], "AGPL-3.0-only"),
+        (["Affero-GPL-3"], "AGPL-3.0-only"),
+        (["LGPL-2.1-or-later"], "LGPL-2.1-or-later"),
+        (["GPL3+ with autoconf exception"], "LicenseRef-Debian-GPL-3-or-later-with-autoconf-exception"),
+        (["Expat AND AGPL-3"], "AGPL-3.0-only AND MIT"),
+        (["Expat Or AGPL-3"], "MIT OR AGPL-3.0-only"),
+        # brackets are none of Debian's words
+        (["(Expat or ISC) and AGPL-3"], "LicenseRef-Debian-Expat-or-ISC-and-AGPL-3"),
     ],
 )
 def test_a_machine_readable_copyright_file_names_all_licences(stated: list[str], expression: str) -> None:
@@ -143,6 +187,24 @@ def test_any_other_copyright_file_is_known_by_the_texts_that_it_points_to() -> N
     text = "It is free.\nSee `/usr/share/common-licenses/GPL-2' and /usr/share/common-licenses/LGPL-2.1."
     assert copyright_file(text).expression == "LicenseRef-Debian-GPL-2 AND LicenseRef-Debian-LGPL-2.1"
     assert copyright_file("It is mine.") == Found()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HEADER + "Files: *\nLicense:\n AGPL-3\n",
+        HEADER + "Files: *\nlicense: AGPL-3\n",
+        "Upstream-Name: demo\n" + HEADER + "Files: *\nLicense: AGPL-3\n",
+        "\n" + HEADER.upper() + "Files: *\nLicense: AGPL-3\n",
+    ],
+)
+def test_fields_of_a_copyright_file_stand_in_any_order_and_case(text: str) -> None:
+    assert copyright_file(text) == Found("AGPL-3.0-only", "copyright (machine-readable)")
+
+
+def test_a_text_that_stands_in_a_copyright_file_counts_beside_those_that_it_points_to() -> None:
+    text = "GNU AFFERO GENERAL\n PUBLIC LICENSE, Version 3\n\nPackaging: /usr/share/common-licenses/GPL-3\n"
+    assert copyright_file(text).expression == "LicenseRef-Debian-AGPL AND LicenseRef-Debian-GPL-3"
 
 
 @pytest.mark.parametrize("mode", ["w:xz", "w:gz"])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from datetime import datetime
 from typing import Any
 
@@ -143,9 +144,24 @@ def test_a_range_that_cannot_be_ordered_counts_as_a_fault_in_doubt() -> None:
     assert "cannot be compared" in hit.doubt
 
 
-def test_listed_versions_decide_where_a_range_cannot_be_ordered() -> None:
-    advised = advisory("A-1", "PyPI", "demo", {"introduced": "first release"}, versions=("2.0",))
-    assert not hits(package("python", "demo", "1.0"), advised)
+def test_a_list_of_versions_does_not_hide_a_range_that_cannot_be_ordered() -> None:
+    advised = advisory("A-1", "PyPI", "demo", {"introduced": "0"}, {"fixed": "2004d"}, versions=("2.0",))
+    (hit,) = hits(package("python", "demo", "1.0"), advised)
+    assert "cannot be compared" in hit.doubt
+    (listed,) = hits(package("python", "demo", "2.0"), advised)
+    assert not listed.doubt
+
+
+@pytest.mark.parametrize("versions", [(), ("0.9",)])
+@pytest.mark.parametrize("unreadable_first", [True, False])
+def test_a_range_that_cannot_be_ordered_does_not_hide_one_that_hits(
+    versions: tuple[str, ...], unreadable_first: bool
+) -> None:
+    advised = advisory("A-1", "PyPI", "demo", {"introduced": "1.0"}, {"fixed": "2.0"}, versions=versions)
+    unreadable = {"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "2004d"}]}
+    advised["affected"][0]["ranges"].insert(0 if unreadable_first else 1, unreadable)
+    (hit,) = hits(package("python", "demo", "1.5"), advised)
+    assert not hit.doubt
 
 
 def test_aliases_are_one_fault() -> None:
@@ -172,6 +188,17 @@ def test_an_advisory_on_two_faults_does_not_make_them_one() -> None:
     assert sorted(sorted(hit.id for hit in group) for group in found) == [
         ["A-1", "G-1"], ["B-1"], ["C-1"], ["D-1", "E-1"], ["F-1"],
     ]  # fmt: skip
+
+
+def test_very_many_faults_of_one_package_are_told_apart_at_once() -> None:
+    advised = [
+        advisory(f"D-{n}", "PyPI", "demo", {"introduced": "0"}, upstream=[f"CVE-2026-{n}"] if n % 2 else [])
+        for n in range(6000)
+    ]
+    found = hits(package("python", "demo", "1.0"), *advised)
+    started = time.process_time()
+    assert len(groups(found)) == 6000
+    assert time.process_time() - started < 1
 
 
 def test_a_distributions_word_on_one_upstream_fault_is_that_fault() -> None:

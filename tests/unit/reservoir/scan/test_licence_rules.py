@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import pytest
+
+from reservoir.artifacts.debian.licence import copyright_file
+from reservoir.scan.licence_rules import judge
+from reservoir.scan.policy import Licences
+from reservoir.scan.report import Licence
+
+AGPL = ["AGPL-3.0-only", "AGPL-3.0-or-later"]
+GNU = [*AGPL, *(f"{name}-{which}" for name in ("GPL-3.0", "LGPL-2.1") for which in ("only", "or-later"))]
+
+
+def passes(
+    expression: str | None, deny: list[str], stated: dict[str, str] | None = None, allow: list[str] | None = None
+) -> bool:
+    package = Licence(kind="debian", name="demo", version="1", sha256="0" * 64, expression=expression, source="")
+    return not judge([package], Licences(allow=allow or [], deny=deny, stated=stated or {}))
+
+
+def debian(line: str, deny: list[str]) -> bool:
+    return passes(copyright_file(f"Format: 1.0\n\nFiles: *\nLicense: {line}\n").expression, deny)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["AGPLv3", "AGPL3", "GNU-AGPL-3", "Affero-GPL-3", "Affero", "MIT, AGPL-3", "MIT/AGPL-3", "MIT and/or AGPL-3",
+     "MIT AND AGPL-3", "MIT with AGPL-3", "MIT | AGPL-3", "(MIT or ISC) and AGPL-3", "AGPL-3+ with exception",
+     "MIT with Affero exception", "GPL-3+ with AGPL-3 exception", "custom", "MIT-noncommercial"],
+)  # fmt: skip
+def test_a_spelling_of_a_denied_licence_does_not_pass(line: str) -> None:
+    assert not debian(line, AGPL)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["GPL3+ with autoconf exception", "LPGL-2.1+", "GPL-3+ or-else", "BSD-GPL3", "GPL", "Expat-with-GNU-terms",
+     "GPL-3+ with Bison exception"],
+)  # fmt: skip
+def test_what_may_be_of_a_denied_family_does_not_pass(line: str) -> None:
+    assert not debian(line, GNU)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Expat", "GPL-3+", "GPL-3+ with Bison exception", "LGPL-2.1 with OpenSSL exception", "public-domain",
+     "BSD-variant", "BSD-3-clause-Regents", "g10-permissive", "Artistic", "GFDL-NIV-1.3+", "GFDL-1.3+-no-invariant",
+     "Unicode", "DONT-CHANGE-THE-GPL", "Apache-2.0 with LLVM-exception"],
+)  # fmt: skip
+def test_well_known_words_of_debian_pass(line: str) -> None:
+    assert debian(line, AGPL)
+
+
+@pytest.mark.parametrize("name", ["LicenseRef-AGPLv3", "LicenseRef-Vendor", "LicenseRef-MIT-NonCommercial"])
+def test_a_name_of_ones_own_is_known_where_the_policy_states_it(name: str) -> None:
+    assert not passes(name, AGPL)
+    assert passes(name, AGPL, stated={"demo": name})
+    # without a list there is nothing that it could be
+    assert passes(name, [])
+
+
+def test_words_for_several_licences_stay_in_doubt_where_one_of_them_is_denied() -> None:
+    assert passes("LicenseRef-BSD", AGPL)
+    assert not passes("LicenseRef-BSD", ["BSD-4-Clause"])
+    assert not passes("LicenseRef-Debian-GPL-3", ["GPL-3.0-only"])
+    assert passes("LicenseRef-Debian-GPL-2", ["GPL-3.0-only"])
+
+
+@pytest.mark.parametrize(
+    ("expression", "deny", "passed"),
+    [
+        ("(Apache-2.0 OR GPL-3.0-only) AND MIT", ["Apache-2.0", "GPL-3.0-only AND MIT"], False),
+        ("(Apache-2.0 OR ISC) AND MIT", ["Apache-2.0", "GPL-3.0-only AND MIT"], True),
+        ("(ISC OR GPL-3.0-only) AND (MIT OR GPL-3.0-only)", ["GPL-3.0-only", "ISC AND MIT"], False),
+        ("(ISC OR GPL-3.0-only OR Zlib) AND (MIT OR GPL-3.0-only)", ["GPL-3.0-only", "ISC AND MIT"], True),
+        # a denied choice as a whole is not taken apart
+        ("(MIT OR ISC) AND Zlib", ["(MIT OR ISC) AND Zlib"], False),
+    ],
+)
+def test_a_choice_is_denied_where_each_way_to_choose_is(expression: str, deny: list[str], passed: bool) -> None:
+    assert passes(expression, deny) is passed
+
+
+def test_what_has_more_ways_to_choose_than_can_be_tried_is_in_doubt() -> None:
+    wide = " AND ".join(f"(MIT OR Apache-2.0 OR LicenseRef-Debian-BSD-{n})" for n in range(30))
+    assert passes(wide, AGPL)
+    assert not passes(wide, ["MIT AND GPL-3.0-only AND Apache-2.0"])
+
+
+def test_what_is_no_exception_hides_no_licence() -> None:
+    assert passes("GPL-3.0-only WITH GCC-exception-3.1", AGPL)
+    assert not passes("MIT WITH AGPL-3.0-only", AGPL)
+    assert not passes("MIT WITH AGPL-3.0-only", [], allow=["MIT"])
+    assert passes("GPL-3.0-only WITH GCC-exception-3.1", [], allow=["GPL-3.0-only"])

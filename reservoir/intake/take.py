@@ -190,8 +190,8 @@ def _refuse_other_chain(known: Keychain, found: Verified) -> None:
         raise IntegrityError(
             "the chain of keys is not the one that this site knows",
             where=str(found.folder / bundles.KEYS),
-            hint="ask its maker which key is theirs; to trust that one, whatever the site knows, give it with --key and "
-            "say --replace-key",
+            hint="ask its maker which key is theirs; to trust that one, whatever the site knows, give it with --key "
+            "and say --replace-key",
         )
 
 

@@ -36,6 +36,11 @@ class Names:
         owners: dict[str, list[str]] = self._read()["owners"]
         return sorted(owners.get(normal(name), []))
 
+    def shown_of(self, name: str) -> list[str]:
+        """Return the accounts whose uploads alone are shown beside a published name; nothing where all are shown."""
+        known = self._read()
+        return sorted(known["owners"].get(normal(name), [])) if normal(name) in known["allowed"] else []
+
     def published(self, name: str) -> bool:
         """Say whether the site publishes a package of that name.
 

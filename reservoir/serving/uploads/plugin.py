@@ -41,13 +41,20 @@ MAY_PATH = "/+penstock/may"
 
 
 class SiteIndex(BaseStageCustomizer):
-    """An index whose uploads are hidden while the reservoir publishes something of the same name."""
+    """An index whose uploads are hidden while the reservoir publishes something of the same name.
+
+    Where an administrator allows them to accounts, theirs are seen: what others uploaded before stays hidden.
+    """
 
     def get_simple_links_filter_iter(self, project: str, links: Any) -> Iterator[bool] | None:
-        """Return which links stay: none of this index itself for a name that belongs to the publication alone."""
-        if not _names().shut(project):
+        """Return which links stay: of this index itself none, or those of the accounts that may have the name."""
+        names = _names()
+        shut, accounts = names.shut(project), names.shown_of(project)
+        if not (shut or accounts):
             return None
-        return (not str(link.href).lstrip("/").startswith(f"{self.stage.name}/") for link in links)
+        shown = set() if shut else holdings.brought(self.stage, normal(project), {*accounts, ADMIN})
+        paths = (str(link.href).partition("#")[0].lstrip("/") for link in links)
+        return (path in shown or not path.startswith(f"{self.stage.name}/") for path in paths)
 
     def get_principals_for_del_entry(self, restrict_modify: Iterable[str] | None = None) -> set[str]:
         """Return who may take an upload away: the administrator, as a version that can go could come back another."""

@@ -84,10 +84,18 @@ class Server:
 
     def first_uploader(self, name: str) -> str:
         """Return the account that was the first with a name; empty where nothing of that name was uploaded."""
+        lines = [line for line in self._brought(name) if line["what"] == "upload"]
+        return str(min(lines, key=lambda line: line["when"])["who"]) if lines else ""
+
+    def uploaders(self, name: str) -> set[str]:
+        """Return the accounts that files of a name came from."""
+        return {str(line["who"]) for line in self._brought(name)}
+
+    def _brought(self, name: str) -> list[dict[str, Any]]:
+        """Return by whom and when the files of a name came."""
         versions = self._get(f"/{INDEX}/{name}") if name in self.uploaded() else {}
         links = [link for version in versions.values() for link in version.get("+links", [])]
-        lines = [line for link in links for line in link.get("log", []) if line["what"] == "upload"]
-        return str(min(lines, key=lambda line: line["when"])["who"]) if lines else ""
+        return [line for link in links for line in link.get("log", []) if line["what"] in ("upload", "push")]
 
     def add_account(self, name: str) -> str:
         """Make an account and return its password.

@@ -14,8 +14,8 @@ import zlib
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path, PurePosixPath
-from typing import IO
 from urllib.parse import urljoin, urlsplit
 
 import httpx
@@ -32,7 +32,11 @@ INDEX = "repodata/repomd.xml"
 # seconds that a source's clock may be ahead of this machine's
 AHEAD_S = 86_400
 STRONG = ("sha224", "sha256", "sha384", "sha512")
-READERS: dict[str, Callable[[Path], IO[bytes]]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+READERS: dict[str, Callable[[Path], BufferedIOBase]] = {
+    ".gz": gzip.GzipFile,
+    ".bz2": bz2.BZ2File,
+    ".xz": lzma.LZMAFile,
+}
 ZSTD = ".zst"
 # bytes; metadata unpacks to that much or to so many times its size, whatever is declared: filelists reach 50 times
 SMALL, TIMES = 64 << 20, 100

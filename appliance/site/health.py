@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from common.settings.health import AlertSettings, HealthKeeping, HealthSettings
+from common.settings.health import AlertSettings, HealthKeeping, HealthSettings, ServedSettings
 from common.settings.options import keys_without
 
 
-class Health(HealthSettings, HealthKeeping):
+class Health(ServedSettings, HealthSettings, HealthKeeping):
     """When checks warn and fail, and what follows from it."""
 
     model_config = keys_without("health_")

@@ -1,4 +1,4 @@
-"""Health of what has no agent: the controller looks at such nodes by the playbook, and at the site's backups."""
+"""Health of what has no agent: the controller looks at such nodes by the playbook, and at backups and reservoir."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from appliance.site import inventory, playbook
+from appliance.site import inventory, playbook, served_health
 from appliance.site.backup import health
 from appliance.site.backup.make import FOLDER
-from appliance.site.deployment import STATE
+from appliance.site.deployment import ROOT, STATE
 from appliance.site.inventory import without_agent
 from appliance.site.model import Node, NodeRole, Site
 from common import machine_checks
@@ -28,10 +28,11 @@ Key = tuple[str, str, str]
 class NodeHealth:
     """Looks again and again; what counts is damped as agents do."""
 
-    def __init__(self, *, state: Path = STATE, backups: Path = FOLDER) -> None:
-        """Begin with nothing known."""
+    def __init__(self, *, state: Path = STATE, backups: Path = FOLDER, root: Path = ROOT) -> None:
+        """Begin with nothing known; `root` is the reservoir's."""
         self._state = state
         self._backups = backups
+        self._root = root
         self._damping = Damping()
         self._checks = DampedChecks[Key](self._damping)
 
@@ -45,8 +46,12 @@ class NodeHealth:
         counts: dict[str, list[Check]] = {name: [] for name in found}
         for (name, _, _), check in self._checks.counts.items():
             counts.setdefault(name, []).append(check)
-        # a backup is judged by all that were taken, which does not go to and fro
-        counts[""] = health.judged(site, self._backups, datetime.now(UTC))
+        # backups are judged by all that were taken, bundles by a date: neither goes to and fro
+        now = datetime.now(UTC)
+        counts[""] = [
+            *health.judged(site, self._backups, now),
+            *served_health.checks(self._root, site.health.health_bundle_warn_days, now),
+        ]
         return [
             NodeChecks(node=name, checks=[CheckReport.of(each) for each in checks]) for name, checks in counts.items()
         ]

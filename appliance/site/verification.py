@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from appliance.site import edge_certificate, inventory, machine_checks, pki, playbook
+from appliance.site import edge_certificate, inventory, machine_checks, pki, playbook, served_health
 from appliance.site.agent_checks import agent, gpus, listed, strangers
 from appliance.site.backup import health
 from appliance.site.backup.make import FOLDER
@@ -85,9 +85,11 @@ def verify(
         revoked=digest,
         missed=behind(site, records(state)),
     )
-    verdict.add(site.reservoir.name, health.judged(site, folder, datetime.now(UTC)))
+    now = datetime.now(UTC)
+    verdict.add(site.reservoir.name, health.judged(site, folder, now))
+    verdict.add(site.reservoir.name, served_health.checks(root, site.health.health_bundle_warn_days, now))
     if (ends := edge_certificate.until(state)) is not None:
-        verdict.add(site.master.name, [company_certificate(ends, datetime.now(UTC))])
+        verdict.add(site.master.name, [company_certificate(ends, now)])
     for node, check in trial(site) if trial else ():
         verdict.add(node, [check])
     _remember(verdict, state)

@@ -71,6 +71,16 @@ class HealthKeeping(StrictModel):
     health_keep_s: float = Field(default=90 * DAY, gt=0, description="how long it is kept how checks have changed")
 
 
+class ServedSettings(StrictModel):
+    """When checks of what the reservoir serves warn."""
+
+    health_bundle_warn_days: int = Field(
+        default=30,
+        ge=0,
+        description="a bundle that its maker answers for no longer than this warns; after its end it fails",
+    )
+
+
 class AlertSettings(StrictModel):
     """Who is told of a check that changes: by a webhook, by mail, or both."""
 

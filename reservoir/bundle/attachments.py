@@ -14,7 +14,7 @@ from reservoir.contents.bundle import Bundle
 from reservoir.contents.lock import LockedImage
 from reservoir.download.cache import Cache
 from reservoir.manifest.model import Security
-from reservoir.scan import facts, installed, licences, remembered
+from reservoir.scan import facts, image_rules, installed, licences, remembered
 from reservoir.scan.checker import scan
 from reservoir.scan.clamav import Clamav
 from reservoir.scan.page import render
@@ -45,6 +45,7 @@ def make(
     report = scan(bundle, known, [folder / security.advisories], rules, now=now, malware=malware, remembered=before)
     remembered.keep(memory, report, rules)
     verdict = judge(report, rules, now)
+    verdict.blocking.extend(image_rules.judge(bundle, rules.signed_images))
     if verdict.blocking:
         raise ForbiddenError.of(verdict.blocking)
     return attachments | {REPORT: report.encode(), PAGE: render(report, verdict)}

@@ -137,8 +137,20 @@ class RpmPart(_Artifact):
     metadata: Annotated[KeyMetadata | ModuleMetadata, Field(discriminator="part")]
 
 
+class ImageSignature(Metadata):
+    """A signature of cosign and the payload that it is over, both in base64, and the public key of who made it."""
+
+    payload: str
+    signature: str
+    key: str
+
+
 class ImageMetadata(Metadata):
-    """An image as registries know it; `made` is the index where only some of its architectures were taken."""
+    """An image as registries know it; `made` is the index where only some of its architectures were taken.
+
+    `signatures` are those that were checked when it was locked; `signed` is the index that they are about, where only
+    a part of that was taken.
+    """
 
     tag: str
     digest: str
@@ -146,6 +158,8 @@ class ImageMetadata(Metadata):
     media_type: str
     architectures: list[str]
     made: str | None = None
+    signed: str | None = None
+    signatures: list[ImageSignature] = []
 
 
 class ImageArtifact(_Artifact):

@@ -298,12 +298,11 @@ def fingerprint(key: bytes) -> str:
 def trusted(bundle: Bundle, options: argparse.Namespace) -> dict[str, Any]:
     """Return how the bundle's key came to be trusted, as a site notes it; nothing where a check alone is wanted.
 
-    Who was trusted before is trusted still: the site's own pin, then the one of an earlier installation. A bundle by
-    another key is refused, unless its maker's key is given and the other one given up.
+    Who was trusted before is trusted still: by the site's own pin, or by an earlier installation. A bundle by another
+    key is refused, unless its maker's key is given and the other one given up.
     """
     name, where = fingerprint(bundle.key), bundle.folder / "penstock.pub"
-    pins = [options.root / "keys" / "bundle.pub", options.prefix / "bundle.pub"]
-    path = next((pin for pin in pins if pin.exists()), None)
+    path = pin_of(options)
     pinned = public_key(path)[0] if path else None
     given = public_key(options.key)[0] if options.key else None
     if given and not bundle.follows(given):
@@ -325,6 +324,17 @@ def trusted(bundle: Bundle, options: argparse.Namespace) -> dict[str, Any]:
     if given and noted["how"] != "key":
         noted = {**noted, "how": "key", "since": today}
     return {**noted, "fingerprint": name, **({} if pinned == bundle.key else {"follows": fingerprint(pinned)})}
+
+
+def pin_of(options: argparse.Namespace) -> Path | None:
+    """Return the file with the key that counts here: the site's own, unless an installation gave that one up since."""
+    own, installed = (folder / "bundle.pub" for folder in (options.root / "keys", options.prefix))
+    if own.exists() and installed.exists():
+        names = {pin: fingerprint(public_key(pin)[0]) for pin in (own, installed)}
+        given_up = {pin: trust_of(pin.with_name(TRUST), name).get("instead_of") for pin, name in names.items()}
+        if given_up[installed] == names[own] and given_up[own] != names[installed]:
+            return installed
+    return next((pin for pin in (own, installed) if pin.exists()), None)
 
 
 def trust_of(path: Path, name: str) -> dict[str, Any]:

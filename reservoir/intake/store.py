@@ -35,6 +35,8 @@ class Store:
         self.after = root / "after"
         self.rollback = root / "rollback.json"
         self.marks = root / "newest.json"
+        self.security = root / "security"
+        self.policy = self.security / "policy.yml"
         self.keys = root / "keys"
         self.pinned_key = self.keys / "bundle.pub"
         self.keychain = self.keys / "bundle.keys.json"

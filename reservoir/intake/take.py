@@ -10,7 +10,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from common.disk_limit import DiskLimit
-from common.errors import ConflictError, IntegrityError, PenstockError, UnavailableError
+from common.errors import ConflictError, ForbiddenError, IntegrityError, PenstockError, UnavailableError
 from common.progress import Progress, silent
 from reservoir import settings
 from reservoir.artifacts import kinds
@@ -22,6 +22,8 @@ from reservoir.intake import newest, trust
 from reservoir.intake.arrival import Arrival
 from reservoir.intake.store import Store, age
 from reservoir.intake.trust import Spoken, Trust
+from reservoir.scan import image_rules
+from reservoir.scan.policy import read_policy
 from reservoir.signing import keychain
 from reservoir.signing.keychain import Keychain
 
@@ -66,8 +68,8 @@ def take(
     the one that travels along. It is pinned: later bundles must be signed by the same one, or by one that replaced it,
     which is then pinned; `replace_key` trusts `key` instead.
     Raises IntegrityError for a bundle that is not whole, could not be published, or is signed by a key that nobody
-    vouches for, ConflictError for one older than
-    what the site holds or a delta that builds on something else, UnavailableError where there is no space.
+    vouches for, ForbiddenError for images that are not signed as the site's policy asks, ConflictError for one older
+    than what the site holds or a delta that builds on something else, UnavailableError where there is no space.
     """
     store = Store(root)
     spoken = Spoken(key, trust_first, replace_key)
@@ -109,6 +111,7 @@ def take_held(
         # what its list says already, before anything is copied
         if problems := kinds.check([found.bundle], lambda _: None):
             raise IntegrityError.of(problems)
+        _refuse_unsigned(store, found.bundle)
         if not allow_rollback:
             _refuse_older(found.bundle, present, folder)
             _refuse_removed(store, found.bundle, folder)
@@ -228,6 +231,13 @@ def _refuse_removed(store: Store, bundle: Bundle, folder: Path) -> None:
             where=str(folder),
             hint=_OLDER,
         )
+
+
+def _refuse_unsigned(store: Store, bundle: Bundle) -> None:
+    """Raise ForbiddenError where the site has a policy about who signs images, and some of these are not signed so."""
+    rules = read_policy(store.policy).signed_images if store.policy.exists() else []
+    if problems := list(image_rules.judge(bundle, rules)):
+        raise ForbiddenError.of(problems)
 
 
 def _require_base(arrival: Arrival) -> None:

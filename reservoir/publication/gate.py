@@ -12,28 +12,26 @@ from pydantic import ValidationError
 from common import files
 from common.errors import ForbiddenError, IntegrityError, Problem
 from reservoir.intake.store import Store
+from reservoir.scan import image_rules
 from reservoir.scan.policy import read_policy
 from reservoir.scan.report import Report
 from reservoir.scan.verdict import judge
 
-POLICY = "policy.yml"
-
 
 def folder(store: Store) -> Path:
     """Return where a site keeps its policy and the reports of its scans."""
-    return store.root / "security"
+    return store.security
 
 
 def policy_path(store: Store) -> Path | None:
     """Return where the policy of a site lies; None where it has none."""
-    path = folder(store) / POLICY
-    return path if path.exists() else None
+    return store.policy if store.policy.exists() else None
 
 
 def adopt(store: Store, path: Path) -> None:
     """Make a policy the site's own."""
     folder(store).mkdir(mode=0o755, exist_ok=True)
-    files.write(folder(store) / POLICY, path.read_bytes())
+    files.write(store.policy, path.read_bytes())
 
 
 def keep(store: Store, identity: str, report: Report, page: bytes) -> None:
@@ -47,7 +45,8 @@ def require(store: Store, identities: Iterable[str], now: datetime) -> None:
     """Let bundles through to a publication.
 
     Raises ForbiddenError where the site has a policy, and a bundle was not scanned, or the policy as it is now does
-    not pass its report: findings, exceptions that have expired meanwhile, advisories that have grown too old.
+    not pass its report: findings, exceptions that have expired meanwhile, advisories that have grown too old. Images
+    that are not signed as it asks stop it as well.
     """
     if problems := refused(store, identities, now):
         raise ForbiddenError.of(problems)
@@ -59,8 +58,11 @@ def refused(store: Store, identities: Iterable[str], now: datetime) -> list[Prob
     if path is None:
         return []
     rules = read_policy(path)
-    problems = []
+    problems: list[Problem] = []
+    held = store.imported() if rules.signed_images else {}
     for identity in identities:
+        if identity in held:
+            problems += image_rules.judge(held[identity], rules.signed_images)
         path = folder(store) / f"{identity}.json"
         scan = f"penstock reservoir scan --root {store.root} --advisories FOLDER"
         if not path.is_file():

@@ -16,7 +16,7 @@ from reservoir.bundle import bundles
 from reservoir.contents.bundle import Bundle
 from reservoir.intake.store import Store
 from reservoir.publication import gate
-from reservoir.scan import facts, remembered
+from reservoir.scan import facts, image_rules, remembered
 from reservoir.scan.checker import scan
 from reservoir.scan.clamav import Clamav
 from reservoir.scan.facts import Facts
@@ -144,7 +144,9 @@ def _scan(place: _Place, asked: Asked, progress: Progress) -> Scanned:
     progress("hold packages against advisories")
     before = remembered.read(place.memory) if place.memory else {}
     report = scan(place.bundle, known, asked.advisories, rules, now=now, malware=malware, remembered=before)
-    return Scanned(place.identity, report, judge(report, rules, now), rules)
+    verdict = judge(report, rules, now)
+    verdict.blocking.extend(image_rules.judge(place.bundle, rules.signed_images))
+    return Scanned(place.identity, report, verdict, rules)
 
 
 def read_facts(bundle: Bundle, attachments: Path) -> Facts:

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from common.errors import InputError
 from common.strict import StrictModel
 from common.yaml_document import check, parse
+from reservoir.artifacts.image import cosign
 from reservoir.artifacts.licence import spdx
 from reservoir.scan.severity import Level
 
@@ -75,12 +76,31 @@ class Licences(StrictModel):
         return self.unknown == "block" if self.unknown else bool(self.allow or self.deny)
 
 
+def _key(text: str) -> str:
+    try:
+        cosign.read_key(text.encode(), "")
+    except InputError as error:
+        raise ValueError("not a public key of cosign: give the text of the maker's cosign.pub, in PEM") from error
+    return text
+
+
+class SignedImages(StrictModel):
+    """Images by name, where `*` stands for anything, and public keys by the name of whom they are of, as PEM.
+
+    One of the keys must have signed such an image with cosign; where there is none, nobody needs to.
+    """
+
+    images: Annotated[list[Text], Field(min_length=1)]
+    keys: dict[Text, Annotated[str, AfterValidator(_key)]]
+
+
 class ScanPolicy(StrictModel):
     """The rules of a site or a bundle. Advisories older than `max_age_days` are no advisories.
 
     `least` says how many advisories an ecosystem must have. `closed` is about files, and images from elsewhere, of
     which nobody says what is inside. With `clamav`, a publication needs a pass for malware; `partly` is about files of
-    which that saw a part only, because they are too long, too deeply packed or encrypted.
+    which that saw a part only, because they are too long, too deeply packed or encrypted. Of `signed_images` the first
+    counts that names an image.
     """
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -93,6 +113,7 @@ class ScanPolicy(StrictModel):
     licences: Licences = Licences()
     clamav: bool = False
     partly: Literal["list", "block"] = "list"
+    signed_images: list[SignedImages] = Field(default_factory=list)
 
 
 def load(text: str, source: str) -> ScanPolicy:

@@ -12,9 +12,10 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
 from common.errors import InputError
+from reservoir.contents.artifact import ImageSignature
 
 ANNOTATION = "dev.cosignproject.cosign/signature"
 PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
@@ -40,6 +41,11 @@ def read_key(pem: bytes, where: str) -> PublicKey:
     if not isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey | ed25519.Ed25519PublicKey):
         raise InputError("not a public key of cosign", where=where, hint="give the maker's cosign.pub, in PEM")
     return key
+
+
+def write_key(key: PublicKey) -> str:
+    """Return a public key as PEM."""
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
 def tag(digest: str) -> str:
@@ -70,6 +76,24 @@ def signs(payload: bytes, digest: str) -> bool:
 def holds(signature: bytes, payload: bytes, keys: Sequence[PublicKey]) -> bool:
     """Say whether one of the keys made a signature of the payload."""
     return any(_made_by(key, signature, payload) for key in keys)
+
+
+def kept(signature: bytes, payload: bytes, key: PublicKey) -> ImageSignature:
+    """Return a signature with all that is needed to check it again without a registry."""
+    return ImageSignature(payload=_text(payload), signature=_text(signature), key=write_key(key))
+
+
+def confirms(one: ImageSignature, digest: str, key: PublicKey) -> bool:
+    """Say whether a signature that was kept is by this key, and about the image with this digest."""
+    try:
+        signature, payload = (base64.b64decode(text, validate=True) for text in (one.signature, one.payload))
+    except ValueError:
+        return False
+    return holds(signature, payload, [key]) and signs(payload, digest)
+
+
+def _text(content: bytes) -> str:
+    return base64.b64encode(content).decode()
 
 
 def _made_by(key: PublicKey, signature: bytes, payload: bytes) -> bool:

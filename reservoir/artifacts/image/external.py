@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from common import process
 from common.errors import ConflictError, InputError, IntegrityError, ProcessError, UnavailableError
 from common.progress import Progress
-from reservoir.artifacts.image import cosign, oci
-from reservoir.contents.artifact import ImageArtifact, ImageMetadata, ImagePart
+from reservoir.artifacts.image import cosign, oci, signed
+from reservoir.contents.artifact import ImageArtifact, ImageMetadata, ImagePart, ImageSignature
 from reservoir.download.cache import Cache
 from reservoir.manifest.model import ExternalImage
 
@@ -43,8 +43,8 @@ class Puller:
         self.progress(f"read image {self.image.reference}")
         remote = self.image.source.startswith(REGISTRY)
         content = self._inspect(self.image.source) if remote else self._copied()
-        if self.image.signed_by:
-            self._require_signature(oci.digest(content))
+        signatures = self._require_signatures(oci.digest(content)) if self.image.signed_by else []
+        asked = content
         documents = {self.cache.keep(content)[0]: content}
         document = oci.read(content, self.image.source)
         made = None
@@ -61,18 +61,23 @@ class Puller:
             if len(chosen) == 1 < len(document.manifests):
                 content = documents[chosen[0].sha256]
             elif len(chosen) < len(document.manifests):
-                content = made = _index(json.loads(content), chosen)
+                content = made = oci.reduced(content, [child.digest for child in chosen])
             self.cache.keep(content)
         document = oci.read(content, self.image.source)
-        image = self._described(content, document, targets, made)
+        more: dict[str, object] = {"made": made.decode()} if made else {}
+        if signatures:
+            more |= {"signatures": signatures} | ({"signed": asked.decode()} if asked != content else {})
+        image = self._described(content, document, targets, more)
         documents = {digest: text for digest, text in documents.items() if text != content} | {image.sha256: content}
         return [image, *oci.artifacts(image, documents)]
 
     def fetch(self, locked: ImageArtifact) -> None:
         """Bring every part of the locked image into the cache that lacks some.
 
-        Raises UnavailableError where a registry has it no more, ConflictError where a local source holds another.
+        Raises UnavailableError where a registry has it no more, ConflictError where a local source holds another, or
+        the lock lacks a signature.
         """
+        self._require_kept(locked)
         missing = self._missing(locked)
         if missing and not self.image.source.startswith(REGISTRY):
             self.progress(f"read image {self.image.reference}")
@@ -90,9 +95,12 @@ class Puller:
                 hint="make a new lock",
             )
 
-    def _require_signature(self, digest: str) -> None:
-        """Raise IntegrityError unless one of the keys of `signed_by` signed the image as the registry has it."""
-        keys = [cosign.read_key(self._key(path), path) for path in self.image.signed_by]
+    def _require_signatures(self, digest: str) -> list[ImageSignature]:
+        """Return the signatures of the image as the registry has it by keys of `signed_by`, each with its key.
+
+        Raises IntegrityError where there is none.
+        """
+        keys = self._keys()
         source = f"{repository(self.image.source)}:{cosign.tag(digest)}"
         try:
             found = list(cosign.signatures(self._inspect(source)))
@@ -103,16 +111,34 @@ class Puller:
                 where=self.where,
                 hint="ask its maker to sign it with cosign, or take out signed_by",
             ) from error
+        signatures: list[ImageSignature] = []
         for one in found:
             path = self.cache.path(one.payload)
             payload = path.read_bytes() if path.is_file() else b""
-            if cosign.holds(one.value, payload, keys) and cosign.signs(payload, digest):
-                return
-        raise IntegrityError(
-            f"none of the {len(found)} signatures of {digest} is by {', '.join(self.image.signed_by)}",
-            where=self.where,
-            hint="do not use this image; or ask its maker for the key",
-        )
+            if cosign.signs(payload, digest):
+                made_by = [key for key in keys.values() if cosign.holds(one.value, payload, [key])]
+                signatures += [cosign.kept(one.value, payload, key) for key in made_by]
+        if not signatures:
+            raise IntegrityError(
+                f"none of the {len(found)} signatures of {digest} is by {', '.join(self.image.signed_by)}",
+                where=self.where,
+                hint="do not use this image; or ask its maker for the key",
+            )
+        return signatures
+
+    def _require_kept(self, locked: ImageArtifact) -> None:
+        """Raise ConflictError where a lock does not carry the signature that the manifest asks for."""
+        keys = self._keys()
+        if keys and not signed.signers(locked, keys):
+            raise ConflictError(
+                f"the lock has no signature of {self.image.reference} by {', '.join(keys)}",
+                where=self.where,
+                hint="make a new lock",
+            )
+
+    def _keys(self) -> dict[str, cosign.PublicKey]:
+        """Return the keys of `signed_by` by their files."""
+        return {path: cosign.read_key(self._key(path), path) for path in self.image.signed_by}
 
     def _key(self, path: str) -> bytes:
         try:
@@ -220,9 +246,9 @@ class Puller:
             )
 
     def _described(
-        self, content: bytes, document: oci.OciDocument, targets: Sequence[str], made: bytes | None
+        self, content: bytes, document: oci.OciDocument, targets: Sequence[str], more: Mapping[str, object]
     ) -> ImageArtifact:
-        """Describe the image itself."""
+        """Describe the image itself; `more` is what its metadata say beside what every image has."""
         if document.config:
             config = self.cache.path(document.config.sha256)
             if not config.is_file():
@@ -249,7 +275,7 @@ class Puller:
             size=size,
             origin=self.image.source,
             targets=list(targets),
-            metadata=ImageMetadata.model_validate(words | ({"made": made.decode()} if made else {})),
+            metadata=ImageMetadata.model_validate(words | dict(more)),
         )
 
 
@@ -272,10 +298,3 @@ def repository(source: str) -> str:
     address = source.partition("@")[0]
     folder, slash, name = address.rpartition("/")
     return folder + slash + name.partition(":")[0]
-
-
-def _index(original: dict[str, object], chosen: Sequence[oci.Descriptor]) -> bytes:
-    """Return an index of the chosen entries alone, each as it was."""
-    digests = [entry.digest for entry in chosen]
-    entries = original["manifests"] if isinstance(original["manifests"], list) else []
-    return oci.encode(original | {"manifests": [entry for entry in entries if entry["digest"] in digests]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,6 +93,12 @@ def digest(content: bytes) -> str:
 def encode(value: object) -> bytes:
     """Return the one spelling of a document that is made here."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def reduced(index: bytes, digests: Collection[str]) -> bytes:
+    """Return an index of some entries of another one alone, each as it was."""
+    original = json.loads(index)
+    return encode(original | {"manifests": [entry for entry in original["manifests"] if entry["digest"] in digests]})
 
 
 def config(

@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
-from reservoir.artifacts.image import archive, oci
+from reservoir.artifacts.image import archive, cosign, oci
+from reservoir.artifacts.image.signed import signers
+from reservoir.contents.artifact import ImageArtifact
 from tests.integration.reservoir import registry as registries
 from tests.integration.reservoir.conftest import docker, penstock
 from tests.integration.reservoir.registry import Registry
@@ -238,7 +240,14 @@ def test_an_image_that_its_maker_signed_is_taken(workshop: Workshop, upstream: R
     workshop.want(tool={"source": source, "architectures": ["arm64"], "signed_by": ["other.pub", "maker.pub"]})
     workshop.lock()
     workshop.build()
-    assert workshop.images()["tool"]["metadata"]["architectures"] == ["arm64"]
+    found = ImageArtifact.model_validate(workshop.images()["tool"])
+    assert found.metadata.architectures == ["arm64"]
+    # what the bundle carries is enough to check it again, though the index was signed and one architecture taken
+    keys = {one: cosign.read_key((workshop.folder / f"{one}.pub").read_bytes(), one) for one in ("other", "maker")}
+    assert signers(found, keys) == ["maker"]
+    (workshop.folder / "maker.pub").unlink()
+    key_pair(workshop.folder, "maker", *kind)
+    assert "the lock has no signature of ext/tool:1 by other.pub, maker.pub" in workshop.build(code=7)
 
 
 def test_an_image_that_nobody_answers_for_is_refused(workshop: Workshop, upstream: Registry) -> None:

@@ -147,6 +147,7 @@ def make_bundle(
     version: str = "1.0",
     body: str = "",
     created: str = "2026-01-02T03:04:05Z",
+    expires: str | None = None,
     made: Sequence[tuple[Artifact, Path]] | None = None,
     targets: Sequence[TargetRecord] = (TARGET,),
     attachments: Mapping[str, bytes] = MappingProxyType({"sbom.cdx.json": b'{"components": [], "dependencies": []}'}),
@@ -155,13 +156,14 @@ def make_bundle(
     """Write a small signed bundle of every kind of artifact below `folder`; return its folder."""
     made = parts(folder / f"parts-{name}-{version}", body) if made is None else made
     blobs = folder / f"blobs-{name}-{version}"
-    blobs.mkdir(exist_ok=True)
+    blobs.mkdir(parents=True, exist_ok=True)
     for described, path in made:
         (blobs / described.sha256).write_bytes(path.read_bytes())
     bundle = Bundle(
         name=name,
         version=version,
         created=created,
+        expires=expires,
         targets=list(targets),
         artifacts=[described for described, _ in made],
         installer={file: hashlib.sha256(bundles.installer(file)).hexdigest() for file in bundles.INSTALLER},

@@ -212,6 +212,32 @@ def test_the_key_that_was_given_is_kept_over_upgrades(
     assert pinned(prefix) == ed25519.public_pem(stranger)
 
 
+def test_a_key_that_was_given_up_stays_so_before_the_site_has_imported_anything_by_the_new_one(
+    tmp_path: Path,
+    key: Ed25519PrivateKey,
+    install: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    site, prefix, new = tmp_path / "site", tmp_path / "opt/site", Ed25519PrivateKey.generate()
+    take(make_bundle(tmp_path / "first", key), site, key=key.public_key())
+    assert install(product(tmp_path, key)) == 0
+    spoken = ("--key", pem(tmp_path, new), "--replace-key")
+    assert install(product(tmp_path, new, "2.0"), *spoken) == 0
+    assert install(product(tmp_path, new, "2.0")) == 0, "installed already, and by the key that counts"
+    assert install(product(tmp_path, new, "3.0")) == 0
+    assert install(product(tmp_path, key, "4.0")) == 3, "the site's own pin is the one that was given up"
+    assert f"this site trusts the key {ed25519.fingerprint(new.public_key())}" in capsys.readouterr().err
+    known = trust.known(Store(site), prefix)
+    assert known
+    assert known.key == new.public_key()
+    # and back, by the site's own word
+    monkeypatch.setattr(sys, "prefix", str(prefix.resolve()))
+    old = make_bundle(tmp_path / "made", key, version="5.0")
+    take(old, site, key=key.public_key(), replace_key=True)
+    assert install(product(tmp_path, key, "5.0")) == 0
+
+
 def test_a_key_that_nobody_vouches_for_installs_nothing(
     tmp_path: Path, key: Ed25519PrivateKey, install: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,7 +21,7 @@ def brought(stage: Any, name: str, accounts: Collection[str]) -> set[str]:
         for link in stage.get_linkstore_perstage(name, version).get_links():
             lines = [line for line in link.get_logs() if line["what"] in (UPLOAD, PUSH)]
             if lines and lines[-1]["who"] in accounts:
-                found.add(link.entrypath)
+                found.add(link.relpath)
     return found
 
 

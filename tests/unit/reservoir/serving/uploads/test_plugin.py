@@ -79,7 +79,7 @@ def test_of_an_allowed_name_the_uploads_of_its_owners_are_shown(root: Path) -> N
     """Who squats on a name that is likely to be published gains nothing by what somebody else is allowed."""
     links = [
         SimpleNamespace(
-            entrypath=f"site/dev/+f/{number}/demo-{number}.0.tar.gz",
+            relpath=f"site/dev/+f/{number}/demo-{number}.0.tar.gz",
             get_logs=lambda who=who: [{"what": "upload", "who": who, "when": [2026]}],
         )
         for number, who in enumerate(("alice", "mallory", "root"))
@@ -90,7 +90,7 @@ def test_of_an_allowed_name_the_uploads_of_its_owners_are_shown(root: Path) -> N
         list_versions_perstage=lambda _: ["1"],
         get_linkstore_perstage=lambda *_: SimpleNamespace(get_links=lambda: links),
     )
-    hrefs = [f"{link.entrypath}#sha256=0" for link in links] + ["site/frozen/+e/demo-1.0.tar.gz"]
+    hrefs = [f"{link.relpath}#sha256=0" for link in links] + ["site/frozen/+e/demo-1.0.tar.gz"]
     offered = [SimpleNamespace(href=href) for href in hrefs]
 
     def shown() -> list[bool] | None:

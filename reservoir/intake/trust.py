@@ -5,7 +5,7 @@ The installer writes the same record beside the key that it keeps, so that the f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
@@ -92,12 +92,15 @@ class Known:
 def known(store: Store, installed: Path | None = None) -> Known | None:
     """Return the key that this site's bundles are signed with: the site's own pin, else what the installer keeps.
 
-    Where an administrator gave up the site's key at the installer, the installer's counts before the next import.
+    Where the installer followed a chain of keys from the site's, or an administrator gave that one up there, the
+    installer's counts before the next import.
     `installed` is the folder that the installer made, else the one that this program runs from.
     """
     own, kept = (
         _kept(path) for path in (store.pinned_key, installed / PINNED if installed else settings.installer_key())
     )
+    if own and kept and _followed(kept, own):
+        return replace(kept, chain=own.chain.grown(own.key, kept.chain))
     if own and kept and _gave_up(kept, own) and not _gave_up(own, kept):
         return kept
     return own or kept
@@ -108,6 +111,11 @@ def _kept(path: Path) -> Known | None:
         return None
     key = ed25519.read_public(path.read_bytes(), str(path))
     return Known(key, _noted(path.with_name(RECORD), fingerprint(key)), keychain.read(path.with_name(CHAIN)))
+
+
+def _followed(one: Known, other: Known) -> bool:
+    """Say whether one key replaced the other by its maker's own statements."""
+    return keychain.raw(other.key) in one.chain.replaced() and one.chain.rotations[-1].new == keychain.raw(one.key)
 
 
 def _gave_up(one: Known, other: Known) -> bool:

@@ -334,7 +334,8 @@ def pin_of(options: argparse.Namespace) -> Path | None:
 
     It did so by its maker's own statements, or because an administrator gave it up.
     """
-    own, installed = (folder / "bundle.pub" for folder in (options.root / "keys", options.prefix))
+    own: Path = options.root / "keys" / "bundle.pub"
+    installed: Path = options.prefix / "bundle.pub"
     if own.exists() and installed.exists():
         keys = {pin: public_key(pin)[0] for pin in (own, installed)}
         followed, _ = chain(installed.with_name(CHAIN), whole=False)
@@ -361,7 +362,8 @@ def trust_of(path: Path, name: str) -> dict[str, Any]:
 def kept_chain(bundle: Bundle, options: argparse.Namespace) -> list[Any]:
     """Return what led from the key that was known first to the bundle's; what a chain says of before is anybody's."""
     path, given = pin_of(options), public_key(options.key)[0] if options.key else None
-    keys, before = [], []
+    keys: list[bytes] = []
+    before: list[Any] = []
     if path is None or (given and options.replace_key):
         known = given or bundle.key
     else:

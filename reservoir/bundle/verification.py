@@ -93,6 +93,7 @@ def verify(folder: Path, key: Ed25519PublicKey | None = None, progress: Progress
         raise IntegrityError.of(problems)
     if problems := check_blobs(found, found.files(), lambda _, path: carried_digest(path), progress):
         raise IntegrityError.of(problems)
+    progress("check that it can be published")
     if problems := kinds.check([found.bundle], found.blob):
         raise IntegrityError.of(problems)
     return found

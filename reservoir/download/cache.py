@@ -8,13 +8,13 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from common import files, process
-from common.errors import IntegrityError, UnavailableError
+from common.errors import IntegrityError, ProcessError, UnavailableError
 from common.progress import Progress, silent
 
 CHUNK = 1 << 20
@@ -173,15 +173,24 @@ def flush(paths: Iterable[Path]) -> None:
 
 
 def flush_all(folder: Path) -> None:
-    """Wait until a folder, and all that was written below it, is on the disk.
+    """Wait until a folder, and all that was written below it, is on the disk."""
+    flush_together([path for path in (folder, *folder.rglob("*")) if not path.is_symlink()], folder)
 
-    Of many files the whole file system is waited for, once; of few it is not, as others write there as well.
+
+def flush_together(paths: Sequence[Path], folder: Path) -> None:
+    """Wait until files and folders, all on the file system of `folder`, are on the disk.
+
+    Of many the whole file system is waited for, once; of few it is not, as others write there as well.
     """
-    paths = [folder, *folder.rglob("*")]
-    if len(paths) > MANY:
+    if len(paths) <= MANY:
+        flush(paths)
+        return
+    try:
         process.run(["sync", "--file-system", folder])
-    else:
-        flush(path for path in paths if not path.is_symlink())
+    except ProcessError:
+        # says which file it was, and whether the disk is full
+        flush(paths)
+        raise
 
 
 def link_or_copy(source: Path, destination: Path) -> None:

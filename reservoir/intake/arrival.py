@@ -6,8 +6,8 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 
 from common import files
@@ -18,6 +18,7 @@ from reservoir.bundle.medium import encode
 from reservoir.bundle.verification import Verified, carried_digest, carried_pieces, check_blobs
 from reservoir.download.cache import flush, reads_as
 from reservoir.download.threads import in_threads
+from reservoir.intake.copies import Copies, copying, gone_when_it_fails
 from reservoir.intake.store import Store
 from reservoir.signing import ed25519
 
@@ -55,6 +56,12 @@ class Arrival:
                 hint=f"check which key is the maker's; to begin anew remove {self.folder}",
             )
 
+    def forget_unfinished(self) -> None:
+        """Delete the copies that a killed import left without a name: their space is needed, and they come again."""
+        for folder in (self.folder, self.record):
+            for left in folder.glob("*.partial"):
+                left.unlink()
+
     def collect(self, broken: Collection[str], progress: Progress) -> list[Problem]:
         """Take over everything that is good in the folder, which lacks what is `broken`; return what is not good."""
         found = self.found
@@ -67,15 +74,16 @@ class Arrival:
         files.write(self.key, ed25519.encode_public(found.key))
         files.write(self.record / bundles.LIST, found.content)
         files.write(self.record / bundles.SIGNATURE, found.signature)
-        for name, sha256 in found.bundle.attachments.items():
-            came = self.record / name
-            if name in broken or (came.is_file() and reads_as(came, sha256)):
-                continue
-            if copy(found.folder / name, came, sha256) != sha256:
-                problems.append(found.problem(found.folder / name, "was changed while it was read"))
-        unwanted = {*broken, *(piece for piece, blob in self._pieces().items() if self._has(blob))}
-        wanted = {name: size for name, size in found.files().items() if name not in unwanted}
-        problems += check_blobs(found, wanted, self._take_over, progress, "import")
+        with copying() as copies:
+            for name, sha256 in found.bundle.attachments.items():
+                came = self.record / name
+                if name in broken or (came.is_file() and reads_as(came, sha256)):
+                    continue
+                if copies.copy(found.folder / name, came, sha256) != sha256:
+                    problems.append(found.problem(found.folder / name, "was changed while it was read"))
+            unwanted = {*broken, *(piece for piece, blob in self._pieces().items() if self._has(blob))}
+            wanted = {name: size for name, size in found.files().items() if name not in unwanted}
+            problems += check_blobs(found, wanted, partial(self._take_over, copies), progress, "import")
         if found.medium and found.of_set:
             name = f"{found.medium.set_name()[:16]}-{found.medium.number}.json"
             files.write(self.media / name, encode(found.medium))
@@ -131,12 +139,13 @@ class Arrival:
         came = self.folder / blob
         return came if came.is_file() else self.store.blobs / blob
 
-    def commit(self) -> None:
+    def commit(self, progress: Progress) -> None:
         """Move the blobs into the store, and then the record, which makes the bundle count."""
-        came = [blob for blob in self.sizes if (self.folder / blob).is_file()]
+        progress("take it into the store")
+        came = [blob for blob, size in self.sizes.items() if _is_file(f"{self.folder}/{blob}", size)]
         self._mend_publications(came)
         for blob in came:
-            (self.folder / blob).replace(self.store.blobs / blob)
+            os.replace(f"{self.folder}/{blob}", f"{self.store.blobs}/{blob}")  # noqa: PTH105 - as in `_is_file`
         flush([self.store.blobs, *self.record.iterdir(), self.record])
         final = self.store.bundles / self.found.identity
         if final.exists():
@@ -166,7 +175,7 @@ class Arrival:
                 os.link(source, beside)
                 beside.replace(path)
 
-    def _take_over(self, name: str, path: Path) -> str:
+    def _take_over(self, copies: Copies, name: str, path: Path) -> str:
         """Bring one file of the folder beside the store where it is lacking; return its hash."""
         came = self.folder / name
         if self.found.of_set and came.is_file():
@@ -177,7 +186,7 @@ class Arrival:
                 said = name if self.found.of_set else carried_digest(path)
                 break
         else:
-            said = copy(path, came, name)
+            said = copies.copy(path, came, name)
         if said == name:
             self.sound.add(name)
         return said
@@ -201,7 +210,7 @@ class Arrival:
                 continue
             beside = self.folder / f"{blob}.partial"
             said = hashlib.sha256()
-            with _gone_when_it_fails(beside), beside.open("wb") as file:
+            with gone_when_it_fails(beside), beside.open("wb") as file:
                 for part in parts:
                     for content in carried_pieces(part):
                         said.update(content)
@@ -246,34 +255,3 @@ def _is_file(path: str, size: int) -> bool:
     except FileNotFoundError:
         return False
     return stat.S_ISREG(found.st_mode) and found.st_size == size
-
-
-@contextmanager
-def _gone_when_it_fails(beside: Path) -> Iterator[None]:
-    """Delete a file that cannot be written whole: a full disk needs the space for what is good."""
-    try:
-        yield
-    except (IntegrityError, OSError):
-        beside.unlink(missing_ok=True)
-        raise
-
-
-def copy(source: Path, destination: Path, sha256: str) -> str:
-    """Copy a file from a medium, wait until it is on the disk, then name it; return the hash of what was read.
-
-    What has another hash than `sha256` is not kept.
-    """
-    beside = destination.with_name(f"{destination.name}.partial")
-    found = hashlib.sha256()
-    with _gone_when_it_fails(beside), beside.open("wb") as file:
-        for piece in carried_pieces(source):
-            found.update(piece)
-            file.write(piece)
-        file.flush()
-        os.fsync(file.fileno())
-    if found.hexdigest() == sha256:
-        beside.chmod(0o444)
-        beside.replace(destination)
-    else:
-        beside.unlink()
-    return found.hexdigest()

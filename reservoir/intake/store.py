@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -42,6 +43,7 @@ class Store:
         self.keychain = self.keys / "bundle.keys.json"
         self.site_key = self.keys / "site.key"
         self.receipt_serial = self.keys / "receipt.serial"
+        self._lists: dict[bytes, Bundle] = {}
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -94,16 +96,23 @@ class Store:
         """Return the imported bundles by identity."""
         found = {}
         for folder in sorted(self.bundles.glob("[!.]*")):
-            path = folder / bundles.LIST
-            found[folder.name] = bundles.decode(path.read_bytes(), str(path))
+            found[folder.name] = self._list(folder / bundles.LIST)
         return found
 
     def arrivals(self) -> dict[str, Bundle]:
         """Return the bundles that are arrivals so far, by identity; they count on blobs that the store has."""
         found = {}
         for path in sorted(self.incoming.glob(f"*/record/{bundles.LIST}")):
-            found[path.parent.parent.name] = bundles.decode(path.read_bytes(), str(path))
+            found[path.parent.parent.name] = self._list(path)
         return found
+
+    def _list(self, path: Path) -> Bundle:
+        """Return a bundle's list: read at every call, but decoded once, which takes long for one of many artifacts."""
+        content = path.read_bytes()
+        known = hashlib.sha256(content).digest()
+        if known not in self._lists:
+            self._lists[known] = bundles.decode(content, str(path))
+        return self._lists[known]
 
     def newest(self) -> dict[str, Bundle]:
         """Return the newest imported bundle of each name that was not set aside, by identity."""

@@ -98,6 +98,7 @@ def take_held(
         found = verification.read(folder, key or (before.key if before else None), chain.replaced())
         _refuse_other_chain(chain, found)
         trusted = None if own else trust.decide(found, before, spoken)
+        progress("look at what the site holds")
         present = store.imported()
         if found.identity in present and _whole(store, found):
             if trusted:
@@ -138,7 +139,7 @@ def take_held(
             return Imported(found.identity, True, False, _media(found), missing, damaged, trusted)
         if trusted:
             trust.pin(store, found, trusted, before, spoken)
-        arrival.commit()
+        arrival.commit(progress)
         if not own:
             newest.remember(store, found.bundle)
         store.choose(found.identity, found.bundle)
@@ -162,8 +163,11 @@ def _collect(arrival: Arrival, progress: Progress) -> tuple[list[int], list[int]
         raise IntegrityError.of(problems)
     if lacking and not found.of_set:
         raise IntegrityError("was changed while it was read", where=str(found.folder), hint=bundles.HINT)
-    if not lacking and (bad := arrival.check(progress) or kinds.check([found.bundle], arrival.blob)):
-        raise IntegrityError.of(bad)
+    if not lacking:
+        bad = arrival.check(progress)
+        progress("check that it can be published")
+        if bad := bad or kinds.check([found.bundle], arrival.blob):
+            raise IntegrityError.of(bad)
     return arrival.lacking_media() if lacking else ([], [])
 
 
@@ -260,6 +264,7 @@ def _require_base(arrival: Arrival) -> None:
 
 def _require_space(arrival: Arrival) -> None:
     """Raise UnavailableError where the blobs that are still missing do not fit."""
+    arrival.forget_unfinished()
     missing = arrival.space()
     free = shutil.disk_usage(arrival.store.root).free
     if missing > free:

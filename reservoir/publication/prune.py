@@ -65,9 +65,9 @@ def prune(
         return unneeded
 
 
-def unneeded(root: Path, keep: int = KEEP, progress: Progress = silent) -> Unneeded:
+def unneeded(store: Store, keep: int = KEEP, progress: Progress = silent) -> Unneeded:
     """Return what `prune` would remove."""
-    return _unneeded(Store(root), keep, VERSIONS, progress)
+    return _unneeded(store, keep, VERSIONS, progress)
 
 
 def _unneeded(store: Store, keep: int, versions: int, progress: Progress) -> Unneeded:

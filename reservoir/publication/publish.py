@@ -86,6 +86,7 @@ def _publish(store: Store, chosen: dict[str, Bundle], progress: Progress) -> Pub
             if path.is_dir():
                 path.chmod(0o755)
         staging.chmod(0o755)
+        progress("wait for the disk")
         flush_all(staging)
     staging.rename(store.publications / str(number))
     # before anybody sees it, and with what the site published before it kept such a list

@@ -98,7 +98,7 @@ def status(root: Path, now: datetime | None = None, progress: Progress = silent)
         bundles=sorted(held, key=lambda one: (one.name, one.built)),
         used=space.own + space.shared,
         free=shutil.disk_usage(root).free,
-        prunable=unneeded(root, progress=progress).size,
+        prunable=unneeded(store, progress=progress).size,
     )
 
 

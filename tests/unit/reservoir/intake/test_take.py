@@ -16,6 +16,7 @@ from reservoir.contents.artifact import ImageArtifact
 from reservoir.download.cache import flush
 from reservoir.intake import arrival, receipt
 from reservoir.intake import store as stores
+from reservoir.intake.copies import Copies
 from reservoir.intake.store import Store
 from reservoir.intake.take import Imported
 from reservoir.media import split
@@ -106,16 +107,16 @@ def test_an_interrupted_import_keeps_what_the_site_had_and_goes_on(
     site: Path, second: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = contents(site)
-    copy = arrival.copy
+    copy = Copies.copy
     copied: list[Path] = []
 
-    def interrupted(source: Path, destination: Path, sha256: str) -> str:
+    def interrupted(self: Copies, source: Path, destination: Path, sha256: str) -> str:
         if copied:
             raise KeyboardInterrupt
         copied.append(destination)
-        return copy(source, destination, sha256)
+        return copy(self, source, destination, sha256)
 
-    monkeypatch.setattr(arrival, "copy", interrupted)
+    monkeypatch.setattr(Copies, "copy", interrupted)
     with pytest.raises(KeyboardInterrupt):
         take(second, site)
     left = contents(site)
@@ -125,11 +126,11 @@ def test_an_interrupted_import_keeps_what_the_site_had_and_goes_on(
 
     again: list[Path] = []
 
-    def noted(source: Path, destination: Path, sha256: str) -> str:
+    def noted(self: Copies, source: Path, destination: Path, sha256: str) -> str:
         again.append(destination)
-        return copy(source, destination, sha256)
+        return copy(self, source, destination, sha256)
 
-    monkeypatch.setattr(arrival, "copy", noted)
+    monkeypatch.setattr(Copies, "copy", noted)
     assert take(second, site).changed
     assert copied[0] not in again
     assert len(Store(site).imported()) == 2
@@ -174,11 +175,11 @@ def test_a_disk_that_fills_up_meanwhile_leaves_nothing_behind(
 ) -> None:
     before = contents(site)
 
-    def full(source: Path, destination: Path, sha256: str) -> str:
+    def full(self: Copies, source: Path, destination: Path, sha256: str) -> str:
         destination.with_suffix(".partial").write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(arrival, "copy", full)
+    monkeypatch.setattr(Copies, "copy", full)
     with pytest.raises(UnavailableError, match="no space left on the disk"):
         take(second, site)
     assert contents(site) == before

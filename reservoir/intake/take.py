@@ -92,10 +92,9 @@ def take_held(
     """
     with space_on(store.root):
         before = None if own else trust.known(store)
-        key = spoken.key
         now = datetime.now(UTC)
         chain = keychain.read(store.keychain) if own else trust.heeded(before, spoken)
-        found = verification.read(folder, key or (before.key if before else None), chain.replaced())
+        found = verification.read(folder, spoken.key or (before.key if before else None), chain.replaced())
         _refuse_other_chain(chain, found)
         trusted = None if own else trust.decide(found, before, spoken)
         progress("look at what the site holds")
@@ -118,7 +117,7 @@ def take_held(
             _refuse_removed(store, found.bundle, folder)
         DiskLimit([store.root], settings.disk_stop_percent()).refuse_where_full("an import")
         arrival = Arrival(store, found)
-        if key is None:
+        if spoken.key is None:
             arrival.require_same_maker()
         _require_base(arrival)
         _require_space(arrival)

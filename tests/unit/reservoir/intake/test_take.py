@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +16,7 @@ from reservoir.bundle import bundles, verification
 from reservoir.bundle.verification import Verified
 from reservoir.contents.artifact import ImageArtifact
 from reservoir.download.cache import flush
-from reservoir.intake import arrival, receipt
+from reservoir.intake import arrival, copies, receipt
 from reservoir.intake import store as stores
 from reservoir.intake.copies import Copies
 from reservoir.intake.store import Store
@@ -110,11 +112,11 @@ def test_an_interrupted_import_keeps_what_the_site_had_and_goes_on(
     copy = Copies.copy
     copied: list[Path] = []
 
-    def interrupted(self: Copies, source: Path, destination: Path, sha256: str) -> str:
+    def interrupted(self: Copies, source: Path, destination: Path, sha256: str, longest: int = 0) -> str:
         if copied:
             raise KeyboardInterrupt
         copied.append(destination)
-        return copy(self, source, destination, sha256)
+        return copy(self, source, destination, sha256, longest)
 
     monkeypatch.setattr(Copies, "copy", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -361,3 +363,65 @@ def test_what_was_said_to_be_done_is_on_the_disk(
     assert store.keys in waited
     store.mark_rollback(1)
     assert root in waited
+
+
+def _longer(path: Path) -> None:
+    path.chmod(0o644)
+    os.truncate(path, 64 << 20)
+
+
+def _linked(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/etc/passwd")
+
+
+def _piped(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    ("turn", "reason"),
+    [(_longer, "is longer than its list says"), (_linked, "is no ordinary file"), (_piped, "is no ordinary file")],
+)
+def test_a_medium_that_shows_other_files_when_they_are_read_fills_no_disk(
+    tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch, turn: Callable[[Path], None], reason: str
+) -> None:
+    root, most = tmp_path / "new-site", 0
+    blob = max((bundle / bundles.BLOBS).iterdir(), key=lambda path: path.stat().st_size)
+    size, look, file_write = blob.stat().st_size, verification.damaged, copies.gone_when_it_fails
+
+    def then_turned(found: verification.Verified) -> Any:
+        said = look(found)
+        turn(blob)
+        return said
+
+    @contextmanager
+    def watched(beside: Path) -> Iterator[None]:
+        nonlocal most
+        with file_write(beside):
+            try:
+                yield
+            finally:
+                most = max(most, beside.stat().st_size)
+
+    monkeypatch.setattr(verification, "damaged", then_turned)
+    monkeypatch.setattr(copies, "gone_when_it_fails", watched)
+    with pytest.raises(IntegrityError, match=reason):
+        take(bundle, root)
+    assert most <= size
+    assert not list(root.rglob("*.partial"))
+
+
+def test_a_check_reads_no_more_than_the_list_says(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blob = max((bundle / bundles.BLOBS).iterdir(), key=lambda path: path.stat().st_size)
+    look = verification.damaged
+
+    def then_turned(found: verification.Verified) -> Any:
+        said = look(found)
+        _longer(blob)
+        return said
+
+    monkeypatch.setattr(verification, "damaged", then_turned)
+    with pytest.raises(IntegrityError, match="is longer than its list says"):
+        verification.verify(bundle)

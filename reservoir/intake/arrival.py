@@ -212,8 +212,8 @@ class Arrival:
             beside = self.folder / f"{blob}.partial"
             said = hashlib.sha256()
             with gone_when_it_fails(beside), beside.open("wb") as file:
-                for part, piece in zip(parts, pieces, strict=True):
-                    for content in carried_pieces(part, piece.size):
+                for part, cut_off in zip(parts, pieces, strict=True):
+                    for content in carried_pieces(part, cut_off.size):
                         said.update(content)
                         file.write(content)
                 file.flush()

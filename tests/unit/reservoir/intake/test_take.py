@@ -112,11 +112,11 @@ def test_an_interrupted_import_keeps_what_the_site_had_and_goes_on(
     copy = Copies.copy
     copied: list[Path] = []
 
-    def interrupted(self: Copies, source: Path, destination: Path, sha256: str, longest: int = 0) -> str:
+    def interrupted(self: Copies, source: Path, destination: Path, sha256: str, *longest: int) -> str:
         if copied:
             raise KeyboardInterrupt
         copied.append(destination)
-        return copy(self, source, destination, sha256, longest)
+        return copy(self, source, destination, sha256, *longest)
 
     monkeypatch.setattr(Copies, "copy", interrupted)
     with pytest.raises(KeyboardInterrupt):

@@ -128,9 +128,9 @@ def test_an_interrupted_import_keeps_what_the_site_had_and_goes_on(
 
     again: list[Path] = []
 
-    def noted(self: Copies, source: Path, destination: Path, sha256: str) -> str:
+    def noted(self: Copies, source: Path, destination: Path, sha256: str, *longest: int) -> str:
         again.append(destination)
-        return copy(self, source, destination, sha256)
+        return copy(self, source, destination, sha256, *longest)
 
     monkeypatch.setattr(Copies, "copy", noted)
     assert take(second, site).changed

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from devpi_server.model import BaseStageCustomizer
+from packaging.version import InvalidVersion, Version
 from pluggy import HookimplMarker
 from pyramid.request import Request
 from pyramid.response import Response
@@ -34,6 +35,7 @@ REGISTER = "submit"
 """What old tools send before a file; the server would keep a name of which nothing ever came."""
 RESULT = re.compile(r"^/[^/]+/[^/]+/\+[ef]/")
 """Where anybody could store what they like as results of tests; a mirror cannot be told otherwise."""
+FILENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*")
 ADDRESS_HEADER = "X-Real-IP"
 """Where nginx says who calls."""
 MAY_PATH = "/+penstock/may"
@@ -102,6 +104,7 @@ def check(handler: Handler, registry: Any) -> Handler:
             name = _uploaded(request)
             if name is not None and (refusal := _refused(request, registry, name)):
                 return refusal
+            _require_plain(request)
             _require_whole(request)
         except InputError as error:
             return _refusal(400, str(error))
@@ -176,6 +179,31 @@ def _uploaded(request: Request) -> str | None:
     except ValueError:
         return None
     return str(body.get("name", "")) if isinstance(body, dict) and "targetindex" in body else None
+
+
+def _require_plain(request: Request) -> None:
+    """Raise InputError where the version of a file that came is none, or its name is not what tools call packages."""
+    form = request.POST if request.method == "POST" else {}
+    filename = getattr(form.get("content"), "filename", None)
+    if filename is None:
+        # the server says itself what is lacking
+        return
+    if not FILENAME.fullmatch(filename):
+        raise InputError(
+            f"{ascii(filename)} is not the name of a package's file",
+            where="content",
+            hint="use letters, digits, and - _ . + ! between them",
+        )
+    try:
+        Version(form.get("version", ""))
+    except InvalidVersion as error:
+        # documents may be without
+        if form.get("version") or form.get(":action") == "file_upload":
+            raise InputError(
+                f"{ascii(form.get('version', ''))} is not a version",
+                where="version",
+                hint="write it as PEP 440 says, such as 1.0 or 2.1rc1",
+            ) from error
 
 
 def _require_whole(request: Request) -> None:

@@ -102,3 +102,22 @@ def test_of_an_allowed_name_the_uploads_of_its_owners_are_shown(root: Path) -> N
     assert shown() == [True, False, True, True], "what the administrator brought is shown as well"
     Names(root).allow("demo", [])
     assert shown() is None, "nobody is named: whoever was first with it"
+
+
+@pytest.mark.usefixtures("site")
+@pytest.mark.parametrize(
+    ("version", "filename", "status"),
+    [
+        ("1.0", "mine-1.0.tar.gz", 200),
+        ("1.0+local.1", "mine-1.0+local.1-py3-none-any.whl", 200),
+        ("1!2.0rc1", "mine-1!2.0rc1.tar.gz", 200),
+        ("not a version", "mine-not a version.tar.gz", 400),
+        ("", "mine-1.0.tar.gz", 400),
+        ("1.0", "mine-1.0\x1b]0;gone\x07.tar.gz", 400),
+        ("1.0", "../mine-1.0.tar.gz", 400),
+        ("1.0", "", 400),
+    ],
+)
+def test_versions_and_file_names_are_plain(version: str, filename: str, status: int) -> None:
+    form = {":action": "file_upload", "name": "mine", "version": version}
+    assert answer(Request.blank("/site/dev/", POST=form | {"content": (filename, b"all of it")})) == status

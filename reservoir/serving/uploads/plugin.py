@@ -190,7 +190,7 @@ def _require_plain(request: Request) -> None:
         return
     if not FILENAME.fullmatch(filename):
         raise InputError(
-            f"{ascii(filename)} is not the name of a package's file",
+            f"{filename!a} is not the name of a package's file",
             where="content",
             hint="use letters, digits, and - _ . + ! between them",
         )
@@ -200,7 +200,7 @@ def _require_plain(request: Request) -> None:
         # documents may be without
         if form.get("version") or form.get(":action") == "file_upload":
             raise InputError(
-                f"{ascii(form.get('version', ''))} is not a version",
+                f"{form.get('version', '')!a} is not a version",
                 where="version",
                 hint="write it as PEP 440 says, such as 1.0 or 2.1rc1",
             ) from error

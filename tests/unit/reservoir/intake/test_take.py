@@ -425,3 +425,16 @@ def test_a_check_reads_no_more_than_the_list_says(bundle: Path, monkeypatch: pyt
     monkeypatch.setattr(verification, "damaged", then_turned)
     with pytest.raises(IntegrityError, match="is longer than its list says"):
         verification.verify(bundle)
+
+
+@pytest.mark.parametrize("created", ["0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "0000-01-01T00:00:00Z"])
+def test_a_list_of_a_year_that_no_clock_has_is_refused_before_anything_comes(
+    tmp_path: Path, key: Ed25519PrivateKey, created: str
+) -> None:
+    folder, root = make_bundle(tmp_path, key), tmp_path / "new-site"
+    path = folder / bundles.LIST
+    path.write_bytes(path.read_bytes().replace(b"2026-01-02T03:04:05Z", created.encode()))
+    (folder / bundles.SIGNATURE).write_bytes(ed25519.sign(key, path.read_bytes()))
+    with pytest.raises(IntegrityError, match="created"):
+        take(folder, root)
+    assert not Store(root).imported()

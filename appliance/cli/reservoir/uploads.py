@@ -155,12 +155,29 @@ def list_command(
 
 
 def account_add(
-    name: Account, socket: Socket = SOCKET, password_file: Password = PASSWORD, as_json: AsJson = False
+    name: Account,
+    *,
+    with_packages: Annotated[
+        bool, typer.Option("--with-packages", help="Give it the packages of a removed account of that name.")
+    ] = False,
+    root: Root = DEFAULT_ROOT,
+    socket: Socket = SOCKET,
+    password_file: Password = PASSWORD,
+    as_json: AsJson = False,
 ) -> None:
     """Make an account that may upload, and print its password, which is kept nowhere else."""
+    from common.errors import ConflictError
+    from reservoir.serving.uploads.names import Names
     from reservoir.serving.uploads.server import connect
 
     with connect(socket, password_file) as server:
+        left = [] if with_packages or name in server.accounts() else server.belongings(name, Names(root))
+        if left:
+            raise ConflictError(
+                f"an account of this name was removed, and {', '.join(left)} would belong to the new one",
+                where=name,
+                hint="choose another name, or say --with-packages where it is for the same person",
+            )
         password = server.add_account(name)
     show({"account": name, "password": password, "changed": True}, as_json, f"{name} / {password}")
 

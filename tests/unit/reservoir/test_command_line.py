@@ -13,6 +13,7 @@ from appliance.cli import main
 from appliance.cli.reservoir import uploads
 from common.errors import PartialError
 from reservoir.serving.uploads import server
+from reservoir.serving.uploads.names import Names
 from reservoir.serving.uploads.server import Server
 from reservoir.signing import ed25519
 from tests.unit.reservoir.parts import flip_bit, make_bundle
@@ -298,6 +299,37 @@ def test_names_that_uploads_may_have(
     assert call(monkeypatch, "uploads", "deny", "my-package", "--root", tmp_path) == 0
     assert call(monkeypatch, "uploads", "deny", "my-package", "--root", tmp_path) == 6
     assert "Hint: " in capsys.readouterr().err
+
+
+def test_a_new_account_does_not_come_by_the_packages_of_a_removed_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    log = [{"what": "upload", "who": "bob", "when": [2026]}, {"what": "upload", "who": "ada", "when": [2027]}]
+    answers = {
+        "/": {"root": {}, "site": {}, "ada": {}},
+        "/site/dev": {"projects": ["bobs", "given-away"]},
+        "/site/dev/bobs": {"1.0": {"+links": [{"log": log}]}},
+        "/site/dev/given-away": {"1.0": {"+links": [{"log": log}]}},
+    }
+    made: list[str] = []
+
+    def answer(asked: httpx.Request) -> httpx.Response:
+        if asked.method == "PUT":
+            made.append(asked.url.path)
+        return httpx.Response(200, json={"result": answers.get(asked.url.path, {})})
+
+    client = Server(httpx.Client(transport=httpx.MockTransport(answer), base_url="http://uploads"))
+    monkeypatch.setattr(server, "connect", lambda *_: nullcontext(client))
+    Names(tmp_path).give("given-away", ["ada"])
+    Names(tmp_path).give("promised", ["bob", "ada"])
+    assert call(monkeypatch, "uploads", "add-account", "bob", "--root", tmp_path) == 7
+    said = capsys.readouterr().err
+    assert "bobs, promised would belong to the new one" in said
+    assert "--with-packages" in said
+    assert not made
+    assert call(monkeypatch, "uploads", "add-account", "carl", "--root", tmp_path) == 0
+    assert call(monkeypatch, "uploads", "add-account", "bob", "--with-packages", "--root", tmp_path) == 0
+    assert made == ["/carl", "/bob"]
 
 
 def test_uploads_that_a_publication_hides_are_told(

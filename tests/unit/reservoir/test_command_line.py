@@ -321,10 +321,10 @@ def test_a_new_account_does_not_come_by_the_packages_of_a_removed_one(
     client = Server(httpx.Client(transport=httpx.MockTransport(answer), base_url="http://uploads"))
     monkeypatch.setattr(server, "connect", lambda *_: nullcontext(client))
     Names(tmp_path).give("given-away", ["ada"])
-    Names(tmp_path).give("promised", ["bob", "ada"])
+    Names(tmp_path).give("given-ahead", ["bob", "ada"])
     assert call(monkeypatch, "uploads", "add-account", "bob", "--root", tmp_path) == 7
     said = capsys.readouterr().err
-    assert "bobs, promised would belong to the new one" in said
+    assert "bobs, given-ahead would belong to the new one" in said
     assert "--with-packages" in said
     assert not made
     assert call(monkeypatch, "uploads", "add-account", "carl", "--root", tmp_path) == 0

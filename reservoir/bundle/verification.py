@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from reservoir.bundle import bundles, medium
 from reservoir.bundle.bundles import BLOBS, HINT, KEYS, LIST, PUBLIC_KEY, SIGNATURE
 from reservoir.bundle.medium import DESCRIPTION, DESCRIPTION_SIGNATURE, Medium
 from reservoir.contents.bundle import Bundle
-from reservoir.download.cache import digest, pieces
+from reservoir.download.cache import CHUNK
 from reservoir.download.threads import in_threads
 from reservoir.signing import ed25519, keychain
 
@@ -91,7 +92,8 @@ def verify(folder: Path, key: Ed25519PublicKey | None = None, progress: Progress
     found = read(folder, key)
     if problems := [*foreign(found), *damaged(found).values()]:
         raise IntegrityError.of(problems)
-    if problems := check_blobs(found, found.files(), lambda _, path: carried_digest(path), progress):
+    sizes = found.files()
+    if problems := check_blobs(found, sizes, lambda name, path: carried_digest(path, sizes[name]), progress):
         raise IntegrityError.of(problems)
     progress("check that it can be published")
     if problems := kinds.check([found.bundle], found.blob):
@@ -186,16 +188,26 @@ def check_blobs(
     return [problem for problem in in_threads(check, sorted(files, key=lambda name: -files[name])) if problem]
 
 
-def carried_digest(path: Path) -> str:
-    """Return the sha256 of a file on a carried medium; raises IntegrityError where the medium does not give it."""
-    with _readable(path):
-        return digest(path)
+def carried_digest(path: Path, size: int = ed25519.LONGEST) -> str:
+    """Return the sha256 of a file on a carried medium; raises what `carried_pieces` raises."""
+    said = hashlib.sha256()
+    for piece in carried_pieces(path, size):
+        said.update(piece)
+    return said.hexdigest()
 
 
-def carried_pieces(path: Path) -> Iterator[bytes]:
-    """Yield a file on a carried medium in pieces; raises IntegrityError where the medium does not give it."""
-    with _readable(path):
-        yield from pieces(path)
+def carried_pieces(path: Path, size: int) -> Iterator[bytes]:
+    """Yield a file on a carried medium in pieces.
+
+    Raises IntegrityError where the medium does not give it, or gives more than its `size`: a medium may show one file
+    when it is looked at, and another one when it is read.
+    """
+    with _readable(path), ed25519.opened(path) as file:
+        while piece := file.read(min(CHUNK, size + 1)):
+            size -= len(piece)
+            if size < 0:
+                raise IntegrityError("is longer than its list says", where=str(path), hint=HINT)
+            yield piece
 
 
 def fingerprint(found: Verified) -> str:

@@ -12,10 +12,10 @@ from reservoir.contents.artifact import A, Artifact, Filename, of_kind
 from reservoir.contents.target import SetVersions, TargetRecord
 from reservoir.manifest.model import Sha256, version_number
 
-# such as 2026-01-02T03:04:05Z
+# such as 2026-01-02T03:04:05Z; clocks count from 1970, and of years before 1000 not every reader keeps the zeros
 Moment = Annotated[
     str,
-    StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"),
+    StringConstraints(pattern=r"^(19[7-9]\d|[2-9]\d{3})-\d\d-\d\dT\d\d:\d\d:\d\dZ$"),
     AfterValidator(lambda text: f"{datetime.fromisoformat(text):%Y-%m-%dT%H:%M:%SZ}"),
 ]
 # what the names of bundles begin with that were made at the site

@@ -38,6 +38,7 @@ INSTALLED = "bundle.sha256"
 MAKER = "get it again from its maker"
 OTHER = f"do not use this bundle; {MAKER}, or check which key is theirs"
 TRUST = "bundle.trust.json"
+CHAIN = "bundle.keys.json"
 HOW = {
     "key": "given with --key",
     "first-use": "trusted at first sight with --trust-first: compare it with its maker's",
@@ -173,15 +174,17 @@ def public_key(path: Path, content: Callable[[Path], bytes] = Path.read_bytes) -
     return der[len(prefix) :], pem
 
 
-def chain(bundle: Path) -> list[bytes]:
-    """Return the keys of the bundle's maker, the newest last, where there were others: each signed the next one."""
-    path = bundle / "keys.json"
+def chain(path: Path, *, whole: bool = True) -> tuple[list[bytes], list[Any]]:
+    """Return the keys of a maker, the newest last, where there were others: each signed the next one; and how.
+
+    What a site kept of a chain is not `whole`: it begins with the key that it knew first.
+    """
     keys: list[bytes] = []
     try:
         rotations = json.loads(read(path))["rotations"]
         if len(rotations) > ROTATIONS:
             refuse(path, f"names more than {ROTATIONS} keys", "ask its maker which key is theirs")
-        for number, rotation in enumerate(rotations, 1):
+        for number, rotation in enumerate(rotations, 1 if whole or not rotations else rotations[0]["number"]):
             old, new = bytes.fromhex(rotation["old"]), bytes.fromhex(rotation["new"])
             words = ["penstock key rotation", number, rotation["date"], rotation["old"], rotation["new"], ""]
             signature = base64.b64decode(rotation["signature"], validate=True)
@@ -191,11 +194,11 @@ def chain(bundle: Path) -> list[bytes]:
             if not verify(old, "\n".join(map(str, words)).encode(), signature):
                 refuse(path, "the chain of keys is forged", "do not use this bundle; ask its maker which key is theirs")
             keys += [new] if keys else [old, new]
-    except FileNotFoundError:
-        return []
+    except (FileNotFoundError, NotADirectoryError):
+        return [], []
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         refuse(path, f"not a chain of keys: {error}", "do not use this bundle; ask its maker which key is theirs")
-    return keys
+    return keys, rotations
 
 
 def signed(bundle: Path, name: str, key: bytes) -> tuple[bytes, dict[str, Any]]:
@@ -227,7 +230,7 @@ class Bundle:
                 refuse(path, "is a link", MAKER)
         # a medium may show something else when it is read again: what is pinned is what was checked
         self.key, self.pem = public_key(folder / "penstock.pub", read)
-        self.keys = chain(folder)
+        self.keys, self.rotations = chain(folder / "keys.json")
         if self.keys and self.keys[-1] != self.key:
             refuse(folder / "penstock.pub", "the signature does not belong to the newest of the maker's keys", OTHER)
         content, self.listed = signed(folder, "bundle.json", self.key)
@@ -314,12 +317,12 @@ def trusted(bundle: Bundle, options: argparse.Namespace) -> dict[str, Any]:
             hint = "give the maker's key with --key; or compare this fingerprint with its maker's and say --trust-first"
             refuse(where, f"the bundle is signed by {name}, a key that this machine does not know", hint)
         return spoken if given or options.trust_first else {}
-    if not bundle.follows(pinned):
-        if not (given and options.replace_key):
-            reason = f"this site trusts the key {fingerprint(pinned)}, and {name}, which signed the bundle"
-            hint = f"{OTHER}; to trust another key instead give it with --key and say --replace-key"
-            refuse(where, f"{reason}, did not replace it: the signature does not belong to the key", hint)
+    if given and options.replace_key and pinned != bundle.key:
         return {**spoken, "instead_of": fingerprint(pinned)}
+    if not bundle.follows(pinned):
+        reason = f"this site trusts the key {fingerprint(pinned)}, and {name}, which signed the bundle"
+        hint = f"{OTHER}; to trust another key instead give it with --key and say --replace-key"
+        refuse(where, f"{reason}, did not replace it: the signature does not belong to the key", hint)
     noted = trust_of(path.with_name(TRUST), fingerprint(pinned))
     if given and noted["how"] != "key":
         noted = {**noted, "how": "key", "since": today}
@@ -327,11 +330,18 @@ def trusted(bundle: Bundle, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def pin_of(options: argparse.Namespace) -> Path | None:
-    """Return the file with the key that counts here: the site's own, unless an installation gave that one up since."""
+    """Return the file with the key that counts here: the site's own, unless an installation replaced that one since.
+
+    It did so by its maker's own statements, or because an administrator gave it up.
+    """
     own: Path = options.root / "keys" / "bundle.pub"
     installed: Path = options.prefix / "bundle.pub"
     if own.exists() and installed.exists():
-        names = {pin: fingerprint(public_key(pin)[0]) for pin in (own, installed)}
+        keys = {pin: public_key(pin)[0] for pin in (own, installed)}
+        followed, _ = chain(installed.with_name(CHAIN), whole=False)
+        if keys[own] in followed[:-1] and followed[-1] == keys[installed]:
+            return installed
+        names = {pin: fingerprint(key) for pin, key in keys.items()}
         given_up = {pin: trust_of(pin.with_name(TRUST), name).get("instead_of") for pin, name in names.items()}
         if given_up[installed] == names[own] and given_up[own] != names[installed]:
             return installed
@@ -349,8 +359,31 @@ def trust_of(path: Path, name: str) -> dict[str, Any]:
     return {"schema": 1, "fingerprint": name, "how": "unknown"}
 
 
-def pin(folder: Path, bundle: Bundle, trust: dict[str, Any]) -> None:
+def kept_chain(bundle: Bundle, options: argparse.Namespace) -> list[Any]:
+    """Return what led from the key that was known first to the bundle's; what a chain says of before is anybody's."""
+    path, given = pin_of(options), public_key(options.key)[0] if options.key else None
+    keys: list[bytes] = []
+    before: list[Any] = []
+    if path is None or (given and options.replace_key):
+        known = given or bundle.key
+    else:
+        known = public_key(path)[0]
+        keys, before = chain(path.with_name(CHAIN), whole=False)
+        before = before if keys and keys[-1] == known else []
+    later = bundle.rotations[bundle.keys.index(known) :] if known in bundle.keys else []
+    again = {rotation["old"] for rotation in before} & {rotation["new"] for rotation in later}
+    if before and later and (again or later[0]["number"] != before[-1]["number"] + 1):
+        refuse(bundle.folder / "keys.json", "the chain of keys is not the one that this machine knows", OTHER)
+    return before + later
+
+
+def pin(folder: Path, bundle: Bundle, trust: dict[str, Any], rotations: list[Any]) -> None:
     """Keep the key: the import of this bundle and of later ones expects the same maker."""
+    if rotations:
+        content = {"document": "penstock keys", "rotations": rotations}
+        (folder / CHAIN).write_text(json.dumps(content) + "\n")
+    else:
+        (folder / CHAIN).unlink(missing_ok=True)
     (folder / TRUST).write_text(json.dumps(trust) + "\n")
     (folder / "bundle.pub").write_bytes(bundle.pem)
 
@@ -511,6 +544,7 @@ def run(options: argparse.Namespace) -> None:
     """Check the bundle, then install from it where that is wanted."""
     bundle = Bundle(options.bundle)
     trust = trusted(bundle, options)
+    rotations = kept_chain(bundle, options)
     words = HOW[trust["how"]] if trust else "a key that this machine does not know: compare it with its maker's"
     print(fingerprint(bundle.key))
     print(f"is the key that signed {bundle.medium}{bundle.listed['name']} {bundle.listed['version']}, {words}")
@@ -528,7 +562,7 @@ def run(options: argparse.Namespace) -> None:
         take(lock)
         present = options.prefix.resolve()
         if stands(present, bundle):
-            pin(present, bundle, trust)
+            pin(present, bundle, trust, rotations)
             link(options.command, options.prefix / "bin" / "penstock")
             print(f"installed already: {options.command}")
             return
@@ -538,7 +572,7 @@ def run(options: argparse.Namespace) -> None:
         folder = Path(tempfile.mkdtemp(prefix=f".{options.prefix.name}-", dir=options.prefix.parent))
         try:
             count = install(bundle, options.root, folder)
-            pin(folder, bundle, trust)
+            pin(folder, bundle, trust, rotations)
             folder.chmod(0o755)
             switch(options.prefix, folder)
         except BaseException:

@@ -37,6 +37,7 @@ class Arrival:
         self.store = store
         self.found = found
         self.sizes = found.bundle.sizes()
+        self.carried = found.files()
         self.folder = store.incoming / found.identity
         self.record = self.folder / "record"
         self.media = self.folder / "media"
@@ -82,7 +83,7 @@ class Arrival:
                 if copies.copy(found.folder / name, came, sha256) != sha256:
                     problems.append(found.problem(found.folder / name, "was changed while it was read"))
             unwanted = {*broken, *(piece for piece, blob in self._pieces().items() if self._has(blob))}
-            wanted = {name: size for name, size in found.files().items() if name not in unwanted}
+            wanted = {name: size for name, size in self.carried.items() if name not in unwanted}
             problems += check_blobs(found, wanted, partial(self._take_over, copies), progress, "import")
         if found.medium and found.of_set:
             name = f"{found.medium.set_name()[:16]}-{found.medium.number}.json"
@@ -183,10 +184,10 @@ class Arrival:
         for held in (came, self.store.blobs / name):
             if held.is_file() and held.stat().st_size == path.stat().st_size and reads_as(held, name):
                 # whoever says that the bundle is whole has read all of it; of one medium the good files count
-                said = name if self.found.of_set else carried_digest(path)
+                said = name if self.found.of_set else carried_digest(path, self.carried[name])
                 break
         else:
-            said = copies.copy(path, came, name)
+            said = copies.copy(path, came, name, self.carried[name])
         if said == name:
             self.sound.add(name)
         return said
@@ -211,8 +212,8 @@ class Arrival:
             beside = self.folder / f"{blob}.partial"
             said = hashlib.sha256()
             with gone_when_it_fails(beside), beside.open("wb") as file:
-                for part in parts:
-                    for content in carried_pieces(part):
+                for part, cut_off in zip(parts, pieces, strict=True):
+                    for content in carried_pieces(part, cut_off.size):
                         said.update(content)
                         file.write(content)
                 file.flush()

@@ -12,6 +12,7 @@ from pathlib import Path
 from common.errors import IntegrityError
 from reservoir.bundle.verification import carried_pieces
 from reservoir.download.cache import flush_together
+from reservoir.signing.ed25519 import LONGEST
 
 # a disk takes about as long for a small file as for so many bytes
 SMALL = 1 << 20
@@ -27,15 +28,15 @@ class Copies:
         self._guard = threading.Lock()
         self._nameless: list[tuple[Path, Path]] = []
 
-    def copy(self, source: Path, destination: Path, sha256: str) -> str:
+    def copy(self, source: Path, destination: Path, sha256: str, longest: int = LONGEST) -> str:
         """Copy a file from a medium; return the hash of what was read.
 
-        What has another hash than `sha256` is not kept.
+        What has another hash than `sha256` is not kept. Raises IntegrityError for one of more than `longest` bytes.
         """
         beside = destination.with_name(f"{destination.name}.partial")
         found = hashlib.sha256()
         with gone_when_it_fails(beside), beside.open("wb") as file:
-            for piece in carried_pieces(source):
+            for piece in carried_pieces(source, longest):
                 found.update(piece)
                 file.write(piece)
             size = file.tell()

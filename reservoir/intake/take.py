@@ -26,6 +26,7 @@ from reservoir.intake.trust import Spoken, Trust
 from reservoir.scan import image_rules
 from reservoir.scan.policy import read_policy
 from reservoir.signing import keychain
+from reservoir.signing.keychain import Keychain
 
 SHOWN = 16
 _OLDER = "import a newer bundle, or this one with `penstock reservoir import --allow-rollback`"
@@ -92,16 +93,16 @@ def take_held(
     """
     with space_on(store.root):
         before = None if own else trust.known(store)
-        key, now = spoken.key, datetime.now(UTC)
-        replaced = keychain.read(store.keychain).replaced()
-        found = verification.read(folder, key or (before.key if before else None), replaced)
-        _refuse_other_chain(store, found)
+        now = datetime.now(UTC)
+        chain = keychain.read(store.keychain) if own else trust.heeded(before, spoken)
+        found = verification.read(folder, spoken.key or (before.key if before else None), chain.replaced())
+        _refuse_other_chain(chain, found)
         trusted = None if own else trust.decide(found, before, spoken)
         progress("look at what the site holds")
         present, held = store.imported(), list(store.newest().values())
         if found.identity in present and _whole(store, found):
             if trusted:
-                trust.pin(store, found, trusted)
+                trust.pin(store, found, trusted, before, spoken)
             _forget_superseded(store, found.bundle)
             if not own:
                 newest.remember(store, found.bundle)
@@ -117,7 +118,7 @@ def take_held(
             _refuse_removed(store, found.bundle, folder)
         DiskLimit([store.root], settings.disk_stop_percent()).refuse_where_full("an import")
         arrival = Arrival(store, found)
-        if key is None:
+        if spoken.key is None:
             arrival.require_same_maker()
         _require_base(arrival)
         _require_space(arrival)
@@ -134,10 +135,10 @@ def take_held(
         if missing or damaged:
             if trusted and before is None:
                 # what was spoken for one medium counts for the others
-                trust.pin(store, found, trusted)
+                trust.pin(store, found, trusted, before, spoken)
             return Imported(found.identity, True, False, _media(found), missing, damaged, trusted)
         if trusted:
-            trust.pin(store, found, trusted)
+            trust.pin(store, found, trusted, before, spoken)
         arrival.commit(progress)
         if not own:
             newest.remember(store, found.bundle)
@@ -197,13 +198,14 @@ def _has(store: Store, sha256: str, size: int) -> bool:
     return path.is_file() and path.stat().st_size == size
 
 
-def _refuse_other_chain(store: Store, found: Verified) -> None:
+def _refuse_other_chain(known: Keychain, found: Verified) -> None:
     """Raise IntegrityError where the chain of keys would make the site forget keys that were replaced."""
-    if found.chain.forgets(keychain.read(store.keychain)):
+    if found.chain.forgets(known):
         raise IntegrityError(
             "the chain of keys is not the one that this site knows",
             where=str(found.folder / bundles.KEYS),
-            hint=bundles.HINT,
+            hint="ask its maker which key is theirs; to trust that one, whatever the site knows, give it with --key "
+            "and say --replace-key",
         )
 
 

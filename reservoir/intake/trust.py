@@ -5,7 +5,7 @@ The installer writes the same record beside the key that it keeps, so that the f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
@@ -27,6 +27,7 @@ from reservoir.signing.ed25519 import fingerprint
 
 PINNED = "bundle.pub"
 RECORD = "bundle.trust.json"
+CHAIN = "bundle.keys.json"
 HOW = {
     "key": "given with --key",
     "first-use": "trusted at first sight with --trust-first: compare it with its maker's",
@@ -73,24 +74,33 @@ class Spoken:
     first: bool = False
     replace: bool = False
 
+    @property
+    def replaces(self) -> bool:
+        """Say whether the given key counts whatever was known before."""
+        return self.replace and self.key is not None
+
 
 @dataclass(frozen=True)
 class Known:
-    """A key that counts at a site already."""
+    """A key that counts at a site already, and the chain of those that it replaced since the site knew one."""
 
     key: Ed25519PublicKey
     trust: Trust
+    chain: keychain.Keychain
 
 
 def known(store: Store, installed: Path | None = None) -> Known | None:
     """Return the key that this site's bundles are signed with: the site's own pin, else what the installer keeps.
 
-    Where an administrator gave up the site's key at the installer, the installer's counts before the next import.
+    Where the installer followed a chain of keys from the site's, or an administrator gave that one up there, the
+    installer's counts before the next import.
     `installed` is the folder that the installer made, else the one that this program runs from.
     """
     own, kept = (
         _kept(path) for path in (store.pinned_key, installed / PINNED if installed else settings.installer_key())
     )
+    if own and kept and _followed(kept, own):
+        return replace(kept, chain=own.chain.grown(own.key, kept.chain))
     if own and kept and _gave_up(kept, own) and not _gave_up(own, kept):
         return kept
     return own or kept
@@ -100,7 +110,12 @@ def _kept(path: Path) -> Known | None:
     if not path.exists():
         return None
     key = ed25519.read_public(path.read_bytes(), str(path))
-    return Known(key, _noted(path.with_name(RECORD), fingerprint(key)))
+    return Known(key, _noted(path.with_name(RECORD), fingerprint(key)), keychain.read(path.with_name(CHAIN)))
+
+
+def _followed(one: Known, other: Known) -> bool:
+    """Say whether one key replaced the other by its maker's own statements."""
+    return keychain.raw(other.key) in one.chain.replaced() and one.chain.rotations[-1].new == keychain.raw(one.key)
 
 
 def _gave_up(one: Known, other: Known) -> bool:
@@ -131,10 +146,9 @@ def decide(found: Verified, before: Known | None, spoken: Spoken) -> Trust:
             )
         return Trust(fingerprint=name, how="key" if spoken.key else "first-use", since=today)
     trusted, follows = before.trust, fingerprint(before.key)
-    if found.chain.leads(before.key, found.key):
-        steps = trusted.model_copy(
-            update={"fingerprint": name, "follows": follows if follows != name else trusted.follows}
-        )
+    same = name == follows
+    if same or (found.chain.leads(before.key, found.key) and not spoken.replaces):
+        steps = trusted.model_copy(update={"fingerprint": name, "follows": follows if not same else trusted.follows})
         # whoever gives the key now has got it by another way, whatever was said before
         return steps.model_copy(update={"how": "key", "since": today}) if spoken.key and trusted.how != "key" else steps
     if not spoken.replace:
@@ -146,11 +160,20 @@ def decide(found: Verified, before: Known | None, spoken: Spoken) -> Trust:
     return Trust(fingerprint=name, how="key", since=today, instead_of=follows)
 
 
-def pin(store: Store, found: Verified, trust: Trust) -> None:
+def heeded(before: Known | None, spoken: Spoken) -> keychain.Keychain:
+    """Return the chain that a bundle's has to go on from; none counts against an administrator who replaces the key."""
+    return keychain.Keychain(rotations=[]) if before is None or spoken.replaces else before.chain
+
+
+def pin(store: Store, found: Verified, trust: Trust, before: Known | None, spoken: Spoken) -> None:
     """Remember the bundle's key as the one of this site, how it came to be trusted, and what it replaced."""
-    if found.chain.rotations:
+    trusted = before.key if before and not spoken.replaces else spoken.key or found.key
+    chain = heeded(before, spoken).grown(trusted, found.chain)
+    if chain.rotations:
         # before the key: when this is interrupted the old key is refused already
-        _keep(store.keychain, keychain.encode(found.chain))
+        _keep(store.keychain, keychain.encode(chain))
+    else:
+        store.keychain.unlink(missing_ok=True)
     # a record that is not of the key counts for nothing, so an interruption between the two says less, nothing wrong
     _keep(store.keys / RECORD, trust.model_dump_json(by_alias=True).encode() + b"\n")
     _keep(store.pinned_key, ed25519.encode_public(found.key))

@@ -13,7 +13,7 @@ from reservoir.contents.bundle import Bundle
 from reservoir.download.cache import reads_as
 from reservoir.download.threads import in_threads
 from reservoir.intake.store import Store
-from reservoir.intake.trust import expected_key
+from reservoir.intake.trust import Known, known
 from reservoir.publication.publish import record_of
 from reservoir.signing import ed25519, keychain
 
@@ -64,23 +64,22 @@ def require_sound(store: Store, identity: str, *, read: bool, progress: Progress
 
 def _signed(store: Store, identity: str) -> Bundle:
     """Return a bundle's list after its name and its signature were checked."""
-    folder, key = store.bundles / identity, expected_key(store)
-    if key is None:
+    folder, found = store.bundles / identity, known(store)
+    if found is None:
         raise ConflictError("the site knows no maker of bundles", where=str(store.pinned_key), hint=_HINT)
     content, signature = (folder / bundles.LIST).read_bytes(), (folder / bundles.SIGNATURE).read_bytes()
-    _require_maker([key, *_replaced(store, key)], content, signature, str(folder / bundles.SIGNATURE))
+    _require_maker([found.key, *_replaced(found)], content, signature, str(folder / bundles.SIGNATURE))
     bundle = bundles.decode(content, str(folder / bundles.LIST))
     if bundles.identity(bundle, content) != identity:
         raise IntegrityError("the list is that of another bundle", where=str(folder / bundles.LIST), hint=_HINT)
     return bundle
 
 
-def _replaced(store: Store, key: Ed25519PublicKey) -> list[Ed25519PublicKey]:
-    """Return the keys that `key` replaced by its maker's own statements: the site took bundles of these before."""
-    chain = keychain.read(store.keychain)
-    if not chain.rotations or chain.rotations[-1].new != keychain.raw(key):
+def _replaced(found: Known) -> list[Ed25519PublicKey]:
+    """Return the keys that one replaced by its maker's own statements: the site took bundles of these before."""
+    if not found.chain.rotations or found.chain.rotations[-1].new != keychain.raw(found.key):
         return []
-    return [Ed25519PublicKey.from_public_bytes(bytes.fromhex(old)) for old in chain.replaced()]
+    return [Ed25519PublicKey.from_public_bytes(bytes.fromhex(old)) for old in found.chain.replaced()]
 
 
 def _require_maker(keys: list[Ed25519PublicKey], content: bytes, signature: bytes, where: str) -> None:

@@ -8,8 +8,10 @@ import errno
 import hashlib
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -34,6 +36,7 @@ HINT = "do not use this bundle; get it again from its maker, or check which key 
 ENCRYPTED = b"ENCRYPTED PRIVATE KEY"
 # bytes; a list of a million files is shorter
 LONGEST = 1 << 30
+_ANOTHER = "do not use this bundle; get it again from its maker"
 
 
 class SigningKey(Protocol):
@@ -164,7 +167,17 @@ def carried(path: Path) -> bytes:
     Raises FileNotFoundError where there is none, IntegrityError where it is no file or would fill the memory. What is
     looked at is what is read: a medium that shows something else meanwhile, or a link, changes nothing.
     """
-    hint = "do not use this bundle; get it again from its maker"
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(LONGEST + 1) if size <= LONGEST else b""
+    if max(size, len(content)) > LONGEST:
+        raise IntegrityError("is longer than any file of its kind", where=str(path), hint=_ANOTHER)
+    return content
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a file on a carried medium; raises FileNotFoundError where there is none, IntegrityError for no file."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
@@ -173,15 +186,11 @@ def carried(path: Path) -> bytes:
         reason = (
             "is no ordinary file" if error.errno in (errno.ELOOP, errno.ENXIO) else f"cannot be read: {error.strerror}"
         )
-        raise IntegrityError(reason, where=str(path), hint=hint) from error
+        raise IntegrityError(reason, where=str(path), hint=_ANOTHER) from error
     with os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise IntegrityError("is no ordinary file", where=str(path), hint=hint)
-        content = file.read(LONGEST + 1) if found.st_size <= LONGEST else b""
-    if max(found.st_size, len(content)) > LONGEST:
-        raise IntegrityError("is longer than any file of its kind", where=str(path), hint=hint)
-    return content
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise IntegrityError("is no ordinary file", where=str(path), hint=_ANOTHER)
+        yield file
 
 
 def fingerprint(key: Ed25519PublicKey) -> str:

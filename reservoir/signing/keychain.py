@@ -40,7 +40,10 @@ class Rotation(StrictModel):
 
 
 class Keychain(StrictModel):
-    """All changes of one integrator's key, the first one first: the content of `keys.json`."""
+    """Changes of one integrator's key, the first one first: the content of `keys.json`.
+
+    What travels tells all of them; who trusts a key keeps those from that key on.
+    """
 
     document: Literal["penstock keys"] = "penstock keys"
     rotations: list[Rotation]
@@ -56,8 +59,26 @@ class Keychain(StrictModel):
 
         Anyone can sign that a key replaced theirs, so only what was known before tells which keys it really replaced.
         """
-        steps, before = ([(each.old, each.new) for each in chain.rotations] for chain in (self, known))
-        return bool(before) and any(before[-1][1] in step for step in steps) and steps[: len(before)] != before
+        steps, before = ([(each.number, each.old, each.new) for each in chain.rotations] for chain in (self, known))
+        if not before or not any(before[-1][2] in step for step in steps):
+            return False
+        first = before[0][0] - 1
+        return steps[first : first + len(before)] != before
+
+    def after(self, key: str) -> list[Rotation]:
+        """Return the changes that began with a key."""
+        first = next((index for index, each in enumerate(self.rotations) if each.old == key), len(self.rotations))
+        return self.rotations[first:]
+
+    def grown(self, trusted: Ed25519PublicKey, carried: Keychain) -> Keychain:
+        """Return this chain with what a carried one adds to it, for who trusts the key `trusted`.
+
+        Anyone can sign that a key replaced theirs, so what is said of keys before the trusted one is left out.
+        """
+        end = self.rotations[-1].new if self.rotations else None
+        if end and end in (raw(trusted), *(each.new for each in carried.rotations)):
+            return Keychain(rotations=[*self.rotations, *carried.after(end)])
+        return Keychain(rotations=carried.after(raw(trusted)))
 
     def replaced(self) -> dict[str, str]:
         """Return the keys that count no more, with the day on which each was replaced."""
@@ -69,18 +90,22 @@ def encode(chain: Keychain) -> bytes:
     return chain.model_dump_json(indent=1).encode() + b"\n"
 
 
-def decode(content: bytes, where: str) -> Keychain:
-    """Return the chain in `content`; raises IntegrityError where any link of it does not hold."""
+def decode(content: bytes, where: str, *, whole: bool = True) -> Keychain:
+    """Return the chain in `content`; raises IntegrityError where any link of it does not hold.
+
+    One that is not `whole` may begin with a later key.
+    """
     try:
         chain = Keychain.model_validate_json(content)
     except ValidationError as error:
         raise IntegrityError("not a chain of keys", where=where, hint=HINT) from error
     seen: set[str] = set()
+    first = 1 if whole or not chain.rotations else chain.rotations[0].number
     for index, rotation in enumerate(chain.rotations):
         place = f"{where}: rotations[{index}]"
         seen.add(rotation.old)
         follows = index == 0 or chain.rotations[index - 1].new == rotation.old
-        if rotation.number != index + 1 or not follows or rotation.new in seen:
+        if rotation.number != first + index or not follows or rotation.new in seen:
             raise IntegrityError("the chain of keys is broken", where=place, hint=HINT)
         old = Ed25519PublicKey.from_public_bytes(bytes.fromhex(rotation.old))
         ed25519.check(old, rotation.message(), rotation.signature.encode(), place, HINT)
@@ -89,7 +114,7 @@ def decode(content: bytes, where: str) -> Keychain:
 
 def read(path: Path) -> Keychain:
     """Return the chain in a file of this machine, or an empty one where there is no file."""
-    return decode(path.read_bytes(), str(path)) if path.exists() else Keychain(rotations=[])
+    return decode(path.read_bytes(), str(path), whole=False) if path.exists() else Keychain(rotations=[])
 
 
 def carried(path: Path) -> Keychain:

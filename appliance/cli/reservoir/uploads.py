@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Annotated
@@ -47,15 +48,24 @@ def hidden(root: Path) -> list[str] | None:
 def allow_command(
     name: Package,
     owners: Annotated[list[str], typer.Option("--owner", metavar="ACCOUNT", help="Who may upload it; repeatable.")],
+    *,
     root: Root = DEFAULT_ROOT,
+    socket: Socket = SOCKET,
+    password_file: Password = PASSWORD,
     as_json: AsJson = False,
 ) -> None:
     """Let accounts upload a name that the reservoir publishes; pip then sees both."""
-    from reservoir.serving.uploads.names import Names
+    from reservoir.serving.uploads.names import Names, normal
+    from reservoir.serving.uploads.server import ADMIN, connect
 
+    with connect(socket, password_file) as server:
+        _require_accounts(owners, server.accounts())
+        others = sorted(server.uploaders(normal(name)) - {*owners, ADMIN})
     changed = Names(root).allow(name, owners)
     said = f"{', '.join(sorted(owners))} may upload {name}"
-    show({"name": name, "owners": sorted(owners), "changed": changed}, as_json, said)
+    if others:
+        said += f"; warning: what {', '.join(others)} uploaded of it before stays hidden"
+    show({"name": name, "owners": sorted(owners), "changed": changed, "hidden_of": others}, as_json, said)
 
 
 def deny_command(name: Package, root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:
@@ -102,21 +112,27 @@ def _give(
     add: AbstractSet[str] = frozenset(),
     remove: AbstractSet[str] = frozenset(),
 ) -> None:
-    from common.errors import NotFoundError
     from reservoir.serving.uploads.names import Names, normal
     from reservoir.serving.uploads.server import connect
 
     names = Names(root)
     with connect(socket, password_file) as server:
         known, first = server.accounts(), server.first_uploader(normal(name))
-    if strangers := add - {*known}:
-        raise NotFoundError(
-            "there is no such account", where=min(strangers), hint="look at `penstock reservoir uploads list`"
-        )
+    _require_accounts(add, known)
     owners = ({*names.owners(name)} or {first} - {""}) - remove | add
     changed = names.give(name, owners)
     said = f"{name} belongs to {', '.join(sorted(owners))}"
     show({"name": name, "owners": sorted(owners), "changed": changed}, as_json, said)
+
+
+def _require_accounts(wanted: Iterable[str], known: Iterable[str]) -> None:
+    """Raise NotFoundError where an account is not among those that there are."""
+    from common.errors import NotFoundError
+
+    if strangers := {*wanted} - {*known}:
+        raise NotFoundError(
+            "there is no such account", where=min(strangers), hint="look at `penstock reservoir uploads list`"
+        )
 
 
 def list_command(
@@ -139,12 +155,29 @@ def list_command(
 
 
 def account_add(
-    name: Account, socket: Socket = SOCKET, password_file: Password = PASSWORD, as_json: AsJson = False
+    name: Account,
+    *,
+    with_packages: Annotated[
+        bool, typer.Option("--with-packages", help="Give it the packages of a removed account of that name.")
+    ] = False,
+    root: Root = DEFAULT_ROOT,
+    socket: Socket = SOCKET,
+    password_file: Password = PASSWORD,
+    as_json: AsJson = False,
 ) -> None:
     """Make an account that may upload, and print its password, which is kept nowhere else."""
+    from common.errors import ConflictError
+    from reservoir.serving.uploads.names import Names
     from reservoir.serving.uploads.server import connect
 
     with connect(socket, password_file) as server:
+        left = [] if with_packages or name in server.accounts() else server.belongings(name, Names(root))
+        if left:
+            raise ConflictError(
+                f"an account of this name was removed, and {', '.join(left)} would belong to the new one",
+                where=name,
+                hint="choose another name, or say --with-packages where it is for the same person",
+            )
         password = server.add_account(name)
     show({"account": name, "password": password, "changed": True}, as_json, f"{name} / {password}")
 

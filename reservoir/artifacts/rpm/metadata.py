@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import hashlib
+import lzma
 import re
 import tempfile
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+import zlib
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path, PurePosixPath
 from urllib.parse import urljoin, urlsplit
 
 import httpx
 
-from common import files
-from common.errors import IntegrityError, UnavailableError
-from reservoir.artifacts.rpm.createrepo import createrepo_c
+from common import files, process
+from common.errors import IntegrityError, ProcessError, UnavailableError
 from reservoir.artifacts.rpm.source import Repository
 from reservoir.download import fetch
-from reservoir.download.cache import Cache, pieces, space_on
+from reservoir.download.cache import CHUNK, Cache, pieces, space_on
 from reservoir.signing import openpgp
 
 REPO = "{http://linux.duke.edu/metadata/repo}"
@@ -28,7 +32,14 @@ INDEX = "repodata/repomd.xml"
 # seconds that a source's clock may be ahead of this machine's
 AHEAD_S = 86_400
 STRONG = ("sha224", "sha256", "sha384", "sha512")
-COMPRESSIONS = {".gz": createrepo_c.GZ, ".bz2": createrepo_c.BZ2, ".xz": createrepo_c.XZ, ".zst": createrepo_c.ZSTD}
+READERS: dict[str, Callable[[Path], BufferedIOBase]] = {
+    ".gz": gzip.GzipFile,
+    ".bz2": bz2.BZ2File,
+    ".xz": lzma.LZMAFile,
+}
+ZSTD = ".zst"
+# bytes; metadata unpacks to that much or to so many times its size, whatever is declared: filelists reach 50 times
+SMALL, TIMES = 64 << 20, 100
 
 
 @dataclass(frozen=True)
@@ -41,27 +52,50 @@ class Sum:
 
 @dataclass(frozen=True)
 class MetadataFile:
-    """One file of the metadata; `name` tells how it is compressed, `path` is where it lies now."""
+    """One file of the metadata; `name` tells how it is compressed, `path` is where it lies now.
+
+    `source` is whose it is, `open_size` how many bytes it has unpacked, 0 where that is not declared.
+    """
 
     name: str
     path: Path
+    source: str = ""
+    open_size: int = 0
 
     @contextmanager
     def plain(self) -> Iterator[Path]:
-        """Give the file as it is without compression; raises IntegrityError where it is damaged."""
-        suffix = PurePosixPath(self.name).suffix
-        if suffix not in COMPRESSIONS:
+        """Give the file as it is without compression; raises IntegrityError where it is damaged, or far too long."""
+        if PurePosixPath(self.name).suffix not in (*READERS, ZSTD):
             yield self.path
             return
+        most = max(SMALL, TIMES * self.path.stat().st_size)
+        most = min(most, self.open_size or most)
         with space_on(self.path.parent), tempfile.TemporaryDirectory(dir=self.path.parent) as folder:
             plain = Path(folder) / "plain"
-            try:
-                createrepo_c.decompress_file(str(self.path), str(plain), COMPRESSIONS[suffix])
-            except createrepo_c.CreaterepoCError as error:
-                raise IntegrityError(
-                    f"it cannot be unpacked: {error}", where=self.name, hint="ask the keeper of the package source"
-                ) from error
+            with plain.open("wb") as file, closing(self._unpacked()) as unpacked:
+                for piece in unpacked:
+                    if file.tell() + len(piece) > most:
+                        raise self._refusal(f"unpacks to more than {most} bytes")
+                    file.write(piece)
             yield plain
+
+    def _unpacked(self) -> Generator[bytes]:
+        """Yield what is in it; what zstd packed is unpacked by that program, as Python has nothing for it."""
+        suffix = PurePosixPath(self.name).suffix
+        try:
+            if suffix == ZSTD:
+                yield from process.stream([process.require("zstd", "zstd"), "--decompress", "--stdout", self.path])
+            else:
+                with READERS[suffix](self.path) as file:
+                    while piece := file.read(CHUNK):
+                        yield piece
+        except (OSError, EOFError, zlib.error, lzma.LZMAError, ProcessError) as error:
+            raise self._refusal(f"cannot be unpacked: {error}") from error
+
+    def _refusal(self, reason: str) -> IntegrityError:
+        return IntegrityError(
+            f"the metadata of {self.source} {reason}", where=self.name, hint="ask the keeper of the package source"
+        )
 
     def text(self) -> str:
         """Return what stands in it."""
@@ -95,7 +129,8 @@ def read(
             known = Sum(checksum.get("type", ""), (checksum.text or "").strip())
             size = _number(_child(entry, "size", url).text, "size", url)
             sha256 = obtain(http, cache, beside(repository.url, place), known, size)
-            found[kind] = MetadataFile(place, cache.path(sha256))
+            open_size = _number(entry.findtext(f"{REPO}open-size"), "open-size", url)
+            found[kind] = MetadataFile(place, cache.path(sha256), repository.name, open_size)
     if "primary" not in found:
         raise IntegrityError("it lists no packages", where=url, hint="ask the keeper of the package source")
     seen.parent.mkdir(exist_ok=True)

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
-UPLOAD = "upload"
+UPLOAD, PUSH = "upload", "push"
 
 
 def first_uploader(stage: Any, name: str) -> str:
     """Return the account whose upload of a name was the first that is still there; empty where there is none."""
     found = [(moment, account) for account, moment, _ in _uploads(stage, name)]
     return min(found)[1] if found else ""
+
+
+def brought(stage: Any, name: str, accounts: Collection[str]) -> set[str]:
+    """Return the paths of those files of a name that these accounts brought into an index."""
+    found = set()
+    for version in stage.list_versions_perstage(name):
+        for link in stage.get_linkstore_perstage(name, version).get_links():
+            lines = [line for line in link.get_logs() if line["what"] in (UPLOAD, PUSH)]
+            if lines and lines[-1]["who"] in accounts:
+                found.add(link.relpath)
+    return found
 
 
 def held(stage: Any, account: str) -> int:

@@ -36,6 +36,15 @@ class Names:
         owners: dict[str, list[str]] = self._read()["owners"]
         return sorted(owners.get(normal(name), []))
 
+    def given_to(self, account: str) -> list[str]:
+        """Return the names that an administrator gave to an account."""
+        return sorted(name for name, owners in self._read()["owners"].items() if account in owners)
+
+    def shown_of(self, name: str) -> list[str]:
+        """Return the accounts whose uploads alone are shown beside a published name; nothing where all are shown."""
+        known = self._read()
+        return sorted(known["owners"].get(normal(name), [])) if normal(name) in known["allowed"] else []
+
     def published(self, name: str) -> bool:
         """Say whether the site publishes a package of that name.
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from devpi_server.model import BaseStageCustomizer
+from packaging.version import InvalidVersion, Version
 from pluggy import HookimplMarker
 from pyramid.request import Request
 from pyramid.response import Response
@@ -34,6 +35,7 @@ REGISTER = "submit"
 """What old tools send before a file; the server would keep a name of which nothing ever came."""
 RESULT = re.compile(r"^/[^/]+/[^/]+/\+[ef]/")
 """Where anybody could store what they like as results of tests; a mirror cannot be told otherwise."""
+FILENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*")
 ADDRESS_HEADER = "X-Real-IP"
 """Where nginx says who calls."""
 MAY_PATH = "/+penstock/may"
@@ -41,13 +43,20 @@ MAY_PATH = "/+penstock/may"
 
 
 class SiteIndex(BaseStageCustomizer):
-    """An index whose uploads are hidden while the reservoir publishes something of the same name."""
+    """An index whose uploads are hidden while the reservoir publishes something of the same name.
+
+    Where an administrator allows them to accounts, theirs are seen: what others uploaded before stays hidden.
+    """
 
     def get_simple_links_filter_iter(self, project: str, links: Any) -> Iterator[bool] | None:
-        """Return which links stay: none of this index itself for a name that belongs to the publication alone."""
-        if not _names().shut(project):
+        """Return which links stay: of this index itself none, or those of the accounts that may have the name."""
+        names = _names()
+        shut, accounts = names.shut(project), names.shown_of(project)
+        if not (shut or accounts):
             return None
-        return (not str(link.href).lstrip("/").startswith(f"{self.stage.name}/") for link in links)
+        shown = set() if shut else holdings.brought(self.stage, normal(project), {*accounts, ADMIN})
+        paths = (str(link.href).partition("#")[0].lstrip("/") for link in links)
+        return (path in shown or not path.startswith(f"{self.stage.name}/") for path in paths)
 
     def get_principals_for_del_entry(self, restrict_modify: Iterable[str] | None = None) -> set[str]:
         """Return who may take an upload away: the administrator, as a version that can go could come back another."""
@@ -95,6 +104,7 @@ def check(handler: Handler, registry: Any) -> Handler:
             name = _uploaded(request)
             if name is not None and (refusal := _refused(request, registry, name)):
                 return refusal
+            _require_plain(request)
             _require_whole(request)
         except InputError as error:
             return _refusal(400, str(error))
@@ -169,6 +179,31 @@ def _uploaded(request: Request) -> str | None:
     except ValueError:
         return None
     return str(body.get("name", "")) if isinstance(body, dict) and "targetindex" in body else None
+
+
+def _require_plain(request: Request) -> None:
+    """Raise InputError where the version of a file that came is none, or its name is not what tools call packages."""
+    form = request.POST if request.method == "POST" else {}
+    filename = getattr(form.get("content"), "filename", None)
+    if filename is None:
+        # the server says itself what is lacking
+        return
+    if not FILENAME.fullmatch(filename):
+        raise InputError(
+            f"{filename!a} is not the name of a package's file",
+            where="content",
+            hint="use letters, digits, and - _ . + ! between them",
+        )
+    try:
+        Version(form.get("version", ""))
+    except InvalidVersion as error:
+        # documents may be without
+        if form.get("version") or form.get(":action") == "file_upload":
+            raise InputError(
+                f"{form.get('version', '')!a} is not a version",
+                where="version",
+                hint="write it as PEP 440 says, such as 1.0 or 2.1rc1",
+            ) from error
 
 
 def _require_whole(request: Request) -> None:

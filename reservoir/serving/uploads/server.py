@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from common.errors import ConflictError, InputError, NotFoundError, UnauthenticatedError, UnavailableError
+from reservoir.serving.uploads.names import Names, normal
 
 ADMIN = "root"
 OWNER = "site"
@@ -84,10 +85,26 @@ class Server:
 
     def first_uploader(self, name: str) -> str:
         """Return the account that was the first with a name; empty where nothing of that name was uploaded."""
-        versions = self._get(f"/{INDEX}/{name}") if name in self.uploaded() else {}
+        return _first(self._brought(name)) if name in self.uploaded() else ""
+
+    def uploaders(self, name: str) -> set[str]:
+        """Return the accounts that files of a name came from."""
+        return {str(line["who"]) for line in self._brought(name)} if name in self.uploaded() else set()
+
+    def belongings(self, account: str, names: Names) -> list[str]:
+        """Return the names that belong to an account of this name, also to one that was removed."""
+        first = [
+            name
+            for name in self.uploaded()
+            if not names.owners(name) and _first(self._brought(normal(name))) == account
+        ]
+        return sorted({*first, *names.given_to(account)})
+
+    def _brought(self, name: str) -> list[dict[str, Any]]:
+        """Return by whom and when the files of a name came."""
+        versions = self._get(f"/{INDEX}/{name}")
         links = [link for version in versions.values() for link in version.get("+links", [])]
-        lines = [line for link in links for line in link.get("log", []) if line["what"] == "upload"]
-        return str(min(lines, key=lambda line: line["when"])["who"]) if lines else ""
+        return [line for link in links for line in link.get("log", []) if line["what"] in ("upload", "push")]
 
     def add_account(self, name: str) -> str:
         """Make an account and return its password.
@@ -144,6 +161,12 @@ class Server:
             )
         result = answer.json().get("result", {})
         return result if isinstance(result, dict) else {}
+
+
+def _first(lines: list[dict[str, Any]]) -> str:
+    """Return the account whose upload was the first; empty where there is none."""
+    uploads = [line for line in lines if line["what"] == "upload"]
+    return str(min(uploads, key=lambda line: line["when"])["who"]) if uploads else ""
 
 
 @contextmanager

@@ -384,7 +384,15 @@ def test_a_name_published_later_hides_the_upload_until_an_administrator_allows_i
         assert site.install("later") == "upload 2.0"
         assert site.install("later==1.0") == "publication 1.0"
         assert site.upload("later", "3.0").returncode == 0
+        dora = ("dora", admin.add_account("dora"))
+        names.allow("later", ["dora"])
+        assert site.install("later") == "publication 1.0", "what ada uploaded is not dora's"
+        assert site.send("later", "4.0", wheel(site.folder, "later", "4.0", "FROM = 'dora'\n"), auth=dora).is_success
+        assert site.install("later") == "dora 4.0"
+        names.give("later", ["ada", "dora"])
+        assert site.install("later==3.0") == "upload 3.0"
         names.deny("later")
+        admin.remove_account("dora")
         assert site.install("later") == "publication 1.0"
 
 

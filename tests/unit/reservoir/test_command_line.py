@@ -2,14 +2,19 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
+import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from appliance.cli import main
 from appliance.cli.reservoir import uploads
 from common.errors import PartialError
+from reservoir.serving.uploads import server
+from reservoir.serving.uploads.names import Names
+from reservoir.serving.uploads.server import Server
 from reservoir.signing import ed25519
 from tests.unit.reservoir.parts import flip_bit, make_bundle
 
@@ -275,12 +280,56 @@ def test_the_status_fits_80_columns(
 def test_names_that_uploads_may_have(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert call(monkeypatch, "uploads", "allow", "My_Package", "--owner", "ada", "--root", tmp_path, "--json") == 0
+    answers = {
+        "/": {"root": {}, "site": {}, "ada": {}},
+        "/site/dev": {"projects": ["my-package"]},
+        "/site/dev/my-package": {"1.0": {"+links": [{"log": [{"what": "upload", "who": "bob", "when": [2026]}]}]}},
+    }
+    transport = httpx.MockTransport(lambda asked: httpx.Response(200, json={"result": answers[asked.url.path]}))
+    client = Server(httpx.Client(transport=transport, base_url="http://uploads"))
+    monkeypatch.setattr(server, "connect", lambda *_: nullcontext(client))
+    words = ("uploads", "allow", "My_Package", "--root", tmp_path, "--owner")
+    assert call(monkeypatch, *words, "nobody") == 6
+    assert "there is no such account" in capsys.readouterr().err
+    assert call(monkeypatch, *words, "ada", "--json") == 0
     said = json.loads(capsys.readouterr().out)
-    assert (said["owners"], said["changed"]) == (["ada"], True)
+    assert (said["owners"], said["changed"], said["hidden_of"]) == (["ada"], True, ["bob"])
+    assert call(monkeypatch, *words, "ada") == 0
+    assert "what bob uploaded of it before stays hidden" in capsys.readouterr().out
     assert call(monkeypatch, "uploads", "deny", "my-package", "--root", tmp_path) == 0
     assert call(monkeypatch, "uploads", "deny", "my-package", "--root", tmp_path) == 6
     assert "Hint: " in capsys.readouterr().err
+
+
+def test_a_new_account_does_not_come_by_the_packages_of_a_removed_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    log = [{"what": "upload", "who": "bob", "when": [2026]}, {"what": "upload", "who": "ada", "when": [2027]}]
+    answers = {
+        "/": {"root": {}, "site": {}, "ada": {}},
+        "/site/dev": {"projects": ["bobs", "given-away"]},
+        "/site/dev/bobs": {"1.0": {"+links": [{"log": log}]}},
+        "/site/dev/given-away": {"1.0": {"+links": [{"log": log}]}},
+    }
+    made: list[str] = []
+
+    def answer(asked: httpx.Request) -> httpx.Response:
+        if asked.method == "PUT":
+            made.append(asked.url.path)
+        return httpx.Response(200, json={"result": answers.get(asked.url.path, {})})
+
+    client = Server(httpx.Client(transport=httpx.MockTransport(answer), base_url="http://uploads"))
+    monkeypatch.setattr(server, "connect", lambda *_: nullcontext(client))
+    Names(tmp_path).give("given-away", ["ada"])
+    Names(tmp_path).give("given-ahead", ["bob", "ada"])
+    assert call(monkeypatch, "uploads", "add-account", "bob", "--root", tmp_path) == 7
+    said = capsys.readouterr().err
+    assert "bobs, given-ahead would belong to the new one" in said
+    assert "--with-packages" in said
+    assert not made
+    assert call(monkeypatch, "uploads", "add-account", "carl", "--root", tmp_path) == 0
+    assert call(monkeypatch, "uploads", "add-account", "bob", "--with-packages", "--root", tmp_path) == 0
+    assert made == ["/carl", "/bob"]
 
 
 def test_uploads_that_a_publication_hides_are_told(

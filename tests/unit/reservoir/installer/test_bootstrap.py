@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from packaging.version import Version
 
 from appliance.site.alone import alone
-from common.errors import ConflictError
+from common.errors import ConflictError, IntegrityError
 from reservoir import settings
 from reservoir.bundle import bundles
 from reservoir.contents.artifact import Artifact, FileArtifact, PythonArtifact
@@ -24,6 +24,7 @@ from reservoir.intake import trust
 from reservoir.intake.receipt import write as write_receipt
 from reservoir.intake.store import Store
 from reservoir.media import delta, needed, receipt, split
+from reservoir.publication.due import require_sound
 from reservoir.signing import ed25519, keychain
 from reservoir.signing.keychain import Keychain
 from tests.unit.reservoir.parts import artifact, flip_bit, make_bundle, take, wheel
@@ -567,3 +568,46 @@ def test_what_is_read_before_anybody_is_trusted_is_short(
         file.truncate((1 << 20) + 1)
     assert install(bundle, "--verify-only") == 3
     assert f"{name}: is longer than any of its kind" in capsys.readouterr().err
+
+
+def test_a_key_that_the_installer_saw_replaced_counts_no_more_before_the_site_has_imported_anything(
+    tmp_path: Path, install: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site, prefix, path = tmp_path / "site", tmp_path / "opt/site", tmp_path / "signing.key"
+    keys = [ed25519.new_key(path)]
+    for _ in range(2):
+        keychain.rotate(path, 0)
+        keys.append(ed25519.read_key(path))
+    chain = keychain.of_key(path, keys[2])
+    first, second, third = keys
+    part = Keychain(rotations=chain.rotations[:1])
+    held = take(make_bundle(tmp_path / "first", first), site, key=first.public_key()).identity
+    assert install(product(tmp_path, first)) == 0
+    assert install(product(tmp_path, second, "2.0", part)) == 0
+    monkeypatch.setattr(sys, "prefix", str(prefix.resolve()))
+    assert install(product(tmp_path, first, "2.5"), "--key", pem(tmp_path, first)) == 3
+    assert f"this site trusts the key {ed25519.fingerprint(second.public_key())}" in capsys.readouterr().err
+    with pytest.raises(IntegrityError, match="signed with a key that was replaced on"):
+        take(make_bundle(tmp_path / "late", first, version="2.5"), site)
+    require_sound(Store(site), held, read=True)
+    assert install(product(tmp_path, third, "3.0", chain)) == 0
+    assert install(product(tmp_path, third, "3.0", chain)) == 0, "installed already"
+    assert install(product(tmp_path, second, "4.0", part)) == 3
+    monkeypatch.setattr(sys, "prefix", str(prefix.resolve()))
+    assert take(make_bundle(tmp_path / "made", third, version="4.0", chain=chain), site).changed
+    assert keychain.read(Store(site).keychain) == chain
+    require_sound(Store(site), held, read=True)
+
+
+def test_the_installer_keeps_nothing_that_a_stranger_says_of_the_time_before_its_key(
+    tmp_path: Path, key: Ed25519PrivateKey, install: Run
+) -> None:
+    prefix, stranger, new = tmp_path / "opt/site", *(Ed25519PrivateKey.generate() for _ in range(2))
+    poison = Keychain(rotations=[keychain.statement(stranger, key.public_key(), 1, 0)])
+    assert install(product(tmp_path, key, chain=poison)) == 0
+    assert not (prefix / trust.CHAIN).exists()
+    honest = Keychain(rotations=[keychain.statement(key, new.public_key(), 1, 0)])
+    assert install(product(tmp_path, new, "2.0", honest)) == 0
+    assert keychain.read(prefix / trust.CHAIN) == honest
+    assert install(product(tmp_path, stranger, "3.0"), "--key", pem(tmp_path, stranger), "--replace-key") == 0
+    assert not (prefix / trust.CHAIN).exists()

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +17,7 @@ from reservoir.bundle.verification import Verified
 from reservoir.contents.artifact import ImageArtifact
 from reservoir.contents.target import SetVersions
 from reservoir.download.cache import flush
-from reservoir.intake import arrival, receipt
+from reservoir.intake import arrival, copies, receipt
 from reservoir.intake import store as stores
 from reservoir.intake.copies import Copies
 from reservoir.intake.store import Store
@@ -111,11 +113,11 @@ def test_an_interrupted_import_keeps_what_the_site_had_and_goes_on(
     copy = Copies.copy
     copied: list[Path] = []
 
-    def interrupted(self: Copies, source: Path, destination: Path, sha256: str) -> str:
+    def interrupted(self: Copies, source: Path, destination: Path, sha256: str, *longest: int) -> str:
         if copied:
             raise KeyboardInterrupt
         copied.append(destination)
-        return copy(self, source, destination, sha256)
+        return copy(self, source, destination, sha256, *longest)
 
     monkeypatch.setattr(Copies, "copy", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -127,9 +129,9 @@ def test_an_interrupted_import_keeps_what_the_site_had_and_goes_on(
 
     again: list[Path] = []
 
-    def noted(self: Copies, source: Path, destination: Path, sha256: str) -> str:
+    def noted(self: Copies, source: Path, destination: Path, sha256: str, *longest: int) -> str:
         again.append(destination)
-        return copy(self, source, destination, sha256)
+        return copy(self, source, destination, sha256, *longest)
 
     monkeypatch.setattr(Copies, "copy", noted)
     assert take(second, site).changed
@@ -373,3 +375,78 @@ def test_import_warns_of_another_line_of_what_version_sets_bind(tmp_path: Path, 
     assert warnings[0] == ""
     assert "it brings nvidia-kernel-dkms 550.163.01 for bookworm amd64, where this site holds 535.309.01" in warnings[1]
     assert "nodes take it with their next deploy or `apt upgrade`" in warnings[1]
+
+
+def _longer(path: Path) -> None:
+    path.chmod(0o644)
+    os.truncate(path, 64 << 20)
+
+
+def _linked(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/etc/passwd")
+
+
+def _piped(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    ("turn", "reason"),
+    [(_longer, "is longer than its list says"), (_linked, "is no ordinary file"), (_piped, "is no ordinary file")],
+)
+def test_a_medium_that_shows_other_files_when_they_are_read_fills_no_disk(
+    tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch, turn: Callable[[Path], None], reason: str
+) -> None:
+    root, most = tmp_path / "new-site", 0
+    blob = max((bundle / bundles.BLOBS).iterdir(), key=lambda path: path.stat().st_size)
+    size, look, file_write = blob.stat().st_size, verification.damaged, copies.gone_when_it_fails
+
+    def then_turned(found: verification.Verified) -> Any:
+        said = look(found)
+        turn(blob)
+        return said
+
+    @contextmanager
+    def watched(beside: Path) -> Iterator[None]:
+        nonlocal most
+        with file_write(beside):
+            try:
+                yield
+            finally:
+                most = max(most, beside.stat().st_size)
+
+    monkeypatch.setattr(verification, "damaged", then_turned)
+    monkeypatch.setattr(copies, "gone_when_it_fails", watched)
+    with pytest.raises(IntegrityError, match=reason):
+        take(bundle, root)
+    assert most <= size
+    assert not list(root.rglob("*.partial"))
+
+
+def test_a_check_reads_no_more_than_the_list_says(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blob = max((bundle / bundles.BLOBS).iterdir(), key=lambda path: path.stat().st_size)
+    look = verification.damaged
+
+    def then_turned(found: verification.Verified) -> Any:
+        said = look(found)
+        _longer(blob)
+        return said
+
+    monkeypatch.setattr(verification, "damaged", then_turned)
+    with pytest.raises(IntegrityError, match="is longer than its list says"):
+        verification.verify(bundle)
+
+
+@pytest.mark.parametrize("created", ["0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "0000-01-01T00:00:00Z"])
+def test_a_list_of_a_year_that_no_clock_has_is_refused_before_anything_comes(
+    tmp_path: Path, key: Ed25519PrivateKey, created: str
+) -> None:
+    folder, root = make_bundle(tmp_path, key), tmp_path / "new-site"
+    path = folder / bundles.LIST
+    path.write_bytes(path.read_bytes().replace(b"2026-01-02T03:04:05Z", created.encode()))
+    (folder / bundles.SIGNATURE).write_bytes(ed25519.sign(key, path.read_bytes()))
+    with pytest.raises(IntegrityError, match="created"):
+        take(folder, root)
+    assert not Store(root).imported()

@@ -204,7 +204,7 @@ def test_a_disk_that_fills_up_keeps_what_is_good_and_nothing_half(
     (arriving,) = Store(site).incoming.iterdir()
     good = {path.name for path in arriving.iterdir()}
 
-    def half(_: Path) -> Iterator[bytes]:
+    def half(*_: object) -> Iterator[bytes]:
         yield b"half"
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -223,11 +223,11 @@ def test_a_disk_that_fills_up_while_pieces_are_joined_keeps_the_pieces_alone(
     for folder in media[:-1]:
         take(folder, site)
 
-    def full(path: Path) -> Iterator[bytes]:
+    def full(path: Path, size: int) -> Iterator[bytes]:
         if path.is_relative_to(site):
             yield b"half"
             raise OSError(errno.ENOSPC, "No space left on device")
-        yield from whole(path)
+        yield from whole(path, size)
 
     with monkeypatch.context() as patch:
         patch.setattr(arrival, "carried_pieces", full)

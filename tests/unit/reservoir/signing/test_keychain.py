@@ -9,6 +9,7 @@ from common.errors import ConflictError, IntegrityError, NotFoundError
 from reservoir.bundle import bundles
 from reservoir.bundle.verification import verify
 from reservoir.intake.store import Store
+from reservoir.publication.due import require_sound
 from reservoir.signing import ed25519, keychain
 from reservoir.signing.keychain import Keychain, Rotation, raw
 from tests.unit.reservoir.intake.test_take import contents
@@ -224,3 +225,58 @@ def test_a_chain_that_leaves_out_what_the_site_knows_is_refused(
     whole = keychain.of_key(path, latest)
     assert take(make_bundle(tmp_path, latest, version="5.0", chain=whole), site).changed
     assert keychain.read(Store(site).keychain) == whole
+
+
+def test_a_stranger_cannot_write_the_time_before_the_key_that_a_site_knows(
+    tmp_path: Path, path: Path, chain: Keychain, old: ed25519.SigningKey, new: ed25519.SigningKey
+) -> None:
+    """Anyone can sign that the maker's key replaced theirs, and put that on a medium."""
+    stranger = Ed25519PrivateKey.generate()
+    said = keychain.encode(Keychain(rotations=[keychain.statement(stranger, old.public_key(), 1, DAY)]))
+    bundle = make_bundle(tmp_path, old)
+    for number, words in enumerate(({"key": old.public_key()}, {"trust_first": True})):
+        root = tmp_path / f"site-{number}"
+        (bundle / bundles.KEYS).write_bytes(said)
+        # once new, once held already
+        assert take(bundle, root, **words).changed
+        assert not take(bundle, root).changed
+        assert keychain.read(Store(root).keychain).rotations == []
+        assert take(make_bundle(tmp_path, new, version="2.0", chain=chain), root).changed, "the maker's own rotation"
+        assert keychain.read(Store(root).keychain) == chain
+        for identity in Store(root).imported():
+            require_sound(Store(root), identity, read=True)
+        forged = make_bundle(tmp_path, stranger, version="3.0")
+        with pytest.raises(IntegrityError, match="does not belong to the key"):
+            take(forged, root)
+    keychain.rotate(path, DAY)
+    latest = ed25519.read_key(path)
+    whole = keychain.of_key(path, latest)
+    late = tmp_path / "late"
+    take(make_bundle(tmp_path / "late-2", new, version="2.0", chain=chain), late, key=new.public_key())
+    for version in ("4.0", "5.0"):
+        assert take(make_bundle(tmp_path, latest, version=version, chain=whole), late).changed
+    assert keychain.read(Store(late).keychain).rotations == whole.rotations[1:], "from the key on that it was given"
+
+
+def test_the_word_of_an_administrator_replaces_a_chain_as_well(
+    tmp_path: Path, chain: Keychain, old: ed25519.SigningKey, new: ed25519.SigningKey
+) -> None:
+    """A site that a stranger's statement came into before heals so."""
+    root, stranger = tmp_path / "site", Ed25519PrivateKey.generate()
+    bundle = make_bundle(tmp_path, old)
+    take(bundle, root, key=old.public_key())
+    poison = Keychain(rotations=[keychain.statement(stranger, old.public_key(), 1, DAY)])
+    Store(root).keychain.write_bytes(keychain.encode(poison))
+    rotated = make_bundle(tmp_path, new, version="2.0", chain=chain)
+    with pytest.raises(IntegrityError, match=r"the chain of keys is not the one.*--replace-key"):
+        take(rotated, root)
+    done = take(rotated, root, key=new.public_key(), replace_key=True)
+    assert done.trust
+    assert done.trust.instead_of == ed25519.fingerprint(old.public_key())
+    assert not Store(root).keychain.exists()
+    # and by the same key
+    Store(root).keychain.write_bytes(keychain.encode(poison))
+    take(make_bundle(tmp_path, old, version="3.0"), root, key=old.public_key(), replace_key=True)
+    assert not Store(root).keychain.exists()
+    assert take(make_bundle(tmp_path, new, version="4.0", chain=chain), root).changed
+    assert keychain.read(Store(root).keychain) == chain

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import hashlib
+import lzma
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -81,3 +86,41 @@ def test_a_timestamp_does_not_lie_ahead(cache: Cache, monkeypatch: pytest.Monkey
 def test_metadata_stays_with_its_source(cache: Cache, place: str) -> None:
     with pytest.raises(IntegrityError, match="does not lie with its source"):
         read(cache, place=place)
+
+
+def zstd(content: bytes) -> bytes:
+    return subprocess.run(["zstd", "--stdout"], input=content, capture_output=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress), (".zst", zstd)]
+)
+def test_what_is_packed_is_unpacked_no_further_than_is_declared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, pack: Callable[[bytes], bytes]
+) -> None:
+    packed = tmp_path / "packed"
+
+    def file(content: bytes, open_size: int = 0) -> metadata.MetadataFile:
+        packed.write_bytes(pack(content))
+        return metadata.MetadataFile(f"repodata/primary.xml{suffix}", packed, "vendor", open_size)
+
+    assert file(PRIMARY, len(PRIMARY)).text() == file(PRIMARY).text() == PRIMARY.decode()
+    told = rf"repodata/primary.xml{suffix}: the metadata of vendor unpacks to more than"
+    bomb = b"<metadata>" + bytes(3 << 20)
+    with pytest.raises(IntegrityError, match=f"{told} 100 bytes"):
+        file(bomb, 100).text()
+    assert len(file(bomb).text()) == len(bomb)
+    packed.write_bytes(pack(bomb)[:-9])
+    with pytest.raises(IntegrityError, match="the metadata of vendor cannot be unpacked"):
+        metadata.MetadataFile(f"primary.xml{suffix}", packed, "vendor", 4 << 20).text()
+    monkeypatch.setattr(metadata, "SMALL", 1000)
+    monkeypatch.setattr(metadata, "TIMES", 2)
+    for declared in (0, len(bomb)):
+        with pytest.raises(IntegrityError, match=told):
+            file(bomb, declared).text()
+    assert [path.name for path in tmp_path.iterdir()] == ["packed"], "nothing stays beside it"
+
+
+def test_the_index_says_how_long_a_file_is_unpacked(cache: Cache) -> None:
+    assert read(cache)["primary"].open_size == 0
+    assert read(cache, size=f"{len(PRIMARY)}</size><open-size>12345</open-size><size>")["primary"].open_size == 12345

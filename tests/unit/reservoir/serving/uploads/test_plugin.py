@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyramid.registry import Registry
@@ -12,6 +13,7 @@ from pyramid.request import Request
 from pyramid.response import Response
 
 from reservoir.serving.uploads import plugin
+from reservoir.serving.uploads.names import Names
 
 PUSH = {"name": "demo", "version": "1.0", "targetindex": "site/dev"}
 
@@ -61,7 +63,8 @@ def test_no_name_is_registered_without_a_file(name: str) -> None:
 @pytest.mark.usefixtures("site")
 @pytest.mark.parametrize(("came", "status"), [(b"all of it", 200), (b"all", 400)])
 def test_a_file_that_lacks_its_end_is_refused(came: bytes, status: int) -> None:
-    form = {":action": "file_upload", "name": "mine", "sha256_digest": hashlib.sha256(b"all of it").hexdigest()}
+    form = {":action": "file_upload", "name": "mine", "version": "1.0"}
+    form["sha256_digest"] = hashlib.sha256(b"all of it").hexdigest()
     assert answer(Request.blank("/site/dev/", POST=form | {"content": ("mine-1.0.tar.gz", came)})) == status
 
 
@@ -70,3 +73,51 @@ def test_only_the_administrator_takes_an_upload_back(permission: str) -> None:
     customizer = plugin.SiteIndex.__new__(plugin.SiteIndex)
     asked = getattr(customizer, f"get_principals_for_{permission}")
     assert set(asked(restrict_modify={"root"})) == {"root"}
+
+
+@pytest.mark.usefixtures("site")
+def test_of_an_allowed_name_the_uploads_of_its_owners_are_shown(root: Path) -> None:
+    """Who squats on a name that is likely to be published gains nothing by what somebody else is allowed."""
+    links = [
+        SimpleNamespace(
+            relpath=f"site/dev/+f/{number}/demo-{number}.0.tar.gz",
+            get_logs=lambda who=who: [{"what": "upload", "who": who, "when": [2026]}],
+        )
+        for number, who in enumerate(("alice", "mallory", "root"))
+    ]
+    index = plugin.SiteIndex.__new__(plugin.SiteIndex)
+    index.stage = SimpleNamespace(
+        name="site/dev",
+        list_versions_perstage=lambda _: ["1"],
+        get_linkstore_perstage=lambda *_: SimpleNamespace(get_links=lambda: links),
+    )
+    hrefs = [f"{link.relpath}#sha256=0" for link in links] + ["site/frozen/+e/demo-1.0.tar.gz"]
+    offered = [SimpleNamespace(href=href) for href in hrefs]
+
+    def shown() -> list[bool] | None:
+        found = index.get_simple_links_filter_iter("Demo", offered)
+        return None if found is None else list(found)
+
+    assert shown() == [False, False, False, True]
+    Names(root).allow("demo", ["alice"])
+    assert shown() == [True, False, True, True], "what the administrator brought is shown as well"
+    Names(root).allow("demo", [])
+    assert shown() is None, "nobody is named: whoever was first with it"
+
+
+@pytest.mark.usefixtures("site")
+@pytest.mark.parametrize(
+    ("version", "filename", "status"),
+    [
+        ("1.0", "mine-1.0.tar.gz", 200),
+        ("1.0+local.1", "mine-1.0+local.1-py3-none-any.whl", 200),
+        ("1!2.0rc1", "mine-1!2.0rc1.tar.gz", 200),
+        ("not a version", "mine-not a version.tar.gz", 400),
+        ("", "mine-1.0.tar.gz", 400),
+        ("1.0", "mine-1.0\x1b]0;gone\x07.tar.gz", 400),
+        ("1.0", "../mine-1.0.tar.gz", 400),
+    ],
+)
+def test_versions_and_file_names_are_plain(version: str, filename: str, status: int) -> None:
+    form = {":action": "file_upload", "name": "mine", "version": version}
+    assert answer(Request.blank("/site/dev/", POST=form | {"content": (filename, b"all of it")})) == status

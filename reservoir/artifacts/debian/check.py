@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from common.errors import IntegrityError, Problem
@@ -24,8 +24,8 @@ def check(bundles: Sequence[Bundle], find: Find) -> Iterator[Problem]:  # noqa: 
     unfit = {deb.filename: reason for deb in _debs(bundles) if (reason := fault(deb))}
     yield from (Problem(filename, reason, AGAIN) for filename, reason in unfit.items())
     for release, by_arch in served(bundles).items():
-        every = [deb for debs in by_arch.values() for deb in debs if deb.filename not in unfit]
-        yield from pool(release, every)[1]
+        fit = {arch: [deb for deb in debs if deb.filename not in unfit] for arch, debs in by_arch.items()}
+        yield from pool(release, fit)[1]
         for arch in by_arch:
             yield from version_sets.contradictions(bundles, release, arch)
 
@@ -41,13 +41,23 @@ def served(bundles: Sequence[Bundle]) -> dict[str, dict[str, list[DebianArtifact
     return found
 
 
-def pool(release: str, debs: Iterable[DebianArtifact]) -> tuple[dict[PurePosixPath, DebianArtifact], list[Problem]]:
-    """Return the packages of one release by their place, and the problems of places that are not one package's."""
-    return one_each(
-        debs,
-        lambda deb: place(release, deb),
-        lambda deb: Problem(deb.filename, f"two different files call themselves {deb.name} {deb.version}", ONE_SOURCE),
+def pool(
+    release: str, by_arch: Mapping[str, Sequence[DebianArtifact]]
+) -> tuple[dict[PurePosixPath, DebianArtifact], list[Problem]]:
+    """Return the packages of one release by their place, and the problems of those that are not one package to apt.
+
+    They lie in one pool for all architectures, and in the index of each one a name has a version once.
+    """
+    found, problems = one_each(
+        (deb for debs in by_arch.values() for deb in debs), lambda deb: place(release, deb), _two
     )
+    for debs in by_arch.values():
+        problems += one_each(debs, lambda deb: (deb.name, deb.version.removeprefix("0:")), _two)[1]
+    return found, list(dict.fromkeys(problems))
+
+
+def _two(deb: DebianArtifact) -> Problem:
+    return Problem(deb.filename, f"two different files call themselves {deb.name} {deb.version}", ONE_SOURCE)
 
 
 def place(release: str, deb: DebianArtifact) -> PurePosixPath:

@@ -29,6 +29,7 @@ from reservoir.contents.artifact import (
 from reservoir.contents.bundle import Bundle
 from reservoir.contents.target import TargetRecord
 from reservoir.download.cache import Cache
+from tests.unit.reservoir import rpms
 from tests.unit.reservoir.parts import STANZA, TARGET, artifact, make_bundle, parts, take, wheel
 
 pytestmark = pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -53,6 +54,36 @@ def two_wheels(folder: Path) -> Made:
         (folder / name).mkdir()
         path = wheel(folder / name, body=name)
         found.append((artifact(path, PythonArtifact, "demo"), path))
+    return found
+
+
+def two_spellings(*names: tuple[str, str]) -> Callable[[Path], Made]:
+    """Wheels of one project and version to pip, each spelled in another way."""
+
+    def made(folder: Path) -> Made:
+        found: Made = []
+        for name, version in names:
+            path = wheel(folder, name, version)
+            found.append((artifact(path, PythonArtifact, name, version), path))
+        return found
+
+    return made
+
+
+def two_debs(folder: Path) -> Made:
+    found: Made = []
+    for filename in ("hello_1.0_amd64.deb", "hello_1.0_amd64-vendor.deb"):
+        path = folder / filename
+        path.write_text(filename)
+        found.append((artifact(path, DebianArtifact, "hello", stanza=HELLO), path))
+    return found
+
+
+def two_rpms(folder: Path) -> Made:
+    found: Made = []
+    for filename, version in (("tool-1-1.noarch.rpm", "1-1"), ("tool-1-1.vendor.noarch.rpm", "0:1-1")):
+        path = rpms.write(folder / filename, payload=filename.encode())
+        found.append((artifact(path, RpmArtifact, "tool", version).model_copy(update={"targets": ["rocky9"]}), path))
     return found
 
 
@@ -134,6 +165,10 @@ HELLO = STANZA.format(name="hello", version="1.0")
 FAULTS: dict[str, tuple[Callable[[Path], Made], str]] = {
     "two files of one name": (two_files, "notes.txt: two different files have one name"),
     "two wheels of one name": (two_wheels, "whl: two different files have one name"),
+    "two spellings of a name": (two_spellings(("foo_bar", "1.0"), ("foo.bar", "1.0")), "two different files have one"),
+    "two spellings of a version": (two_spellings(("demo", "1.0"), ("demo", "1.0.0")), "two different files have one"),
+    "two Debian packages of one version": (two_debs, "vendor.deb: two different files call themselves hello 1.0"),
+    "two RPM packages of one version": (two_rpms, "vendor.noarch.rpm: two different files call themselves tool 0:1-1"),
     "a wheel that is no zip": (no_zip, "whl: not a wheel: the wheel is damaged"),
     "a wheel without metadata": (no_metadata, "whl: not a wheel: the wheel has no metadata"),
     "a wheel that is named for nothing": (no_name_of_a_wheel, "demo.whl: not the name of a wheel"),

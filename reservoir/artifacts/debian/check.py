@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from common.errors import IntegrityError, Problem
+from reservoir.artifacts.debian import relations
 from reservoir.artifacts.debian.pool import field, pool_path
 from reservoir.artifacts.kind import AGAIN, Find, one_each
 from reservoir.contents import version_sets
@@ -74,21 +76,27 @@ def _faults(deb: DebianArtifact) -> Iterator[str]:
     stanza = deb.metadata.stanza
     if not stanza.endswith("\n"):
         yield "its entry ends in the middle of a line"
-    names: list[str] = []
+    fields: list[tuple[str, list[str]]] = []
     for line in stanza.removesuffix("\n").split("\n"):
         found = FIELD.fullmatch(line)
         if not line.strip():
             yield "its entry has a blank line, where the next entry would begin"
         elif found:
-            names.append(found[1].lower())
-        elif line[0] not in " \t" or not names:
+            fields.append((found[1].lower(), [line.partition(":")[2]]))
+        elif line[0] not in " \t" or not fields:
             yield f"its entry has a line that is no field: {line[:60]!r}"
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+        else:
+            fields[-1][1].append(line)
+    names = [name for name, _ in fields]
+    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
         yield f"its entry says {', '.join(twice)} twice"
     if ours := sorted(OURS.intersection(names)):
         yield f"its entry says {', '.join(ours)}, which the publication does"
     if (said := (field(stanza, "Package"), field(stanza, "Version"))) != (deb.name, deb.version):
         yield f"its entry is of {' '.join(said)}, not of {deb.name} {deb.version}"
+    for name, lines in fields:
+        if not relations.readable(name, value := "\n".join(lines)):
+            yield f"its entry has a {name} that apt cannot read: {value.strip()[:60]!r}"
     try:
         place("any", deb)
     except IntegrityError as error:

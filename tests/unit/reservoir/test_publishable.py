@@ -185,6 +185,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Made], str]] = {
     "an entry that places the file": (entry(f"{HELLO}Filename: /etc\n"), "deb: its entry says filename, which the"),
     "an entry with two versions": (entry(f"{HELLO}Version: 2\n"), "deb: its entry says version twice"),
     "an entry of another package": (entry(STANZA.format(name="jq", version="1")), "deb: its entry is of jq 1"),
+    "an entry with a broken relation": (entry(f"{HELLO}Breaks: jq (>= 1\n"), "entry has a breaks that apt cannot read"),
     "an entry of no source": (entry(f"{HELLO}Source: ../x\n"), "deb: ../x is not the name of a source package"),
     "an RPM package that is none": (no_rpm, "rpm: it is no RPM package"),
     "an RPM package that rpm does not take": (half_an_rpm, "rpm: it is no RPM package"),

@@ -30,7 +30,17 @@ from reservoir.contents.bundle import Bundle
 from reservoir.contents.target import TargetRecord
 from reservoir.download.cache import Cache
 from tests.unit.reservoir import rpms
-from tests.unit.reservoir.parts import STANZA, TARGET, artifact, make_bundle, parts, take, wheel
+from tests.unit.reservoir.parts import (
+    STANZA,
+    TARGET,
+    artifact,
+    image_blobs,
+    image_parts,
+    make_bundle,
+    parts,
+    take,
+    wheel,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:Duplicate name")
 Made = list[tuple[Artifact, Path]]
@@ -158,7 +168,20 @@ def half_an_image(folder: Path) -> Made:
     part = {"mediaType": oci.CONFIG, "digest": f"sha256:{'0' * 64}", "size": 1}
     path = folder / "manifest.json"
     path.write_text(json.dumps({"schemaVersion": 2, "config": part, "layers": []}))
-    return [(artifact(path, ImageArtifact, "half", "1", **IMAGE), path)]
+    digest = oci.digest(path.read_bytes())
+    return [(artifact(path, ImageArtifact, "half", "1", **IMAGE | {"digest": digest}), path)]
+
+
+def image_called(name: str = "demo", tag: str = "1", digest: str = "") -> Callable[[Path], Made]:
+    """An image whose list says this of it."""
+
+    def made(folder: Path) -> Made:
+        (image, path), *others = image_parts(folder, image_blobs(folder), name, tag)
+        assert isinstance(image, ImageArtifact)
+        said = image.metadata.model_copy(update={"digest": digest or image.metadata.digest})
+        return [(image.model_copy(update={"metadata": said, "filename": "image.json"}), path), *others]
+
+    return made
 
 
 HELLO = STANZA.format(name="hello", version="1.0")
@@ -189,6 +212,9 @@ FAULTS: dict[str, tuple[Callable[[Path], Made], str]] = {
     "an entry of no source": (entry(f"{HELLO}Source: ../x\n"), "deb: ../x is not the name of a source package"),
     "an RPM package that is none": (no_rpm, "rpm: it is no RPM package"),
     "an RPM package that rpm does not take": (half_an_rpm, "rpm: it is no RPM package"),
+    "an image under another digest": (image_called(digest=f"sha256:{'0' * 64}"), "demo:1: its digest is said to be"),
+    "an image of a name that is none": (image_called("Demo/X"), "Demo/X:1: no registry takes the name Demo/X"),
+    "an image of a tag that is none": (image_called(tag="a/b"), "demo:a/b: no registry takes the tag 'a/b'"),
     "an image without its parts": (half_an_image, "half:1: sha256:0{64} is in no bundle"),
 }  # fmt: skip
 

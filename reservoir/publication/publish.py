@@ -109,6 +109,9 @@ def rollback(root: Path, number: int | None = None, *, despite_policy: bool = Fa
     store = Store(root)
     with store.changing():
         serving = store.serving()
+        if number is None and store.rollback_begun():
+            # an interruption came after the switch: once more would be one too far
+            number = serving
         if number is None:
             number = max((earlier for earlier in store.numbers() if serving and earlier < serving), default=0)
         if number not in store.numbers():
@@ -127,10 +130,11 @@ def rollback(root: Path, number: int | None = None, *, despite_policy: bool = Fa
                 hint="choose a later publication, or publish anew",
             )
         opens = [] if number == serving else _opens(store, number, despite_policy=despite_policy)
-        # before the switch: a rollback counts only while the site serves what it says
-        store.mark_rollback(number)
         if number != serving:
+            # before the switch: a rollback counts only while the site serves what it says
+            store.mark_rollback(number, begun=True)
             _switch(store, number)
+        store.mark_rollback(number)
         return replace(_served(store, changed=number != serving), opens=opens)
 
 

@@ -6,7 +6,7 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -68,13 +68,19 @@ def space(paths: Iterable[Path]) -> Space:
     names: Counter[tuple[int, int]] = Counter()
     known: dict[tuple[int, int], os.stat_result] = {}
     for top in paths:
-        for path in (top, *top.rglob("*")) if top.is_dir() and not top.is_symlink() else (top,):
-            try:
-                file = path.lstat()
-            except FileNotFoundError:
-                continue
-            if not stat.S_ISDIR(file.st_mode):
-                names[file.st_dev, file.st_ino] += 1
-                known[file.st_dev, file.st_ino] = file
+        for path in _below(top):
+            with suppress(FileNotFoundError):
+                file = os.lstat(path)
+                if not stat.S_ISDIR(file.st_mode):
+                    names[file.st_dev, file.st_ino] += 1
+                    known[file.st_dev, file.st_ino] = file
     own = sum(file.st_size for inode, file in known.items() if names[inode] >= file.st_nlink)
     return Space(own, sum(file.st_size for file in known.values()) - own)
+
+
+def _below(top: Path) -> Iterator[str]:
+    """Yield a path and all below it; a link is not followed, and a folder that vanishes meanwhile is passed by."""
+    yield str(top)
+    if not top.is_symlink():
+        for folder, folders, names in os.walk(top):
+            yield from (f"{folder}/{name}" for name in (*folders, *names))

@@ -177,9 +177,19 @@ class Store:
             ) from error
         return bool(number == self.serving())
 
-    def mark_rollback(self, number: int) -> None:
-        """Remember that an administrator went back to a publication."""
-        files.write(self.rollback, json.dumps({"schema": 1, "publication": number}))
+    def rollback_begun(self) -> bool:
+        """Say whether a rollback was interrupted after it switched to what it goes back to."""
+        try:
+            said = json.loads(self.rollback.read_text())
+            return bool(said["begun"]) and bool(said["publication"] == self.serving())
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+
+    def mark_rollback(self, number: int, *, begun: bool = False) -> None:
+        """Remember that an administrator went back to a publication, or with `begun` that this is about to happen."""
+        files.write(
+            self.rollback, json.dumps({"schema": 1, "publication": number} | ({"begun": True} if begun else {}))
+        )
         flush([self.root])
 
     def apt_key(self) -> bytes:

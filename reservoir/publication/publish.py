@@ -45,10 +45,11 @@ class Published:
 def publish(root: Path, progress: Progress = silent, *, unattended: bool = False) -> Published:
     """Publish the newest bundle of each name in the store at `root`.
 
-    A rollback ends with this, unless the call is `unattended`: then what an administrator went back to stays.
+    A rollback ends with this, unless the call is `unattended`: then what an administrator went back to stays, and where
+    the site serves these bundles already its policy is not asked.
     A bundle that cannot be published, alone or with the others, is left out, and an older one of its name takes its
-    place where there is one. Raises NotFoundError where nothing was imported, ConflictError or IntegrityError where
-    nothing can be published.
+    place where there is one. Raises NotFoundError where nothing was imported, ForbiddenError where the site's policy as
+    it is now does not let them through, ConflictError or IntegrityError where nothing can be published.
     """
     store = Store(root)
     with store.changing():
@@ -60,22 +61,25 @@ def publish(root: Path, progress: Progress = silent, *, unattended: bool = False
         if unattended and store.rolled_back():
             return _served(store, changed=False)
         try:
-            return _publish(store, chosen, progress)
+            return _publish(store, chosen, progress, unattended=unattended)
         except (ConflictError, IntegrityError):
             progress("look for the bundle at fault")
             rest, faults = sound.choose(store, _now_served(store))
             if not (rest and faults):
                 raise
-            return replace(_publish(store, rest, progress), left_out=faults)
+            return replace(_publish(store, rest, progress, unattended=unattended), left_out=faults)
 
 
-def _publish(store: Store, chosen: dict[str, Bundle], progress: Progress) -> Published:
+def _publish(store: Store, chosen: dict[str, Bundle], progress: Progress, *, unattended: bool) -> Published:
     """Publish these bundles, unless the site serves them already."""
     made_of = {"schema": 1, "layout": LAYOUT, "bundles": sorted(chosen)}
-    if _serves(store, made_of):
+    served = _serves(store, made_of)
+    # a deploy that brings nothing new decides nothing, and must not fail as time goes by
+    if not (served and unattended):
+        gate.require(store, sorted(chosen), datetime.now(UTC))
+    if served:
         store.rollback.unlink(missing_ok=True)
         return _served(store, changed=False)
-    gate.require(store, sorted(chosen), datetime.now(UTC))
     number = 1 + max(store.numbers(), default=0)
     staging = store.publications / f".{number}.new"
     shutil.rmtree(staging, ignore_errors=True)
@@ -106,6 +110,9 @@ def rollback(root: Path, number: int | None = None, *, despite_policy: bool = Fa
     store = Store(root)
     with store.changing():
         serving = store.serving()
+        if number is None and store.rollback_begun():
+            # an interruption came after the switch: once more would be one too far
+            number = serving
         if number is None:
             number = max((earlier for earlier in store.numbers() if serving and earlier < serving), default=0)
         if number not in store.numbers():
@@ -124,10 +131,11 @@ def rollback(root: Path, number: int | None = None, *, despite_policy: bool = Fa
                 hint="choose a later publication, or publish anew",
             )
         opens = [] if number == serving else _opens(store, number, despite_policy=despite_policy)
-        # before the switch: a rollback counts only while the site serves what it says
-        store.mark_rollback(number)
         if number != serving:
+            # before the switch: a rollback counts only while the site serves what it says
+            store.mark_rollback(number, begun=True)
             _switch(store, number)
+        store.mark_rollback(number)
         return replace(_served(store, changed=number != serving), opens=opens)
 
 

@@ -63,8 +63,9 @@ def remove(
         needed = _needed(store, chosen)
         if needed and not withdraw:
             raise _in_use(needed, name)
-        withdrawn = [identity for identity in needed if identity in store.newest()]
-        if withdrawn and not store.newest().keys() - chosen:
+        counting = {identity for held in store.candidates().values() for identity, _ in held}
+        # an older bundle of the name takes the place of one that is withdrawn
+        if counting & needed.keys() and not counting.difference(chosen):
             raise ConflictError(
                 "nothing would be left to publish", where=name, hint="import what is to take its place first"
             )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from common import files
-from common.errors import NotFoundError
+from common.errors import ConflictError, IntegrityError, NotFoundError
 from common.progress import Progress, silent
 from reservoir.bundle import expiry
 from reservoir.contents.bundle import Bundle
@@ -19,6 +20,8 @@ from reservoir.intake.store import Store
 from reservoir.intake.trust import Trust
 from reservoir.publication.prune import arrived, unneeded
 from reservoir.publication.publish import RECORD, record_of
+
+LOOKS = 5
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,25 @@ class Status:
 
 
 def status(root: Path, now: datetime | None = None, progress: Progress = silent) -> Status:
-    """Return the state of the store at `root`; changes nothing. Raises NotFoundError where there is no store."""
+    """Return the state of the store at `root`; changes nothing, and looks again where others change it meanwhile.
+
+    Raises NotFoundError where there is no store, ConflictError where it changed at every look.
+    """
+    for _ in range(LOOKS - 1):
+        # what was removed meanwhile says nothing any more, as something damaged does
+        with suppress(FileNotFoundError, IntegrityError):
+            return _look(root, now, progress)
+    try:
+        return _look(root, now, progress)
+    except FileNotFoundError as error:
+        raise ConflictError(
+            f"{error.filename} went away while the store was read",
+            where=str(root),
+            hint="wait until the import or publication ends, then run it again",
+        ) from error
+
+
+def _look(root: Path, now: datetime | None, progress: Progress) -> Status:
     store = Store(root)
     if not store.bundles.is_dir():
         raise NotFoundError("nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`")
@@ -87,7 +108,7 @@ def status(root: Path, now: datetime | None = None, progress: Progress = silent)
     imported = store.imported()
     held = [_bundle(identity, bundle, now) for identity, bundle in imported.items()]
     taken = arrived(store)
-    held += [_bundle(identity, bundle, now, taken[identity]) for identity, bundle in store.arrivals().items()]
+    held += [_bundle(identity, bundle, now, taken.get(identity, 0)) for identity, bundle in store.arrivals().items()]
     progress("measure the store")
     space = files.space([root])
     return Status(

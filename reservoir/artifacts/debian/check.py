@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from common.errors import IntegrityError, Problem
+from reservoir.artifacts.debian import relations
 from reservoir.artifacts.debian.pool import field, pool_path
 from reservoir.artifacts.kind import AGAIN, Find, one_each
 from reservoir.contents import version_sets
@@ -24,8 +26,8 @@ def check(bundles: Sequence[Bundle], find: Find) -> Iterator[Problem]:  # noqa: 
     unfit = {deb.filename: reason for deb in _debs(bundles) if (reason := fault(deb))}
     yield from (Problem(filename, reason, AGAIN) for filename, reason in unfit.items())
     for release, by_arch in served(bundles).items():
-        every = [deb for debs in by_arch.values() for deb in debs if deb.filename not in unfit]
-        yield from pool(release, every)[1]
+        fit = {arch: [deb for deb in debs if deb.filename not in unfit] for arch, debs in by_arch.items()}
+        yield from pool(release, fit)[1]
         for arch in by_arch:
             yield from version_sets.contradictions(bundles, release, arch)
 
@@ -41,13 +43,23 @@ def served(bundles: Sequence[Bundle]) -> dict[str, dict[str, list[DebianArtifact
     return found
 
 
-def pool(release: str, debs: Iterable[DebianArtifact]) -> tuple[dict[PurePosixPath, DebianArtifact], list[Problem]]:
-    """Return the packages of one release by their place, and the problems of places that are not one package's."""
-    return one_each(
-        debs,
-        lambda deb: place(release, deb),
-        lambda deb: Problem(deb.filename, f"two different files call themselves {deb.name} {deb.version}", ONE_SOURCE),
+def pool(
+    release: str, by_arch: Mapping[str, Sequence[DebianArtifact]]
+) -> tuple[dict[PurePosixPath, DebianArtifact], list[Problem]]:
+    """Return the packages of one release by their place, and the problems of those that are not one package to apt.
+
+    They lie in one pool for all architectures, and in the index of each one a name has a version once.
+    """
+    found, problems = one_each(
+        (deb for debs in by_arch.values() for deb in debs), lambda deb: place(release, deb), _two
     )
+    for debs in by_arch.values():
+        problems += one_each(debs, lambda deb: (deb.name, deb.version.removeprefix("0:")), _two)[1]
+    return found, list(dict.fromkeys(problems))
+
+
+def _two(deb: DebianArtifact) -> Problem:
+    return Problem(deb.filename, f"two different files call themselves {deb.name} {deb.version}", ONE_SOURCE)
 
 
 def place(release: str, deb: DebianArtifact) -> PurePosixPath:
@@ -64,21 +76,27 @@ def _faults(deb: DebianArtifact) -> Iterator[str]:
     stanza = deb.metadata.stanza
     if not stanza.endswith("\n"):
         yield "its entry ends in the middle of a line"
-    names: list[str] = []
+    fields: list[tuple[str, list[str]]] = []
     for line in stanza.removesuffix("\n").split("\n"):
         found = FIELD.fullmatch(line)
         if not line.strip():
             yield "its entry has a blank line, where the next entry would begin"
         elif found:
-            names.append(found[1].lower())
-        elif line[0] not in " \t" or not names:
+            fields.append((found[1].lower(), [line.partition(":")[2]]))
+        elif line[0] not in " \t" or not fields:
             yield f"its entry has a line that is no field: {line[:60]!r}"
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+        else:
+            fields[-1][1].append(line)
+    names = [name for name, _ in fields]
+    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
         yield f"its entry says {', '.join(twice)} twice"
     if ours := sorted(OURS.intersection(names)):
         yield f"its entry says {', '.join(ours)}, which the publication does"
     if (said := (field(stanza, "Package"), field(stanza, "Version"))) != (deb.name, deb.version):
         yield f"its entry is of {' '.join(said)}, not of {deb.name} {deb.version}"
+    for name, lines in fields:
+        if not relations.readable(name, value := "\n".join(lines)):
+            yield f"its entry has a {name} that apt cannot read: {value.strip()[:60]!r}"
     try:
         place("any", deb)
     except IntegrityError as error:

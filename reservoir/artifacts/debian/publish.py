@@ -61,7 +61,7 @@ def write(
     unfit = {deb.filename: why for packages in by_arch.values() for deb in packages if (why := check.fault(deb))}
     if unfit:
         raise IntegrityError.of([Problem(filename, reason, AGAIN) for filename, reason in unfit.items()])
-    pool, problems = check.pool(release, (deb for packages in by_arch.values() for deb in packages))
+    pool, problems = check.pool(release, by_arch)
     if problems:
         raise ConflictError.of(problems)
     for path, deb in pool.items():

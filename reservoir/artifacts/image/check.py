@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from common.errors import IntegrityError, Problem
@@ -12,14 +13,18 @@ from reservoir.contents.bundle import Bundle
 
 # far more than any manifest or index is long, and what registries take at most
 LARGEST = 16 << 20
+# what registries take, and the programs that ask them
+NAME = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
+TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 def check(bundles: Sequence[Bundle], find: Find) -> Iterator[Problem]:
-    """Yield each name that two different images have, and each image of which a part is in no bundle."""
+    """Yield each name that two images have or no registry takes, digests of another file, and parts in no bundle."""
     images, problems = named(carried(bundles))
     yield from problems
     known = {one.sha256 for bundle in bundles for one in bundle.of_kind(ImageArtifact, ImagePart)}
     for image in images.values():
+        yield from _said(image)
         yield from _parts(image, image.sha256, known, find, set())
 
 
@@ -42,6 +47,19 @@ def carried(bundles: Sequence[Bundle]) -> list[ImageArtifact]:
     names = {(image.name, image.version) for image in found}
     own = [image for bundle in bundles if bundle.own for image in bundle.of_kind(ImageArtifact)]
     return [*found, *(image for image in own if (image.name, image.version) not in names)]
+
+
+def _said(image: ImageArtifact) -> Iterator[Problem]:
+    """Yield what the list says of an image and no registry could serve."""
+    title = f"{image.name}:{image.version}"
+    if not NAME.fullmatch(image.name):
+        yield Problem(title, f"no registry takes the name {image.name}", AGAIN)
+    if not TAG.fullmatch(image.version):
+        yield Problem(title, f"no registry takes the tag {image.version[:60]!r}", AGAIN)
+    if image.metadata.digest != f"sha256:{image.sha256}":
+        yield Problem(
+            title, f"its digest is said to be {image.metadata.digest[:80]!r}, not sha256:{image.sha256}", AGAIN
+        )
 
 
 def _parts(image: ImageArtifact, sha256: str, known: set[str], find: Find, seen: set[str]) -> Iterator[Problem]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
@@ -34,9 +34,18 @@ def check(bundles: Sequence[Bundle], find: Find) -> Iterator[Problem]:
 
 
 def chosen(wheels: Iterable[PythonArtifact]) -> tuple[dict[str, PythonArtifact], list[Problem]]:
-    """Return wheels by the names of their files, and the problems of names that are not one file's."""
-    return one_each(
+    """Return wheels by the names of their files, and the problems of those that are not one file's, however spelled."""
+    found, problems = one_each(
         wheels,
-        lambda wheel: wheel.filename,
+        lambda wheel: _meant(wheel.filename),
         lambda wheel: Problem(wheel.filename, "two different files have one name", ONE_SOURCE),
     )
+    return {wheel.filename: wheel for wheel in found.values()}, problems
+
+
+def _meant(filename: str) -> Hashable:
+    """Return what pip takes a wheel for by its name, which has several spellings."""
+    try:
+        return parse_wheel_filename(filename)
+    except (InvalidWheelFilename, ValueError):
+        return filename

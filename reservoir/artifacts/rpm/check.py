@@ -54,9 +54,17 @@ def chosen(
 
 
 def named(rpms: Iterable[RpmArtifact]) -> tuple[dict[str, RpmArtifact], list[Problem]]:
-    """Return packages by the names of their files, and the problems of names that are not one file's."""
-    return one_each(
-        rpms,
-        lambda rpm: rpm.filename,
-        lambda rpm: Problem(rpm.filename, f"two different files call themselves {rpm.name} {rpm.version}", ONE_SOURCE),
-    )
+    """Return packages by the names of their files, and the problems of those that are not one package to dnf."""
+    files, problems = one_each(rpms, lambda rpm: rpm.filename, _two)
+    found, more = one_each(files.values(), _meant, _two)
+    return {rpm.filename: rpm for rpm in found.values()}, list(dict.fromkeys([*problems, *more]))
+
+
+def _meant(rpm: RpmArtifact) -> tuple[str, str, str]:
+    """Return what dnf takes a package for: its name, version and architecture."""
+    arch = rpm.metadata.arch or rpm.filename.removesuffix(".rpm").rpartition(".")[2]
+    return rpm.name, rpm.version.removeprefix("0:"), arch
+
+
+def _two(rpm: RpmArtifact) -> Problem:
+    return Problem(rpm.filename, f"two different files call themselves {rpm.name} {rpm.version}", ONE_SOURCE)

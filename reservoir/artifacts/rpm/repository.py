@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path, PurePosixPath
@@ -15,6 +16,14 @@ from reservoir.contents.artifact import RpmArtifact
 from reservoir.signing import openpgp
 
 Place = Callable[[str, Path], None]
+# what no XML can hold, while a package may say it in its description
+UNSPEAKABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+REPLACEMENT = "\ufffd"
+ENTRIES = {
+    "primary": createrepo_c.xml_dump_primary,
+    "filelists": createrepo_c.xml_dump_filelists,
+    "other": createrepo_c.xml_dump_other,
+}
 
 
 def write(
@@ -42,8 +51,8 @@ def write(
         place(rpm.sha256, tree / path)
         package = _described(tree, path)
         package.time_file = int(created.timestamp())
-        for file in described.values():
-            file.add_pkg(package)
+        for name, file in described.items():
+            file.add_chunk(_entry(ENTRIES[name], package))
     for file in described.values():
         file.close()
     records = [createrepo_c.RepomdRecord(name, str(data / f"{name}.xml.gz")) for name in described]
@@ -61,6 +70,16 @@ def _described(tree: Path, path: PurePosixPath) -> createrepo_c.Package:
         return createrepo_c.package_from_rpm(str(tree / path), createrepo_c.SHA256, location_href=str(path))
     except (createrepo_c.CreaterepoCError, OSError, ValueError) as error:
         raise IntegrityError(f"it is no RPM package: {error}", where=path.name, hint=AGAIN) from error
+
+
+def _entry(dump: Callable[[createrepo_c.Package], str], package: createrepo_c.Package) -> str:
+    """Return the XML on a package; what it says and XML cannot hold is replaced, so that the others can be read."""
+    try:
+        text = dump(package)
+    except UnicodeDecodeError as error:
+        # the library lets surrogates and overlong forms through, and Python does not
+        text = error.object.decode("utf-8", "replace")
+    return UNSPEAKABLE.sub(REPLACEMENT, text)
 
 
 def _index(records: Sequence[createrepo_c.RepomdRecord], created: datetime) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import stat
 from pathlib import Path
 
@@ -73,3 +74,19 @@ def test_what_a_power_cut_left_is_swept_and_nothing_else(tmp_path: Path, monkeyp
     assert len(list(tmp_path.iterdir())) == 2
     files.sweep(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [".hidden"]
+
+
+def test_a_folder_that_vanishes_meanwhile_takes_no_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("gone", "stays"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_bytes(b"12345")
+    look = os.scandir
+
+    def scandir(path: str | Path | int) -> object:
+        # by its number it is looked into to delete it
+        if not isinstance(path, int) and Path(path).name == "gone":
+            shutil.rmtree(path)
+        return look(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert files.space([tmp_path]) == files.Space(5, 0)

@@ -29,7 +29,18 @@ from reservoir.contents.artifact import (
 from reservoir.contents.bundle import Bundle
 from reservoir.contents.target import TargetRecord
 from reservoir.download.cache import Cache
-from tests.unit.reservoir.parts import STANZA, TARGET, artifact, make_bundle, parts, take, wheel
+from tests.unit.reservoir import rpms
+from tests.unit.reservoir.parts import (
+    STANZA,
+    TARGET,
+    artifact,
+    image_blobs,
+    image_parts,
+    make_bundle,
+    parts,
+    take,
+    wheel,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:Duplicate name")
 Made = list[tuple[Artifact, Path]]
@@ -53,6 +64,36 @@ def two_wheels(folder: Path) -> Made:
         (folder / name).mkdir()
         path = wheel(folder / name, body=name)
         found.append((artifact(path, PythonArtifact, "demo"), path))
+    return found
+
+
+def two_spellings(*names: tuple[str, str]) -> Callable[[Path], Made]:
+    """Wheels of one project and version to pip, each spelled in another way."""
+
+    def made(folder: Path) -> Made:
+        found: Made = []
+        for name, version in names:
+            path = wheel(folder, name, version)
+            found.append((artifact(path, PythonArtifact, name, version), path))
+        return found
+
+    return made
+
+
+def two_debs(folder: Path) -> Made:
+    found: Made = []
+    for filename in ("hello_1.0_amd64.deb", "hello_1.0_amd64-vendor.deb"):
+        path = folder / filename
+        path.write_text(filename)
+        found.append((artifact(path, DebianArtifact, "hello", stanza=HELLO), path))
+    return found
+
+
+def two_rpms(folder: Path) -> Made:
+    found: Made = []
+    for filename, version in (("tool-1-1.noarch.rpm", "1-1"), ("tool-1-1.vendor.noarch.rpm", "0:1-1")):
+        path = rpms.write(folder / filename, payload=filename.encode())
+        found.append((artifact(path, RpmArtifact, "tool", version).model_copy(update={"targets": ["rocky9"]}), path))
     return found
 
 
@@ -127,13 +168,30 @@ def half_an_image(folder: Path) -> Made:
     part = {"mediaType": oci.CONFIG, "digest": f"sha256:{'0' * 64}", "size": 1}
     path = folder / "manifest.json"
     path.write_text(json.dumps({"schemaVersion": 2, "config": part, "layers": []}))
-    return [(artifact(path, ImageArtifact, "half", "1", **IMAGE), path)]
+    digest = oci.digest(path.read_bytes())
+    return [(artifact(path, ImageArtifact, "half", "1", **IMAGE | {"digest": digest}), path)]
+
+
+def image_called(name: str = "demo", tag: str = "1", digest: str = "") -> Callable[[Path], Made]:
+    """An image whose list says this of it."""
+
+    def made(folder: Path) -> Made:
+        (image, path), *others = image_parts(folder, image_blobs(folder), name, tag)
+        assert isinstance(image, ImageArtifact)
+        said = image.metadata.model_copy(update={"digest": digest or image.metadata.digest})
+        return [(image.model_copy(update={"metadata": said, "filename": "image.json"}), path), *others]
+
+    return made
 
 
 HELLO = STANZA.format(name="hello", version="1.0")
 FAULTS: dict[str, tuple[Callable[[Path], Made], str]] = {
     "two files of one name": (two_files, "notes.txt: two different files have one name"),
     "two wheels of one name": (two_wheels, "whl: two different files have one name"),
+    "two spellings of a name": (two_spellings(("foo_bar", "1.0"), ("foo.bar", "1.0")), "two different files have one"),
+    "two spellings of a version": (two_spellings(("demo", "1.0"), ("demo", "1.0.0")), "two different files have one"),
+    "two Debian packages of one version": (two_debs, "vendor.deb: two different files call themselves hello 1.0"),
+    "two RPM packages of one version": (two_rpms, "vendor.noarch.rpm: two different files call themselves tool 0:1-1"),
     "a wheel that is no zip": (no_zip, "whl: not a wheel: the wheel is damaged"),
     "a wheel without metadata": (no_metadata, "whl: not a wheel: the wheel has no metadata"),
     "a wheel that is named for nothing": (no_name_of_a_wheel, "demo.whl: not the name of a wheel"),
@@ -150,9 +208,13 @@ FAULTS: dict[str, tuple[Callable[[Path], Made], str]] = {
     "an entry that places the file": (entry(f"{HELLO}Filename: /etc\n"), "deb: its entry says filename, which the"),
     "an entry with two versions": (entry(f"{HELLO}Version: 2\n"), "deb: its entry says version twice"),
     "an entry of another package": (entry(STANZA.format(name="jq", version="1")), "deb: its entry is of jq 1"),
+    "an entry with a broken relation": (entry(f"{HELLO}Breaks: jq (>= 1\n"), "entry has a breaks that apt cannot read"),
     "an entry of no source": (entry(f"{HELLO}Source: ../x\n"), "deb: ../x is not the name of a source package"),
     "an RPM package that is none": (no_rpm, "rpm: it is no RPM package"),
     "an RPM package that rpm does not take": (half_an_rpm, "rpm: it is no RPM package"),
+    "an image under another digest": (image_called(digest=f"sha256:{'0' * 64}"), "demo:1: its digest is said to be"),
+    "an image of a name that is none": (image_called("Demo/X"), "Demo/X:1: no registry takes the name Demo/X"),
+    "an image of a tag that is none": (image_called(tag="a/b"), "demo:a/b: no registry takes the tag 'a/b'"),
     "an image without its parts": (half_an_image, "half:1: sha256:0{64} is in no bundle"),
 }  # fmt: skip
 

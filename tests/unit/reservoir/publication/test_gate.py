@@ -165,3 +165,27 @@ def test_a_rollback_asks_the_policy_and_names_what_it_opens(
         report.write_text("{")
     assert len(rollback(site, despite_policy=True).opens) == 1, "a damaged report is no reason to stay"
     assert rollback(site, 1).opens == [], "it is served already"
+
+
+def test_what_is_served_already_is_judged_again(site: Path, advisories: Path, policy: Path) -> None:
+    publish(site)
+    scanning.site(site, Asked([advisories], policy))
+    with pytest.raises(ForbiddenError, match=r"urllib3 1.24.3: CVE-2021-33503 \(high\)"):
+        publish(site)
+    assert Store(site).serving() == 1
+    assert not publish(site, unattended=True).changed, "a deploy that brings nothing new does not fail for it"
+
+
+def test_a_rollback_despite_the_policy_does_not_become_the_regular_publication(
+    site: Path, advisories: Path, policy: Path, tmp_path: Path, key: Ed25519PrivateKey
+) -> None:
+    scanning.site(site, Asked([advisories]))
+    publish(site)
+    take(bundle_with(tmp_path / "made", key, "1.26.5", number="2.0"), site)
+    scanning.site(site, Asked([advisories], policy))
+    newer = publish(site)
+    rollback(site, despite_policy=True)
+    Store(site).withdraw(newer.bundles)
+    with pytest.raises(ForbiddenError, match=r"CVE-2021-33503 \(high\)"):
+        publish(site)
+    assert Store(site).rolled_back()

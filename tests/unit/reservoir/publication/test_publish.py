@@ -15,10 +15,10 @@ from reservoir.artifacts.debian.pool import pool_path
 from reservoir.artifacts.image import oci
 from reservoir.artifacts.python import publish as pypi_tree
 from reservoir.bundle.bundles import decode
-from reservoir.contents.artifact import FileArtifact
+from reservoir.contents.artifact import DebianArtifact, FileArtifact
 from reservoir.intake.store import Store
 from reservoir.publication.publish import publish
-from tests.unit.reservoir.parts import artifact, image_blobs, image_parts, make_bundle, take
+from tests.unit.reservoir.parts import STANZA, artifact, image_blobs, image_parts, make_bundle, take
 
 
 @pytest.fixture
@@ -139,6 +139,19 @@ def test_a_bundle_that_contradicts_what_is_served_is_left_out_and_named(
     names = ("demo-1.0-py3-none-any.whl", "hello_1.0_amd64.deb", "demo/python:1", "notes.txt")
     assert {problem.where for problem in done.left_out} == {f"{at_fault}: {name}" for name in names}
     assert not publish(site).changed
+
+
+def test_two_packages_of_one_version_are_not_served_together_whatever_their_files_are_called(
+    site: Path, tmp_path: Path, key: Ed25519PrivateKey
+) -> None:
+    publish(site)
+    path = tmp_path / "hello_1.0_amd64-vendor.deb"
+    path.write_text("other contents")
+    made = [(artifact(path, DebianArtifact, "hello", stanza=STANZA.format(name="hello", version="1.0")), path)]
+    at_fault = take(make_bundle(tmp_path, key, name="vendor", made=made), site).identity
+    done = publish(site)
+    assert [problem.where for problem in done.left_out] == [f"{at_fault}: {path.name}"]
+    assert not done.changed
 
 
 def test_a_damaged_bundle_gives_way_to_an_older_one_of_its_name(

@@ -111,6 +111,19 @@ def test_the_last_bundle_cannot_be_withdrawn(site: Path) -> None:
     assert not publish(site).changed
 
 
+def test_an_older_bundle_takes_the_place_of_the_one_that_is_withdrawn(
+    site: Path, tmp_path: Path, key: Ed25519PrivateKey
+) -> None:
+    removal.remove(site, "other")
+    (older,) = Store(site).newest()
+    newer = take(make_bundle(tmp_path / "made", key, version="2.0", body="newer"), site).identity
+    publish(site)
+    assert removal.remove(site, newer, withdraw=True).withdrawn == [newer]
+    assert publish(site).bundles == [older]
+    with pytest.raises(ConflictError, match="nothing would be left to publish"):
+        removal.remove(site, "small", withdraw=True)
+
+
 def test_parts_of_a_bundle_that_never_became_whole_go_too(site: Path, tmp_path: Path, key: Ed25519PrivateKey) -> None:
     made = make_bundle(tmp_path / "made", key, name="third")
     arriving = Store(site).incoming / made.name

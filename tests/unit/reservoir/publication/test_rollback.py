@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import ConflictError, IntegrityError, NotFoundError
 from reservoir.intake.store import Store
+from reservoir.publication import publish as publishing
 from reservoir.publication.publish import publish, rollback
 from tests.unit.reservoir.parts import copied, make_bundle, publish_versions, take
 
@@ -85,6 +86,22 @@ def test_an_interrupted_rollback_changes_nothing(site: Path, monkeypatch: pytest
     assert served(site) == "notes body 3"
 
 
+def test_a_rollback_that_was_interrupted_after_the_switch_goes_no_further(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(folders: object) -> None:
+        if served(site) == "notes body 2":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(publishing, "flush", killed)
+    with pytest.raises(KeyboardInterrupt):
+        rollback(site)
+    monkeypatch.undo()
+    assert rollback(site).number == 2
+    assert Store(site).rolled_back()
+    assert rollback(site).number == 1, "that one was not interrupted"
+
+
 @pytest.mark.parametrize("number", [0, 9])
 def test_a_publication_that_there_is_not(site: Path, number: int) -> None:
     with pytest.raises(NotFoundError, match=r"choose one of those that are kept: 1, 2, 3"):
@@ -115,8 +132,9 @@ def test_a_publication_that_does_not_say_what_it_is_made_of_is_told(site: Path, 
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]"])
-def test_a_damaged_memory_of_a_rollback_is_told(site: Path, content: str) -> None:
+def test_a_damaged_memory_of_a_rollback_is_told(site: Path, tmp_path: Path, content: str) -> None:
     Store(site).rollback.write_text(content)
     with pytest.raises(IntegrityError, match=r"rollback.json: .*damaged"):
         publish(site, unattended=True)
+    assert rollback(copied(site, tmp_path / "other")).rolled_back
     assert publish(site).rolled_back is False

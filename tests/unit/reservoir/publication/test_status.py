@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from common.errors import NotFoundError
+from common.errors import ConflictError, NotFoundError
 from reservoir.intake.store import Store
 from reservoir.publication import prune, removal
 from reservoir.publication.publish import publish, rollback
@@ -109,3 +110,24 @@ def test_long_steps_are_told(site: Path) -> None:
     assert [step for step in steps if step.startswith("measure publication")]
     assert [step for step in steps if step.startswith("remove publication")]
     assert "look for what only this bundle needs" in steps
+
+
+def test_it_looks_again_where_others_change_the_store_meanwhile(site: Path) -> None:
+    removed: list[str] = []
+
+    def remove(step: str, done: int = 0, total: int = 0) -> None:
+        if step == "measure publication 1":
+            removed.append(step)
+            shutil.rmtree(Store(site).publications / "1")
+
+    assert [one.number for one in status(site, progress=remove).publications] == [2]
+    assert removed == ["measure publication 1"]
+
+
+def test_a_store_that_changes_at_every_look_is_told(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(_: Store) -> dict[str, object]:
+        raise FileNotFoundError(2, "No such file or directory", "bundle.json")
+
+    monkeypatch.setattr(Store, "imported", gone)
+    with pytest.raises(ConflictError, match=r"bundle.json went away while the store was read"):
+        status(site)

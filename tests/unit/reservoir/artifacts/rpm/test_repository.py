@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import xml.etree.ElementTree as ET
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from reservoir.artifacts.rpm import modules
 from reservoir.artifacts.rpm import repository as tree
 from reservoir.contents.artifact import A, RpmArtifact, RpmPart
 from reservoir.signing import openpgp
+from tests.unit.reservoir import rpms
 
 CREATED = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -63,6 +65,33 @@ def test_what_is_no_package_is_named(tmp_path: Path) -> None:
     rpm = artifact(RpmArtifact, "tool", "tool-1-1.noarch.rpm", "a" * 64)
     with pytest.raises(IntegrityError, match=r"tool-1-1.noarch.rpm: it is no RPM package"):
         tree.write(tmp_path, [rpm], "", created=CREATED, secret=b"", place=place)
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        (b"a \x05 b", "a \ufffd b"),
+        (b"a \xef\xbf\xbf b", "a \ufffd b"),
+        (b"a \xed\xa0\x80 b", "a \ufffd\ufffd\ufffd b"),
+        ("a <caf\u00e9> &#5; \U0001f600 b".encode(), "a <caf\u00e9> &#5; \U0001f600 b"),
+    ],
+    ids=["a control character", "what is no character", "a surrogate", "what XML can hold"],
+)
+def test_what_a_package_says_of_itself_leaves_the_others_readable(tmp_path: Path, said: bytes, read: str) -> None:
+    rpm = artifact(RpmArtifact, "tool", "tool-1-1.noarch.rpm", "a" * 64)
+    secret = openpgp.new_key()
+    words = dict.fromkeys((rpms.DESCRIPTION, rpms.VENDOR, rpms.URL), said)
+
+    def place(_: str, path: Path) -> None:
+        rpms.write(path, words)
+
+    tree.write(tmp_path, [rpm], "", created=CREATED, secret=secret, place=place)
+    (primary,) = (tmp_path / "repodata").glob("*-primary.xml.gz")
+    (entry,) = ET.fromstring(gzip.decompress(primary.read_bytes()))
+    texts = {one.tag.rpartition("}")[2]: one.text for one in entry.iter()}
+    assert [texts[tag] for tag in ("description", "vendor", "url")] == [read] * 3
+    for path in (tmp_path / "repodata").glob("*.xml.gz"):
+        ET.fromstring(gzip.decompress(path.read_bytes()))
 
 
 def test_the_index_is_signed_and_the_same_every_time(tmp_path: Path) -> None:

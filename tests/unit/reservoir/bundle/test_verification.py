@@ -3,15 +3,16 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import IntegrityError, NotFoundError
-from reservoir.bundle import bundles, verification
+from reservoir.bundle import bundles
 from reservoir.bundle.verification import verify
-from reservoir.download.cache import digest
 from reservoir.signing import ed25519
 from tests.unit.reservoir.parts import flip_bit, make_bundle
 
@@ -88,14 +89,14 @@ def test_what_a_medium_brings_by_itself_is_no_extra(bundle: Path, tmp_path: Path
 
 
 def test_a_medium_that_cannot_be_read_names_the_file(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bad = blob(bundle, "notes.txt")
+    bad, opened = blob(bundle, "notes.txt"), ed25519.opened
 
-    def scratched(path: Path) -> str:
+    def scratched(path: Path) -> AbstractContextManager[BinaryIO]:
         if path == bad:
             raise OSError(errno.EIO, "Input/output error")
-        return digest(path)
+        return opened(path)
 
-    monkeypatch.setattr(verification, "digest", scratched)
+    monkeypatch.setattr(ed25519, "opened", scratched)
     assert "notes.txt cannot be read: Input/output error" in refusal(bundle)
 
 

@@ -8,9 +8,10 @@ own. From the intervals in which every process had work follows what each of the
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
+from typing import NamedTuple
 
 from appliance.gpu.layout import Interval, intervals_of
 
@@ -18,10 +19,16 @@ HORIZON_NS = 20_000_000_000
 """Work that is told so long after it was done is not settled any more."""
 MOST_PROCESSES = 8
 """So many processes of a container may have work all the time; what it tells beyond that for long does not count."""
-MOST_PARTS = 10_000
-"""Parts of the time that are kept for a GPU."""
-MOST_STEPS = 20_000
-"""Processes in parts of the time that one look considers: whatever containers write, it ends soon."""
+GRID_NS = 4_000_000
+"""A container may tell one interval in so long on average; more are joined to steps of that length."""
+MOST_AT_ONCE = 64
+"""So many intervals it may tell at once, after a time in which it told few."""
+MOST_STEPS = 1_500
+"""Processes in parts of the time that one look considers for a container; the next looks go on with what is left."""
+MOST_PENDING = 1_000
+"""Intervals of a container that are left for the next looks."""
+MOST_PARTS = 100_000
+"""Parts of the time that are kept for a GPU: those of nine containers that tell as much as they may."""
 
 _POINTS = (
     (0.0469100770306680, 0.1184634425280945),
@@ -39,6 +46,15 @@ Working = Mapping[Process, float]
 """Processes that have work, and for which part of the time."""
 
 
+class Stretch(NamedTuple):
+    """A time in which a process had work, and for which part of it."""
+
+    slot: int
+    from_ns: int
+    to_ns: int
+    part: float
+
+
 class Contention:
     """What the containers on one GPU lost to each other."""
 
@@ -48,30 +64,29 @@ class Contention:
         self._working: list[Working] = [{}]
         self._logs: dict[str, bytes] = {}
         self._seen: dict[str, dict[int, Interval]] = {}
-        # ns of work that each may tell
+        self._pending: dict[str, deque[Stretch]] = {}
+        # ns of work that each may tell, and ns for which it has told no interval
         self._allowed: dict[str, int] = {}
+        self._quiet: dict[str, int] = {}
         self._lost: defaultdict[str, float] = defaultdict(float)
-        self._looked_ns = self._steps = 0
+        self._looked_ns = 0
 
     def look(self, now_ns: int, logs: Mapping[str, bytes]) -> dict[str, int]:
         """Take the log of each container, and return the ns that each has lost since the last look.
 
         They are part of what it counted as its own, and fewer than none where it turns out to have had more.
         """
-        self._forget(now_ns - HORIZON_NS)
-        news = {
-            container: list(self._news(container, intervals_of(log)))
-            for container, log in logs.items()
-            if log != self._logs.get(container)
-        }
-        self._logs = dict(logs)
-        self._seen = {container: seen for container, seen in self._seen.items() if container in logs}
+        oldest_ns = max(now_ns - HORIZON_NS, 0)
+        self._forget(oldest_ns)
         self._allow(logs, now_ns)
-        self._steps = 0
-        # who tells most comes last, and holds up nobody
-        for container in sorted(news, key=lambda container: sum(each.to_ns - each.from_ns for each in news[container])):
-            for each in news[container]:
-                self._add(container, each, max(now_ns - HORIZON_NS, 0), now_ns)
+        self._seen = {container: seen for container, seen in self._seen.items() if container in logs}
+        self._pending = {name: self._pending.get(name, deque(maxlen=MOST_PENDING)) for name in logs}
+        for container, log in logs.items():
+            if log != self._logs.get(container):
+                news = list(self._news(container, intervals_of(log)))
+                self._pending[container].extend(self._bounded(container, news, oldest_ns, now_ns))
+            self._reckon(container, oldest_ns)
+        self._logs = dict(logs)
         lost = {container: int(self._lost[container]) for container in logs}
         self._lost = defaultdict(float, {container: self._lost[container] - lost[container] for container in logs})
         return {container: whole for container, whole in lost.items() if whole}
@@ -88,30 +103,50 @@ class Contention:
                 yield each._replace(from_ns=before.to_ns, busy_ns=each.busy_ns - before.busy_ns)
 
     def _allow(self, containers: Iterable[str], now_ns: int) -> None:
-        more, most = (now_ns - self._looked_ns) * MOST_PROCESSES, HORIZON_NS * MOST_PROCESSES
+        passed = now_ns - self._looked_ns
+        more, most = passed * MOST_PROCESSES, HORIZON_NS * MOST_PROCESSES
         self._allowed = {name: min(self._allowed.get(name, most) + more, most) for name in containers}
+        longest = MOST_AT_ONCE * GRID_NS
+        self._quiet = {name: min(self._quiet.get(name, longest) + passed, longest) for name in containers}
         self._looked_ns = now_ns
 
-    def _add(self, container: str, interval: Interval, oldest_ns: int, now_ns: int) -> None:
-        from_ns, to_ns = max(interval.from_ns, oldest_ns), min(interval.to_ns, now_ns)
-        length = to_ns - from_ns
-        if length <= 0 or interval.busy_ns <= 0 or length > self._allowed[container] or self._steps > MOST_STEPS:
-            return
-        self._allowed[container] -= length
-        process = container, interval.slot
-        part = min(1.0, interval.busy_ns / (interval.to_ns - interval.from_ns))
-        first, last = self._cut(from_ns), self._cut(to_ns)
-        for place in range(first, last):
-            before = self._working[place]
-            self._steps += len(before) + 1
-            if self._steps > MOST_STEPS:
-                return
-            after = {**before, process: min(1.0, before.get(process, 0.0) + part)}
-            length = self._starts[place + 1] - self._starts[place]
-            for working, sign in ((before, -length), (after, length)):
-                for name, lost in _lost(working).items():
-                    self._lost[name] += sign * lost
-            self._working[place] = after
+    def _bounded(self, container: str, news: Iterable[Interval], oldest_ns: int, now_ns: int) -> list[Stretch]:
+        """Return what counts of what a container tells: as it tells it, or coarsely if that is too much."""
+        stretches = []
+        for each in news:
+            from_ns, to_ns = max(each.from_ns, oldest_ns), min(each.to_ns, now_ns)
+            if from_ns < to_ns and each.busy_ns > 0 and to_ns - from_ns <= self._allowed[container]:
+                self._allowed[container] -= to_ns - from_ns
+                part = min(1.0, each.busy_ns / (each.to_ns - each.from_ns))
+                stretches.append(Stretch(each.slot, from_ns, to_ns, part))
+        if len(stretches) * GRID_NS > self._quiet[container]:
+            return _joined(stretches, now_ns)
+        self._quiet[container] -= len(stretches) * GRID_NS
+        return stretches
+
+    def _reckon(self, container: str, oldest_ns: int) -> None:
+        """Add what a container has told to what is known of the time, as far as one look gets with it."""
+        pending, steps = self._pending[container], 0
+        while pending and steps < MOST_STEPS:
+            slot, from_ns, to_ns, part = pending.popleft()
+            if to_ns <= oldest_ns:
+                continue
+            place, last = self._cut(max(from_ns, oldest_ns)), self._cut(to_ns)
+            while place < last and steps < MOST_STEPS:
+                steps += len(self._working[place]) + 1
+                self._put(place, (container, slot), part)
+                place += 1
+            if place < last:
+                pending.appendleft(Stretch(slot, self._starts[place], to_ns, part))
+
+    def _put(self, place: int, process: Process, part: float) -> None:
+        before = self._working[place]
+        after = {**before, process: min(1.0, before.get(process, 0.0) + part)}
+        length = self._starts[place + 1] - self._starts[place]
+        for working, sign in ((before, -length), (after, length)):
+            for name, lost in _lost(working).items():
+                self._lost[name] += sign * lost
+        self._working[place] = after
 
     def _cut(self, at_ns: int) -> int:
         """Return the place of the part that begins at a time; what it is cut from keeps the same processes."""
@@ -126,6 +161,20 @@ class Contention:
         place = max(bisect_right(self._starts, before_ns) - 1, len(self._starts) - MOST_PARTS)
         if place > 0:
             del self._starts[:place], self._working[:place]
+
+
+def _joined(stretches: Iterable[Stretch], now_ns: int) -> list[Stretch]:
+    """Return the same work between steps of time, of no more processes than may have work all the time."""
+    joined: defaultdict[int, list[Stretch]] = defaultdict(list)
+    for slot, from_ns, to_ns, part in sorted(stretches, key=lambda each: each.from_ns):
+        of_slot = joined[slot % MOST_PROCESSES]
+        begin, end, work = from_ns - from_ns % GRID_NS, min(to_ns + -to_ns % GRID_NS, now_ns), part * (to_ns - from_ns)
+        if of_slot and begin < of_slot[-1].to_ns:
+            before = of_slot.pop()
+            begin, end = before.from_ns, max(before.to_ns, end)
+            work += before.part * (before.to_ns - before.from_ns)
+        of_slot.append(Stretch(slot % MOST_PROCESSES, begin, end, min(1.0, work / (end - begin))))
+    return [each for of_slot in joined.values() for each in of_slot]
 
 
 def _lost(working: Working) -> dict[str, float]:

@@ -161,3 +161,109 @@ def test_a_container_that_writes_what_it_likes_holds_up_nobody(
         longest, found = max(longest, time.process_time() - begun), found + told.get("a", 0)
     assert found >= 60 * 20 * MS * 0.9
     assert longest < 1
+
+
+EVERY = 50 * MS
+
+
+def dust(now: int, first: int) -> list[Interval]:
+    """Intervals of 1 ns all over the last 50 ms."""
+    begins = [now - EVERY + number * EVERY // 128 for number in range(128)]
+    return [Interval(first + number, at, at + 1, 1, 1) for number, at in enumerate(begins)]
+
+
+def mix(now: int, first: int) -> list[Interval]:
+    """Seven processes that worked for 1 ns of the time, and dust."""
+    return [Interval(first + number, now - EVERY, now, 1, 2 + number) for number in range(7)] + dust(now, first)[7:]
+
+
+def many(now: int, first: int) -> list[Interval]:
+    """As many processes as a log has room for, all at once."""
+    return [Interval(first + number, now - 1000, now, 1000, number + 1) for number in range(128)]
+
+
+def pile(now: int, first: int) -> list[Interval]:
+    """Others at each look, until it has been all that an account has room for."""
+    return [Interval(first + number, now - 3 * MS, now, 1 + number, (first + number) % 1023) for number in range(128)]
+
+
+Forge = Callable[[int, int], list[Interval]]
+
+
+def beside(forge: Forge | None, looks: int, kernel: int) -> tuple[dict[str, float], float]:
+    """What two lost who work all the time, in seconds, and the CPU seconds of a look in the middle of all.
+
+    One tells of kernels that take some looks only when they are done.
+    """
+    contention, found, took = Contention(), {"long": 0, "short": 0}, []
+    contention.look(BEGIN, {name: log([]) for name in (*found, "forger")})
+    for look in range(1, looks + 1):
+        now = BEGIN + look * EVERY
+        done = [Interval(look, now - kernel * EVERY, now, kernel * EVERY, 1)] if look % kernel == 0 else []
+        logs = {
+            "long": log(done),
+            "short": log([Interval(look, now - EVERY, now, EVERY, 1)]),
+            "forger": log(forge(now, look * 128) if forge else []),
+        }
+        begun = time.process_time()
+        told = contention.look(now, logs)
+        took.append(time.process_time() - begun)
+        for name in found:
+            found[name] += told.get(name, 0)
+    return {name: ns / 1e9 for name, ns in found.items()}, sorted(took)[looks // 2]
+
+
+@pytest.mark.parametrize("forge", [dust, mix])
+@pytest.mark.parametrize("kernel", [8, 160], ids=["400 ms", "8 s"])
+def test_crumbs_of_a_container_hide_nothing_of_what_its_neighbours_took_from_each_other(
+    forge: Forge, kernel: int
+) -> None:
+    alone, _ = beside(None, 320, kernel)
+    assert alone == {"long": 8, "short": 8}
+    # the last kernel may not have been reckoned to its end
+    found, _ = beside(forge, 320 + 79, kernel)
+    assert found["short"] == pytest.approx(0.5 * EVERY / 1e9 * (399 // kernel * kernel), rel=0.05)
+    assert found["long"] == pytest.approx(found["short"], rel=0.05)
+
+
+@pytest.mark.parametrize("forge", [many, pile, mix])
+def test_the_log_of_one_container_costs_a_look_little(forge: Forge) -> None:
+    _, seconds = beside(forge, 60, 8)
+    assert seconds < 0.005
+
+
+def test_what_a_look_has_no_time_for_is_reckoned_by_the_next_ones() -> None:
+    """An honest container tells of one long kernel, over as many pieces of work of others as they may tell exactly."""
+    contention, expected, found = Contention(), 0.0, 0
+    names = [f"short-{number}" for number in range(4)]
+    contention.look(BEGIN, {name: log([]) for name in (*names, "long")})
+    for look in range(1, 381):
+        now = BEGIN + look * EVERY
+        logs = {
+            name: log(
+                [
+                    Interval(
+                        look * 10 + at,
+                        now - EVERY + (5 * at + place) * MS,
+                        now - EVERY + (5 * at + place + 1) * MS,
+                        MS,
+                        1,
+                    )
+                    for at in range(10)
+                ]
+            )
+            for place, name in enumerate(names)
+        }
+        expected += 0.5 * 40 * MS
+        contention.look(now, {**logs, "long": log([])})
+    first = contention.look(now, {**logs, "long": log([Interval(1, BEGIN, now, now - BEGIN, 1)])})["long"]
+    assert 0 < first < expected / 2
+    found = first + sum(contention.look(now + more, {**logs, "long": log([])}).get("long", 0) for more in range(1, 50))
+    assert found == pytest.approx(expected, abs=100)
+
+
+def test_work_of_more_processes_than_may_work_all_the_time_counts_as_that_of_those() -> None:
+    """It is told in steps of some milliseconds, and is as much as before."""
+    crowd = [work(number, 0, 40, busy_ms=4, slot=number) for number in range(1, 101)]
+    eight = [work(number, 0, 40, slot=number) for number in range(1, 9)]
+    assert lost({"a": crowd, "b": [work(1, 0, 40)]}) == lost({"a": eight, "b": [work(1, 0, 40)]})

@@ -24,7 +24,10 @@ GRID_NS = 4_000_000
 MOST_AT_ONCE = 64
 """So many intervals it may tell at once, after a time in which it told few."""
 MOST_STEPS = 1_500
-"""Processes in parts of the time that one look considers for a container; the next looks go on with what is left."""
+"""Processes in parts of the time, and four for each part, that one look considers for a container.
+
+The next looks go on with what is left.
+"""
 MOST_PENDING = 1_000
 """Intervals of a container that are left for the next looks."""
 MOST_PARTS = 100_000
@@ -62,6 +65,8 @@ class Contention:
         # from each start up to the next one, in order; behind the last there is nothing
         self._starts = [0]
         self._working: list[Working] = [{}]
+        # what each container loses of such a time
+        self._losing: list[Mapping[str, float]] = [{}]
         self._logs: dict[str, bytes] = {}
         self._seen: dict[str, dict[int, Interval]] = {}
         self._pending: dict[str, deque[Stretch]] = {}
@@ -133,20 +138,20 @@ class Contention:
                 continue
             place, last = self._cut(max(from_ns, oldest_ns)), self._cut(to_ns)
             while place < last and steps < MOST_STEPS:
-                steps += len(self._working[place]) + 1
+                steps += len(self._working[place]) + 4
                 self._put(place, (container, slot), part)
                 place += 1
             if place < last:
                 pending.appendleft(Stretch(slot, self._starts[place], to_ns, part))
 
     def _put(self, place: int, process: Process, part: float) -> None:
-        before = self._working[place]
-        after = {**before, process: min(1.0, before.get(process, 0.0) + part)}
+        working = self._working[place]
+        working = {**working, process: min(1.0, working.get(process, 0.0) + part)}
+        before, after = self._losing[place], _lost(working)
         length = self._starts[place + 1] - self._starts[place]
-        for working, sign in ((before, -length), (after, length)):
-            for name, lost in _lost(working).items():
-                self._lost[name] += sign * lost
-        self._working[place] = after
+        for name, lost in after.items():
+            self._lost[name] += (lost - before.get(name, 0.0)) * length
+        self._working[place], self._losing[place] = working, after
 
     def _cut(self, at_ns: int) -> int:
         """Return the place of the part that begins at a time; what it is cut from keeps the same processes."""
@@ -155,12 +160,13 @@ class Contention:
             place += 1
             self._starts.insert(place, at_ns)
             self._working.insert(place, self._working[place - 1])
+            self._losing.insert(place, self._losing[place - 1])
         return place
 
     def _forget(self, before_ns: int) -> None:
         place = max(bisect_right(self._starts, before_ns) - 1, len(self._starts) - MOST_PARTS)
         if place > 0:
-            del self._starts[:place], self._working[:place]
+            del self._starts[:place], self._working[:place], self._losing[:place]
 
 
 def _joined(stretches: Iterable[Stretch], now_ns: int) -> list[Stretch]:

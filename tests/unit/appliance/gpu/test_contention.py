@@ -258,7 +258,7 @@ def test_what_a_look_has_no_time_for_is_reckoned_by_the_next_ones() -> None:
         contention.look(now, {**logs, "long": log([])})
     first = contention.look(now, {**logs, "long": log([Interval(1, BEGIN, now, now - BEGIN, 1)])})["long"]
     assert 0 < first < expected / 2
-    found = first + sum(contention.look(now + more, {**logs, "long": log([])}).get("long", 0) for more in range(1, 50))
+    found = first + sum(contention.look(now + more, {**logs, "long": log([])}).get("long", 0) for more in range(1, 80))
     assert found == pytest.approx(expected, abs=100)
 
 

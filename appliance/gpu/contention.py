@@ -23,7 +23,7 @@ GRID_NS = 4_000_000
 """A container may tell one interval in so long on average; more are joined to steps of that length."""
 MOST_AT_ONCE = 64
 """So many intervals it may tell at once, after a time in which it told few."""
-MOST_STEPS = 1_500
+MOST_STEPS = 3_000
 """Processes in parts of the time, and four for each part, that one look considers for a container.
 
 The next looks go on with what is left.

@@ -574,7 +574,7 @@ def test_a_key_that_the_installer_saw_replaced_counts_no_more_before_the_site_ha
     tmp_path: Path, install: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     site, prefix, path = tmp_path / "site", tmp_path / "opt/site", tmp_path / "signing.key"
-    keys = [ed25519.new_key(path)]
+    keys: list[ed25519.SigningKey] = [ed25519.new_key(path)]
     for _ in range(2):
         keychain.rotate(path, 0)
         keys.append(ed25519.read_key(path))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -234,7 +235,8 @@ def test_a_stranger_cannot_write_the_time_before_the_key_that_a_site_knows(
     stranger = Ed25519PrivateKey.generate()
     said = keychain.encode(Keychain(rotations=[keychain.statement(stranger, old.public_key(), 1, DAY)]))
     bundle = make_bundle(tmp_path, old)
-    for number, words in enumerate(({"key": old.public_key()}, {"trust_first": True})):
+    ways: tuple[dict[str, Any], ...] = ({"key": old.public_key()}, {"trust_first": True})
+    for number, words in enumerate(ways):
         root = tmp_path / f"site-{number}"
         (bundle / bundles.KEYS).write_bytes(said)
         # once new, once held already

@@ -6,6 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from pyramid.registry import Registry
@@ -86,11 +87,9 @@ def test_of_an_allowed_name_the_uploads_of_its_owners_are_shown(root: Path) -> N
         for number, who in enumerate(("alice", "mallory", "root"))
     ]
     index = plugin.SiteIndex.__new__(plugin.SiteIndex)
-    index.stage = SimpleNamespace(
-        name="site/dev",
-        list_versions_perstage=lambda _: ["1"],
-        get_linkstore_perstage=lambda *_: SimpleNamespace(get_links=lambda: links),
-    )
+    store = SimpleNamespace(get_links=lambda: links)
+    index.stage = Mock(list_versions_perstage=Mock(return_value=["1"]), get_linkstore_perstage=Mock(return_value=store))
+    index.stage.name = "site/dev"
     hrefs = [f"{link.relpath}#sha256=0" for link in links] + ["site/frozen/+e/demo-1.0.tar.gz"]
     offered = [SimpleNamespace(href=href) for href in hrefs]
 

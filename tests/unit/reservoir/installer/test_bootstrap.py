@@ -101,7 +101,7 @@ def product(folder: Path, key: ed25519.SigningKey, version: str = "1.0", chain: 
     return make_bundle(folder, key, version=version, made=made, chain=chain)
 
 
-def pem(folder: Path, key: Ed25519PrivateKey) -> Path:
+def pem(folder: Path, key: ed25519.SigningKey) -> Path:
     path = folder / f"{ed25519.fingerprint(key.public_key())[:8]}.pub"
     path.write_bytes(ed25519.public_pem(key))
     return path

@@ -19,7 +19,7 @@ import structlog
 from anyio import to_thread
 
 from appliance.agent.shares.share_manager import ShareManager
-from appliance.gpu import timetable
+from appliance.gpu import balance, timetable
 from appliance.gpu.contention import Contention
 from appliance.gpu.layout import Total
 from appliance.gpu.preload import Preload
@@ -89,6 +89,8 @@ class Arbiter:
         # behind all plans, which must not be late
         for uuid, present in sharers.items():
             self._settle(uuid, present)
+            if self._mode is Compute.FAIR:
+                self._forget(uuid, present)
 
     def _plan(self, uuid: str, sharers: list[Sharer], now_ns: int) -> None:
         from_ns = timetable.boundary(now_ns, self._period_ns, self._period_ns // timetable.LEAD)
@@ -139,6 +141,22 @@ class Arbiter:
         for container, lost_ns in self._contentions[uuid].look(self._clock(), logs).items():
             with contextlib.suppress(PenstockError):
                 self._preload.settle(container, uuid, lost_ns)
+
+    def _forget(self, uuid: str, sharers: list[Sharer]) -> None:
+        """Let the containers with work forget what is owed to them and owed by none of them, or the other way round."""
+        claims = {}
+        for sharer in sharers:
+            total = self._totals(sharer.container).get(uuid) if sharer.active else None
+            if total:
+                # one whose file cannot be used has been named already
+                with contextlib.suppress(PenstockError):
+                    limits = self._preload.limits(sharer.container)
+                    claims[sharer.container] = balance.claim(
+                        total, limits.lost(uuid), limits.forgotten(uuid), self._clock()
+                    )
+        for container, forgotten_ns in balance.forgotten(claims).items():
+            with contextlib.suppress(PenstockError):
+                self._preload.limits(container).forget(uuid, forgotten_ns)
 
     def _sharers(self, now_ns: int) -> dict[str, list[Sharer]]:
         found: dict[str, list[Sharer]] = {}

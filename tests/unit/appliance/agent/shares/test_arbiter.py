@@ -64,6 +64,18 @@ class Node:
             file.seek(layout.LOGS_AT)
             file.write(bytes(log))
 
+    def owes(self, identity: str, debt_ns: int, owed_ns: int) -> None:
+        """Let a container owe, and be owed, so much of its first GPU."""
+        path = self.folder / "gpu" / identity / "account/account"
+        head = layout.AccountHead.from_buffer_copy(path.read_bytes())
+        head.gpu[0].debt_ns, head.gpu[0].owed_ns = debt_ns, owed_ns
+        with path.open("r+b") as file:
+            file.write(bytes(head))
+
+    def forgotten(self, identity: str) -> int:
+        """The ns that a container is to forget of what is owed to it, in all."""
+        return self.preload.limits(identity).forgotten("GPU-1")
+
     def lost(self, identity: str) -> int:
         """The ms that a container is given back, in all."""
         data = (self.folder / "gpu" / identity / "limits/limits").read_bytes()
@@ -348,3 +360,23 @@ def test_what_is_worked_while_the_agent_plans_counts_as_well(tmp_path: Path) -> 
         node.worked(name, (60, -40))
     node.plan()
     assert (node.lost("a"), node.lost("b")) == (50, 50)
+
+
+@pytest.mark.parametrize(("mode", "expected"), [(Compute.FAIR, 300), (Compute.STRICT, 0)])
+def test_what_is_owed_and_nobody_with_work_owes_is_forgotten_bit_by_bit_in_fair_mode(
+    tmp_path: Path, mode: Compute, expected: int
+) -> None:
+    node = Node(tmp_path, mode)
+    for identity, milli, debt_ns, owed_ns in (("a", 200, 0, 2400), ("b", 200, 1600, 0), ("c", 200, 0, 1600)):
+        node.run(identity, gpu_share(GPU, milli))
+        node.owes(identity, debt_ns, owed_ns)
+    node.wants("a", "b", "c")
+    node.plan()
+    total = sum(node.forgotten(identity) for identity in ("a", "c"))
+    assert (total, node.forgotten("b")) == (expected, 0)
+    # b has no work any more: nobody else is there to give back anything
+    for _ in range(40):
+        node.wants("a", "c")
+        node.plan(0.25)
+    assert sum(node.forgotten(identity) for identity in ("a", "c")) > 3900 if expected else not node.forgotten("a")
+    assert node.forgotten("b") == 0

@@ -126,7 +126,7 @@ class Mps(AccountedOnly):
                 "end the sessions with parts of this GPU, whose programs have lost it; the next ones have it as before"
             )
         elif past := self._past(uuid):
-            named = ", ".join(f"process {process} of session {container}" for process, container in past)
+            named = ", ".join(f"process {pid} of session {container}" for pid, container in past)
             trouble = f"does not hold {named}"
             hint = "end what it tells of: it began while the daemon did not run, and has no limit, or has lost the GPU"
         said = f"{_unit(uuid)} {trouble or 'runs'}"
@@ -158,10 +158,10 @@ class Mps(AccountedOnly):
             log.info("the multi-process service does not tell its clients", gpu=uuid, reason=str(error))
             return []
         found = []
-        for process in sorted(processes.keys() - clients):
-            container = self._held.get(self._container_of(process) or "")
+        for pid in sorted(processes.keys() - clients):
+            container = self._held.get(self._container_of(pid) or "")
             if container:
-                found.append((process, container))
+                found.append((pid, container))
         return found
 
     def _numbers(self, uuid: str, what: str, most: int, until: float) -> list[str]:

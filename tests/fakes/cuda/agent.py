@@ -1,7 +1,7 @@
 """The part of the agent that gives tenants back what they lost to each other, on the clock of the tenants.
 
-Run as `python -m tests.fakes.cuda.agent UNTIL MODE FOLDER...`: until that time, for tenants of these folders on one GPU.
-In `fair` mode the agent's own arbiter plans for them as well.
+Run as `python -m tests.fakes.cuda.agent UNTIL MODE FOLDER...`: until that time, for tenants of these folders.
+They share one GPU. In `fair` mode the agent's own arbiter plans for them as well.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ def settle(tenants: Tenants, until_ns: int) -> None:
 def plan(tenants: Tenants, mode: Compute, until_ns: int) -> None:
     """Plan and settle as often as the agent does."""
     # it takes most of a second to load, which only tests of plans spend
-    from appliance.agent.shares.arbiter import Arbiter  # noqa: PLC0415
+    from appliance.agent.shares.arbiter import Arbiter
 
-    arbiter = Arbiter(cast(Any, tenants), cast(Any, tenants), mode, PERIOD_MS)
+    arbiter = Arbiter(cast("Any", tenants), cast("Any", tenants), mode, PERIOD_MS)
     while time.monotonic_ns() < until_ns:
         arbiter.plan_once()
         time.sleep(PERIOD_MS / PLANS_PER_PERIOD / 1e3)

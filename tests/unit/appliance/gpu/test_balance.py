@@ -81,7 +81,7 @@ def takes(worker: Worker, active: list[Worker], windows: dict[int, float], time:
 
 
 def step(workers: list[Worker], period: int, rng: random.Random) -> None:
-    """One period: windows, what of them is left to pay, extra launches and such that run over, and the agent's looks."""
+    """One period: windows, what of them is left to pay, launches that are owed or run over, and the agent's looks."""
     active = [each for each in workers if each.is_active(period)]
     total = sum(each.milli for each in active)
     windows, free = {}, 0.0

@@ -6,7 +6,7 @@ Periods begin at the multiples of their length, so that everybody who knows the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from common.gpu.kinds import Compute
 from common.gpu.units import MILLI
@@ -45,7 +45,7 @@ class Sharer:
 
 def is_active(wanted_ns: int, now_ns: int, period_ns: int) -> bool:
     """Return whether a sharer has something to launch, by when it last launched or waited to; 0: never."""
-    return bool(wanted_ns) and now_ns - wanted_ns < IDLE_PERIODS * period_ns
+    return bool(wanted_ns) and now_ns - wanted_ns < period_ns / 2
 
 
 def boundary(now_ns: int, period_ns: int, lead_ns: int) -> int:
@@ -64,9 +64,12 @@ def plan(sharers: Iterable[Sharer], mode: Compute, period_ns: int, from_ns: int)
     if mode is Compute.STRICT:
         # more than a whole GPU is never given; should it be, nobody's window may overlap
         return _lay(everyone, max(MILLI, total), period_ns, from_ns)
-    if any(sharer.active for sharer in everyone):
-        everyone = [sharer if sharer.active else Sharer(sharer.container, 0, active=False) for sharer in everyone]
-    return _lay(everyone, sum(sharer.milli for sharer in everyone), period_ns, from_ns)
+    windows = _lay(everyone, total, period_ns, from_ns)
+    working = [sharer for sharer in everyone if sharer.active]
+    if not working:
+        return windows
+    above = {name: _widened(window) for name, window in windows.items()}
+    return above | _lay(working, sum(sharer.milli for sharer in working), period_ns, from_ns)
 
 
 def plan_for_all(sharers: Iterable[Sharer], mode: Compute, period_ns: int, from_ns: int) -> dict[str, Window]:
@@ -80,6 +83,12 @@ def current(windows: Sequence[Window], now_ns: int) -> Window:
     return max(
         (window for window in windows if window.from_ns <= now_ns), key=lambda one: one.from_ns, default=Window()
     )
+
+
+def _widened(window: Window) -> Window:
+    """Return a window of twice the length: among those of others, half of its time is had."""
+    length_ns = min(2 * window.length_ns, window.period_ns)
+    return replace(window, offset_ns=min(window.offset_ns, window.period_ns - length_ns), length_ns=length_ns)
 
 
 def _lay(sharers: Sequence[Sharer], total: int, period_ns: int, from_ns: int) -> dict[str, Window]:

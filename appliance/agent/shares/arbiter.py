@@ -13,6 +13,7 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 
 import anyio
 import structlog
@@ -20,6 +21,7 @@ from anyio import to_thread
 
 from appliance.agent.shares.share_manager import ShareManager
 from appliance.gpu import balance, timetable
+from appliance.gpu.activity import Activity
 from appliance.gpu.contention import Contention
 from appliance.gpu.layout import Total
 from appliance.gpu.preload import Preload
@@ -49,6 +51,7 @@ class Arbiter:
         self._clock = clock
         self._plans: dict[str, dict[str, Window]] = {}
         self._contentions: defaultdict[str, Contention] = defaultdict(Contention)
+        self._activities: defaultdict[str, Activity] = defaultdict(Activity)
         # containers, by GPU, whose files did not take the plan
         self._late: dict[str, set[str]] = {}
         # when the fallback of each GPU becomes valid, where one stands in the files
@@ -80,6 +83,7 @@ class Arbiter:
         for uuid in self._plans.keys() - sharers.keys():
             del self._plans[uuid]
             self._contentions.pop(uuid, None)
+            self._activities.pop(uuid, None)
             self._late.pop(uuid, None)
             self._falls_ns.pop(uuid, None)
         for uuid, present in sharers.items():
@@ -94,6 +98,8 @@ class Arbiter:
 
     def _plan(self, uuid: str, sharers: list[Sharer], now_ns: int) -> None:
         from_ns = timetable.boundary(now_ns, self._period_ns, self._period_ns // timetable.LEAD)
+        working = self._activities[uuid].look({sharer.container: sharer.active for sharer in sharers})
+        sharers = [replace(sharer, active=sharer.container in working) for sharer in sharers]
         wanted = timetable.plan(sharers, self._mode, self._period_ns, from_ns)
         known, late = self._plans.get(uuid, {}), self._late.get(uuid, set())
         fallen = 0 < self._falls_ns.get(uuid, 0) <= now_ns

@@ -190,12 +190,13 @@ static uint64_t opening(struct psg_total *total, uint64_t start, uint64_t end, c
 }
 
 /* A window outside of the container's own, where it is owed time enough for a launch. */
-static bool extra_window(struct psg_total *total, uint64_t now, uint64_t usual, uint64_t before, struct psg_window *window)
+static bool extra_window(struct psg_total *total, bool fair, uint64_t now, uint64_t usual, uint64_t before,
+                         struct psg_window *window)
 {
     uint64_t owed = __atomic_load_n(&total->owed_ns, __ATOMIC_ACQUIRE);
-    if (owed < LEAST_OWED || owed < usual)
+    if (owed < LEAST_OWED || owed < (fair ? usual / 2 : usual))
         return false;
-    *window = (struct psg_window){now, smaller(now + owed, before), .planned = true, .extra = true};
+    *window = (struct psg_window){now, smaller(now + larger(owed, fair ? usual : 0), before), .planned = true, .extra = true};
     return window->until > now;
 }
 
@@ -228,5 +229,5 @@ bool psg_open_window(int gpu, uint64_t now, uint64_t used, uint64_t usual, struc
         return opens <= now;
     }
     *again = smaller(now < start ? smaller(start, boundary) : boundary, now + table.period_ns / LOOKS);
-    return extra_window(total, now, usual, smaller(now < start ? start : start + table.period_ns, changes), window);
+    return extra_window(total, psg_compute_mode(gpu) == PSG_COMPUTE_FAIR, now, usual, smaller(now < start ? start : start + table.period_ns, changes), window);
 }

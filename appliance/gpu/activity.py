@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-MOST = 12
+MOST = 6
 """So many looks in a row with something to launch make a container work."""
 REST = 2
 """So much more weighs a look without: who has work for less than two thirds of the time rests."""

@@ -45,7 +45,7 @@ class Sharer:
 
 def is_active(wanted_ns: int, now_ns: int, period_ns: int) -> bool:
     """Return whether a sharer has something to launch, by when it last launched or waited to; 0: never."""
-    return bool(wanted_ns) and now_ns - wanted_ns < period_ns / 2
+    return bool(wanted_ns) and now_ns - wanted_ns < period_ns * 3 / 10
 
 
 def boundary(now_ns: int, period_ns: int, lead_ns: int) -> int:

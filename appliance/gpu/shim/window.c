@@ -194,7 +194,7 @@ static bool extra_window(struct psg_total *total, bool fair, uint64_t now, uint6
                          struct psg_window *window)
 {
     uint64_t owed = __atomic_load_n(&total->owed_ns, __ATOMIC_ACQUIRE);
-    if (owed < LEAST_OWED || owed < (fair ? usual / 2 : usual))
+    if (owed < LEAST_OWED || owed < (fair ? usual / 4 : usual))
         return false;
     *window = (struct psg_window){now, smaller(now + larger(owed, fair ? usual : 0), before), .planned = true, .extra = true};
     return window->until > now;

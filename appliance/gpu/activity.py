@@ -1,17 +1,23 @@
 """Activity of containers on a GPU: who works there, and who only looks in. Pure.
 
 Windows that move with everybody who launches something harm those who work: what runs then was begun by other windows.
-So a container works once it has had work for some periods, and rests once it has had none for some.
+So a container works once it has had something to launch for longer than it may wait for its window, and rests once
+it has had nothing for some looks in a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
+from math import ceil
+
+from appliance.gpu.timetable import PLANS_PER_PERIOD, WIDER, Sharer
 
 MOST = 6
-"""So many looks in a row with something to launch make a container work."""
-REST = 2
-"""So much more weighs a look without: who has work for less than two thirds of the time rests."""
+"""How much is remembered: so many looks with something to launch."""
+REST = 3
+"""So much more weighs a look without: who has something to launch for less than three quarters of the time rests."""
+BESIDE_WAITING = 2
+"""Looks with something to launch that no waiting for a window explains."""
 
 
 class Activity:
@@ -21,15 +27,30 @@ class Activity:
         self._scores: dict[str, int] = {}
         self._working: set[str] = set()
 
-    def look(self, wanting: Mapping[str, bool]) -> set[str]:
+    def look(self, sharers: Iterable[Sharer]) -> set[str]:
         """Take who has something to launch now, and return who works; nobody where nobody has worked yet."""
-        self._scores = {
-            name: min(max(self._scores.get(name, 0) + (1 if wants else -REST), 0), MOST)
-            for name, wants in wanting.items()
-        }
-        working = {
-            name for name, score in self._scores.items() if score == MOST or (score > 0 and name in self._working)
-        }
+        present = list(sharers)
+        total = sum(sharer.milli for sharer in present)
+        before, self._scores = self._scores, {}
+        working = set()
+        for sharer in present:
+            name, score = sharer.container, before.get(sharer.container, 0)
+            score = min(max(score + (1 if sharer.active else -REST), 0), MOST)
+            if name not in self._working and score >= _looks(sharer, total):
+                score = MOST
+            if score == MOST or (score and name in self._working):
+                working.add(name)
+            self._scores[name] = score
         # where all who worked rest, the next ones are asked for nothing, and until one comes nothing moves
-        self._working = working or {name for name, wants in wanting.items() if wants} or self._working & set(wanting)
+        self._working = (
+            working
+            or {sharer.container for sharer in present if sharer.active}
+            or self._working & {sharer.container for sharer in present}
+        )
         return self._working
+
+
+def _looks(sharer: Sharer, total: int) -> int:
+    """Return the looks with something to launch after which a container works that has rested."""
+    outside = max(1 - WIDER * sharer.milli / total, 0)
+    return min(ceil(outside * PLANS_PER_PERIOD) + BESIDE_WAITING, MOST)

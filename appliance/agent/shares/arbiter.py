@@ -98,7 +98,7 @@ class Arbiter:
 
     def _plan(self, uuid: str, sharers: list[Sharer], now_ns: int) -> None:
         from_ns = timetable.boundary(now_ns, self._period_ns, self._period_ns // timetable.LEAD)
-        working = self._activities[uuid].look({sharer.container: sharer.active for sharer in sharers})
+        working = self._activities[uuid].look(sharers)
         sharers = [replace(sharer, active=sharer.container in working) for sharer in sharers]
         wanted = timetable.plan(sharers, self._mode, self._period_ns, from_ns)
         known, late = self._plans.get(uuid, {}), self._late.get(uuid, set())

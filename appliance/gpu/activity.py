@@ -8,16 +8,15 @@ it has had nothing for some looks in a row.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import ceil
 
-from appliance.gpu.timetable import PLANS_PER_PERIOD, WIDER, Sharer
+from appliance.gpu.timetable import WIDER, Sharer
 
-MOST = 6
-"""How much is remembered: so many looks with something to launch."""
-REST = 3
-"""So much more weighs a look without: who has something to launch for less than three quarters of the time rests."""
-BESIDE_WAITING = 2
-"""Looks with something to launch that no waiting for a window explains."""
+MOST = 8
+"""So many looks with something to launch make a container work that gets its share among the others as well."""
+SOON = 2
+"""The same for one with more than half of the GPU, which does not, and never waits for a window."""
+REST = 4
+"""So much more weighs a look without: who has something to launch for less than four fifths of the time rests."""
 
 
 class Activity:
@@ -52,5 +51,4 @@ class Activity:
 
 def _looks(sharer: Sharer, total: int) -> int:
     """Return the looks with something to launch after which a container works that has rested."""
-    outside = max(1 - WIDER * sharer.milli / total, 0)
-    return min(ceil(outside * PLANS_PER_PERIOD) + BESIDE_WAITING, MOST)
+    return SOON if WIDER * sharer.milli > total else MOST

@@ -12,7 +12,7 @@ from common.gpu.kinds import Compute
 from common.gpu.units import MILLI
 
 WIDER = 2
-"""So many times the length of its share is the window of a sharer that rests: of what stands upon others half is had."""
+"""So many times as long as its share is the window of a sharer that rests: of what stands upon others half is had."""
 GRACE_NS = 3_000_000_000
 """How long a plan that gives windows away goes on where nobody renews it; then all have the window of their share."""
 PLANS_PER_PERIOD = 4

@@ -15,7 +15,7 @@ from appliance.gpu.layout import Total
 
 MOST_NS = 10_000_000_000
 """So much is remembered at most, whatever an account says."""
-PARTS = 8
+PARTS = 24
 """Of what is left over, one of so many parts is forgotten with each look: what is on its way meanwhile is no matter."""
 
 

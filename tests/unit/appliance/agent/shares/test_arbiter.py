@@ -14,6 +14,7 @@ from appliance.agent.shares.own_windows import give_own_windows
 from appliance.agent.shares.share_manager import ShareManager
 from appliance.gpu import layout, timetable
 from appliance.gpu.accelerators import Accelerator
+from appliance.gpu.balance import PARTS
 from appliance.gpu.devices import Gpus
 from appliance.gpu.preload import Preload
 from appliance.gpu.share_files import LimitsFile
@@ -375,7 +376,7 @@ def test_what_is_worked_while_the_agent_plans_counts_as_well(tmp_path: Path) -> 
     assert (node.lost("a"), node.lost("b")) == (50, 50)
 
 
-@pytest.mark.parametrize(("mode", "expected"), [(Compute.FAIR, 300), (Compute.STRICT, 0)])
+@pytest.mark.parametrize(("mode", "expected"), [(Compute.FAIR, 2400 // PARTS), (Compute.STRICT, 0)])
 def test_what_is_owed_and_nobody_with_work_owes_is_forgotten_bit_by_bit_in_fair_mode(
     tmp_path: Path, mode: Compute, expected: int
 ) -> None:
@@ -388,7 +389,7 @@ def test_what_is_owed_and_nobody_with_work_owes_is_forgotten_bit_by_bit_in_fair_
     total = sum(node.forgotten(identity) for identity in ("a", "c"))
     assert (total, node.forgotten("b")) == (expected, 0)
     # b has no work any more: nobody else is there to give back anything
-    for _ in range(40):
+    for _ in range(160):
         node.wants("a", "c")
         node.plan(0.25)
     assert sum(node.forgotten(identity) for identity in ("a", "c")) > 3900 if expected else not node.forgotten("a")

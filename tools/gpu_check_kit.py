@@ -23,6 +23,7 @@ TOP = "penstock-gpu-check"
 PRODUCT = (
     "appliance/__init__.py",
     "appliance/gpu/__init__.py",
+    "appliance/gpu/activity.py",
     "appliance/gpu/cgroups.py",
     "appliance/gpu/contention.py",
     "appliance/gpu/layout.py",

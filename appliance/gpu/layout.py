@@ -73,10 +73,16 @@ class ThirdLimitsRecord(SecondLimitsRecord):
     _fields_ = [("uncounted", ctypes.c_uint64 * GPUS)]
 
 
-class LimitsRecord(ThirdLimitsRecord):
-    """`struct psg_limits`: the file that the agent writes."""
+class FourthLimitsRecord(ThirdLimitsRecord):
+    """`struct psg_limits` up to what is forgotten, which the fourth files did not have."""
 
     _fields_ = [("lost_ns", ctypes.c_int64 * GPUS)]
+
+
+class LimitsRecord(FourthLimitsRecord):
+    """`struct psg_limits`: the file that the agent writes."""
+
+    _fields_ = [("forgotten_ns", ctypes.c_int64 * GPUS)]
 
 
 class TotalRecord(ctypes.LittleEndianStructure):
@@ -97,7 +103,8 @@ class TotalRecord(ctypes.LittleEndianStructure):
         ("owed_ns", ctypes.c_uint64),
         ("endless_ns", ctypes.c_uint64),
         ("settled_ns", ctypes.c_int64),
-        ("reserved", ctypes.c_uint64 * 2),
+        ("forgotten_ns", ctypes.c_int64),
+        ("reserved", ctypes.c_uint64 * 1),
     ]
 
 
@@ -169,8 +176,9 @@ class Limit:
 class Total:
     """What a container does with one GPU.
 
-    `wanted_ns` is when it last launched, or waited to; `refused` are allocations; `endless_ns` is when the library last
-    saw work that had been running for `ENDLESS_NS`.
+    `wanted_ns` is when it last launched, or waited to, or will probably want to again; `refused` are allocations;
+    `endless_ns` is when the library last saw work that had been running for `ENDLESS_NS`. Up to `opens_ns` it pays debt
+    by an unused part of its window, and `settled_ns` and `forgotten_ns` are what it has taken of the limits' sums.
     """
 
     used_bytes: int = 0
@@ -180,6 +188,10 @@ class Total:
     debt_ns: int = 0
     refused: int = 0
     endless_ns: int = 0
+    owed_ns: int = 0
+    opens_ns: int = 0
+    settled_ns: int = 0
+    forgotten_ns: int = 0
 
 
 class Interval(NamedTuple):
@@ -221,7 +233,8 @@ def total_of(record: TotalRecord) -> Total:
     """Return the totals of a record."""
     used = record.used & USED_MASK
     times = record.busy_ns, record.wanted_ns, record.debt_ns
-    return Total(used, record.launches, *times, record.refused, record.endless_ns)
+    balance = record.owed_ns, record.opens_ns, record.settled_ns, record.forgotten_ns
+    return Total(used, record.launches, *times, record.refused, record.endless_ns, *balance)
 
 
 def intervals_of(log: bytes) -> list[Interval]:

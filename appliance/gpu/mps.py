@@ -66,6 +66,8 @@ class Mps(AccountedOnly):
         self._systemctl = systemctl
         # GPUs whose daemon was started, or found
         self._wanted: set[str] = set()
+        # containers with parts of GPUs by the container engine's id, which tells whose a process is
+        self._held: dict[str, str] = {}
 
     def probe(self, devices: Sequence[GpuDevice]) -> Probe:
         """Return whether every GPU is new enough and has its daemon, which is started where it is not there."""
@@ -123,6 +125,10 @@ class Mps(AccountedOnly):
             hint = (
                 "end the sessions with parts of this GPU, whose programs have lost it; the next ones have it as before"
             )
+        elif past := self._past(uuid):
+            named = ", ".join(f"process {pid} of session {container}" for pid, container in past)
+            trouble = f"does not hold {named}"
+            hint = "end what it tells of: it began while the daemon did not run, and has no limit, or has lost the GPU"
         said = f"{_unit(uuid)} {trouble or 'runs'}"
         return Check.of(CHECK, "MPS daemon runs", ok=not trouble, evidence=said, hint=hint, subject=uuid)
 
@@ -135,6 +141,28 @@ class Mps(AccountedOnly):
         except PenstockError as error:
             log.info("the multi-process service does not answer", gpu=uuid, reason=str(error))
             return None
+
+    def _past(self, uuid: str) -> list[tuple[int, str]]:
+        """Return the processes of containers with parts of a GPU that are on it and no clients of its daemon."""
+        # first: a client has none of the GPU before the daemon knows it
+        processes = self._telemetry.memory(uuid) or {}
+        until = time.monotonic() + _ANSWER_S
+        try:
+            servers = self._numbers(uuid, "get_server_list", _MOST_SERVERS, until) if processes else []
+            clients = {
+                int(client)
+                for server in servers
+                for client in self._numbers(uuid, f"get_client_list {server}", _MOST_CLIENTS, until)
+            }
+        except PenstockError as error:
+            log.info("the multi-process service does not tell its clients", gpu=uuid, reason=str(error))
+            return []
+        found = []
+        for pid in sorted(processes.keys() - clients):
+            container = self._held.get(self._container_of(pid) or "")
+            if container:
+                found.append((pid, container))
+        return found
 
     def _numbers(self, uuid: str, what: str, most: int, until: float) -> list[str]:
         """Return the numbers of processes in an answer: a session that holds the pipes may answer anything."""
@@ -191,6 +219,17 @@ class Mps(AccountedOnly):
             ),
             environment=environment,
         )
+
+    def apply(self, container: str, shares: Sequence[DeviceShare], pid: int) -> None:
+        """Know the processes of a container with a part of a GPU from now on."""
+        engine_id = self._container_of(pid)
+        if engine_id and not all(share.is_whole for share in shares):
+            self._held = {**self._held, engine_id: container}
+
+    def remove(self, container: str) -> None:
+        """Forget a container that has gone."""
+        # a new one: another thread may look
+        self._held = {engine_id: name for engine_id, name in self._held.items() if name != container}
 
     def detach(self, shares: Sequence[DeviceShare], engine_id: str) -> None:
         """Let the service give up the clients of a container; raises PenstockError where it does not answer.

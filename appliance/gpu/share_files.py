@@ -11,7 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from appliance.gpu import layout
-from appliance.gpu.layout import FirstLimitsRecord, Limit, LimitsRecord, SecondLimitsRecord, ThirdLimitsRecord, Total
+from appliance.gpu.layout import (
+    FirstLimitsRecord,
+    FourthLimitsRecord,
+    Limit,
+    LimitsRecord,
+    SecondLimitsRecord,
+    ThirdLimitsRecord,
+    Total,
+)
 from appliance.gpu.timetable import Window, current
 from common.errors import UnavailableError
 
@@ -26,7 +34,7 @@ class LimitsFile:
         try:
             with path.open("r+b") as file:
                 self._map = mmap.mmap(file.fileno(), 0)
-            kinds = (LimitsRecord, ThirdLimitsRecord, SecondLimitsRecord)
+            kinds = (LimitsRecord, FourthLimitsRecord, ThirdLimitsRecord, SecondLimitsRecord)
             kind = next((kind for kind in kinds if ctypes.sizeof(kind) <= len(self._map)), FirstLimitsRecord)
             self._record: FirstLimitsRecord = kind.from_buffer(self._map)
         except (OSError, ValueError) as error:
@@ -101,8 +109,21 @@ class LimitsFile:
 
     def settle(self, uuid: str, lost_ns: int) -> None:
         """Give back ns of a GPU that processes counted as theirs and lost; an earlier file has no place for it."""
-        if isinstance(self._record, LimitsRecord):
+        if isinstance(self._record, FourthLimitsRecord):
             self._record.lost_ns[self.number(uuid)] += lost_ns
+
+    def lost(self, uuid: str) -> int:
+        """Return the ns of a GPU that were given back so, in all."""
+        return self._record.lost_ns[self.number(uuid)] if isinstance(self._record, FourthLimitsRecord) else 0
+
+    def forget(self, uuid: str, forgotten_ns: int) -> None:
+        """Let ns of a GPU that are owed to the container be forgotten, or below zero of its debt; later files only."""
+        if isinstance(self._record, LimitsRecord):
+            self._record.forgotten_ns[self.number(uuid)] += forgotten_ns
+
+    def forgotten(self, uuid: str) -> int:
+        """Return the ns of a GPU that were forgotten so, in all."""
+        return self._record.forgotten_ns[self.number(uuid)] if isinstance(self._record, LimitsRecord) else 0
 
     def _is_fallen(self, uuid: str, now_ns: int) -> bool:
         fallback = self.fallback(uuid)

@@ -6,13 +6,13 @@ Periods begin at the multiples of their length, so that everybody who knows the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from common.gpu.kinds import Compute
 from common.gpu.units import MILLI
 
-IDLE_PERIODS = 3
-"""Periods after its last launch, or its last wait for one, after which a sharer counts as idle."""
+WIDER = 2
+"""So many times as long as its share is the window of a sharer that rests: of what stands upon others half is had."""
 GRACE_NS = 3_000_000_000
 """How long a plan that gives windows away goes on where nobody renews it; then all have the window of their share."""
 PLANS_PER_PERIOD = 4
@@ -45,7 +45,8 @@ class Sharer:
 
 def is_active(wanted_ns: int, now_ns: int, period_ns: int) -> bool:
     """Return whether a sharer has something to launch, by when it last launched or waited to; 0: never."""
-    return bool(wanted_ns) and now_ns - wanted_ns < IDLE_PERIODS * period_ns
+    # the time between two looks, which are not made on the dot
+    return bool(wanted_ns) and (now_ns - wanted_ns) * PLANS_PER_PERIOD < period_ns * 6 // 5
 
 
 def boundary(now_ns: int, period_ns: int, lead_ns: int) -> int:
@@ -54,19 +55,24 @@ def boundary(now_ns: int, period_ns: int, lead_ns: int) -> int:
 
 
 def plan(sharers: Iterable[Sharer], mode: Compute, period_ns: int, from_ns: int) -> dict[str, Window]:
-    """Return the window of each sharer of one GPU, by container; they never overlap.
+    """Return the window of each sharer of one GPU, by container.
 
     Strict: each gets its part of the period, and what nobody was given stays idle. Fair: the period is divided among
-    those that are active, in the ratio of their shares; where nobody is, among all.
+    those that are active, in the ratio of their shares; where nobody is, among all. The windows of the others, which
+    use them seldom, stand upon those: nothing moves for them, and nothing is kept for them. No others overlap.
     """
     everyone = sorted(sharers, key=lambda sharer: sharer.container)
     total = sum(sharer.milli for sharer in everyone)
     if mode is Compute.STRICT:
         # more than a whole GPU is never given; should it be, nobody's window may overlap
         return _lay(everyone, max(MILLI, total), period_ns, from_ns)
-    if any(sharer.active for sharer in everyone):
-        everyone = [sharer if sharer.active else Sharer(sharer.container, 0, active=False) for sharer in everyone]
-    return _lay(everyone, sum(sharer.milli for sharer in everyone), period_ns, from_ns)
+    windows = _lay(everyone, total, period_ns, from_ns)
+    working = [sharer for sharer in everyone if sharer.active]
+    if not working:
+        return windows
+    # in the place that is theirs where all are active
+    above = {name: _widened(window) for name, window in windows.items()}
+    return above | _lay(working, sum(sharer.milli for sharer in working), period_ns, from_ns)
 
 
 def plan_for_all(sharers: Iterable[Sharer], mode: Compute, period_ns: int, from_ns: int) -> dict[str, Window]:
@@ -80,6 +86,12 @@ def current(windows: Sequence[Window], now_ns: int) -> Window:
     return max(
         (window for window in windows if window.from_ns <= now_ns), key=lambda one: one.from_ns, default=Window()
     )
+
+
+def _widened(window: Window) -> Window:
+    """Return a window that is longer and ends within the period."""
+    length_ns = min(WIDER * window.length_ns, window.period_ns)
+    return replace(window, offset_ns=min(window.offset_ns, window.period_ns - length_ns), length_ns=length_ns)
 
 
 def _lay(sharers: Sequence[Sharer], total: int, period_ns: int, from_ns: int) -> dict[str, Window]:

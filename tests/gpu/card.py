@@ -12,12 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pynvml
 
+from appliance.gpu.activity import Activity
 from appliance.gpu.contention import Contention
 from appliance.gpu.layout import AccountHead, Limit, Total
 from appliance.gpu.share_files import LimitsFile, create_account, read_account, read_log
@@ -231,6 +232,7 @@ class Planner:
         self._tenants, self._mode = tenants, mode
         self._known: list[tuple[str, int, bool]] = []
         self._contention = Contention()
+        self._activity = Activity()
 
     def plan(self) -> None:
         """Plan once; nothing is written where nothing has changed."""
@@ -240,6 +242,8 @@ class Planner:
             Sharer(str(number), tenant.limit.milli, is_active(tenant.total.wanted_ns, now, PERIOD_NS))
             for number, tenant in enumerate(self._tenants)
         ]
+        working = self._activity.look(sharers)
+        sharers = [replace(each, active=each.container in working) for each in sharers]
         known = [(each.container, each.milli, each.active or self._mode is Compute.STRICT) for each in sharers]
         if known == self._known:
             return

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-MIB = 1 << 20
-PAGE = 2 * MIB
-NAMES = 60
-"""Objects of a kind at the same time; the client has room for a few more."""
-FIRST = 2
-"""Names below it are those of the contexts that stay, one a GPU."""
+from tests.gpu.random_memory import FIRST, MIB, NAMES, PAGE, PhysicalMemory
 
 
 @dataclass
@@ -23,14 +17,7 @@ class _Context:
     mipmaps: set[int] = field(default_factory=set)
 
 
-@dataclass
-class _Handle:
-    size: int
-    held: bool = True
-    mapped: bool = False
-
-
-class Program:
+class Program(PhysicalMemory):
     """One program: each step is a few commands of the client, the last of which may be refused for want of memory."""
 
     def __init__(
@@ -40,23 +27,17 @@ class Program:
 
         Unless `pools_end_first` a pool is destroyed when none of its blocks is left.
         """
-        self._random = random.Random(seed)
+        super().__init__(seed, range(gpus))
         self._largest = largest
-        self._gpus = range(gpus)
         self._without = frozenset(without)
         self._pools_end_first = pools_end_first
-        self._current = 0
         self._contexts = {name: _Context(name) for name in self._gpus}
         self._pools: dict[int, int] = {}
         self._pooled: dict[int, int] = {}
-        self._handles: dict[int, _Handle] = {}
-        self._files: dict[int, int] = {}
-        self._sparse: dict[int, set[int]] = {}
         self._graphs: set[int] = set()
         self._kept = [1] * gpus
         self.orphans: set[int] = set()
         """Blocks whose pool has gone."""
-        self._settle: Callable[[], None] = lambda: None
         self._steps: list[Callable[[], list[str]]] = [
             *[self._allocate] * 6,
             *[self._free] * 4,
@@ -134,14 +115,6 @@ class Program:
         if kind == 1:
             return PAGE * (1 + self._random.randrange(3)) + self._random.choice((0, 512, 1))
         return 1 + self._random.randrange(self._largest)
-
-    def _new(self, taken: set[int]) -> int | None:
-        free = [name for name in range(FIRST, NAMES) if name not in taken]
-        return self._random.choice(free) if free else None
-
-    def _any(self, names: object) -> int | None:
-        choices = sorted(names)  # type: ignore[call-overload]
-        return int(self._random.choice(choices)) if choices else None
 
     @property
     def _memory(self) -> set[int]:
@@ -258,95 +231,6 @@ class Program:
     def _synchronise(self) -> list[str]:
         return ["sync"]
 
-    def _create(self) -> list[str]:
-        name = self._new(set(self._handles))
-        if name is None:
-            return []
-        size = PAGE * (1 + self._random.randrange(8))
-        self._settle = lambda: self._handles.update({name: _Handle(size)})
-        return [f"create {name} {size} {self._random.choice(self._gpus)}"]
-
-    def _map(self) -> list[str]:
-        name = self._any(name for name, handle in self._handles.items() if handle.held and not handle.mapped)
-        if name is None:
-            return []
-        self._handles[name].mapped = True
-        size = self._handles[name].size
-        return [f"reserve {name} {size}", f"map {name} {name} {size}"]
-
-    def _release(self) -> list[str]:
-        name = self._any(name for name, handle in self._handles.items() if handle.held)
-        if name is None:
-            return []
-        self._handles[name].held = False
-        self._forget(name)
-        return [f"release {name}", *self._here_and_there()]
-
-    def _unmap(self) -> list[str]:
-        name = self._any(name for name, handle in self._handles.items() if handle.mapped)
-        if name is None:
-            return []
-        handle = self._handles[name]
-        handle.mapped = False
-        self._forget(name)
-        return [f"unmap {name} {handle.size}", f"unreserve {name} {handle.size}", *self._here_and_there()]
-
-    def _here_and_there(self) -> list[str]:
-        """Let the library look at what each GPU holds: it does so where it is asked, or wants more."""
-        looks = [command for gpu in reversed(self._gpus) for command in (f"current {gpu}", "info")]
-        return [*looks, f"current {self._current}"]
-
-    def _export(self) -> list[str]:
-        name = self._any(name for name, handle in self._handles.items() if handle.held)
-        file = self._new(set(self._files))
-        if name is None or file is None or len(self._files) > 4:
-            return []
-        self._files[file] = self._handles[name].size
-        return [f"export {name} {file}"]
-
-    def _import(self) -> list[str]:
-        name, file = self._new(set(self._handles)), self._any(self._files)
-        if name is None or file is None:
-            return []
-        self._handles[name] = _Handle(self._files[file])
-        return [f"import {name} {file}"]
-
-    def _close(self) -> list[str]:
-        file = self._any(self._files)
-        if file is None:
-            return []
-        del self._files[file]
-        return [f"close {file}", *self._here_and_there()]
-
-    def _make_sparse(self) -> list[str]:
-        name = self._new(self._arrays)
-        # of a context that stays, for what is mapped in it would go with the other ones
-        if name is None or self._current >= FIRST or len(self._sparse) > 2:
-            return []
-        self._settle = lambda: self._sparse.update({name: set()})
-        return [f"sparse {name}"]
-
-    def _map_part(self) -> list[str]:
-        name, handle = self._any(self._sparse), self._any(name for name, each in self._handles.items() if each.held)
-        if name is None or handle is None:
-            return []
-        part = self._random.randrange(3)
-        self._sparse[name].add(part)
-        return [f"mappart {name} {64 * part} {handle}", *self._here_and_there()]
-
-    def _unmap_part(self) -> list[str]:
-        name = self._any(name for name, parts in self._sparse.items() if parts)
-        if name is None:
-            return []
-        return [f"unmappart {name} {64 * self._sparse[name].pop()}", *self._here_and_there()]
-
-    def _free_sparse(self) -> list[str]:
-        name = self._any(self._sparse)
-        if name is None:
-            return []
-        del self._sparse[name]
-        return [f"arrayfree {name}", *self._here_and_there()]
-
     def _attach(self) -> list[str]:
         if self._current < FIRST:
             return []
@@ -379,10 +263,6 @@ class Program:
     def _use_pool(self) -> list[str]:
         name = self._any(self._pools)
         return [] if name is None else [f"usepool {name} {self._pools[name]}"]
-
-    def _forget(self, name: int) -> None:
-        if not (self._handles[name].held or self._handles[name].mapped):
-            del self._handles[name]
 
     def _make_graph(self) -> list[str]:
         name = self._new(self._memory)

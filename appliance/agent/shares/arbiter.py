@@ -13,13 +13,15 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 
 import anyio
 import structlog
 from anyio import to_thread
 
 from appliance.agent.shares.share_manager import ShareManager
-from appliance.gpu import timetable
+from appliance.gpu import balance, timetable
+from appliance.gpu.activity import Activity
 from appliance.gpu.contention import Contention
 from appliance.gpu.layout import Total
 from appliance.gpu.preload import Preload
@@ -49,6 +51,7 @@ class Arbiter:
         self._clock = clock
         self._plans: dict[str, dict[str, Window]] = {}
         self._contentions: defaultdict[str, Contention] = defaultdict(Contention)
+        self._activities: defaultdict[str, Activity] = defaultdict(Activity)
         # containers, by GPU, whose files did not take the plan
         self._late: dict[str, set[str]] = {}
         # when the fallback of each GPU becomes valid, where one stands in the files
@@ -80,6 +83,7 @@ class Arbiter:
         for uuid in self._plans.keys() - sharers.keys():
             del self._plans[uuid]
             self._contentions.pop(uuid, None)
+            self._activities.pop(uuid, None)
             self._late.pop(uuid, None)
             self._falls_ns.pop(uuid, None)
         for uuid, present in sharers.items():
@@ -89,9 +93,13 @@ class Arbiter:
         # behind all plans, which must not be late
         for uuid, present in sharers.items():
             self._settle(uuid, present)
+            if self._mode is Compute.FAIR:
+                self._forget(uuid, present)
 
     def _plan(self, uuid: str, sharers: list[Sharer], now_ns: int) -> None:
         from_ns = timetable.boundary(now_ns, self._period_ns, self._period_ns // timetable.LEAD)
+        working = self._activities[uuid].look(sharers)
+        sharers = [replace(sharer, active=sharer.container in working) for sharer in sharers]
         wanted = timetable.plan(sharers, self._mode, self._period_ns, from_ns)
         known, late = self._plans.get(uuid, {}), self._late.get(uuid, set())
         fallen = 0 < self._falls_ns.get(uuid, 0) <= now_ns
@@ -139,6 +147,22 @@ class Arbiter:
         for container, lost_ns in self._contentions[uuid].look(self._clock(), logs).items():
             with contextlib.suppress(PenstockError):
                 self._preload.settle(container, uuid, lost_ns)
+
+    def _forget(self, uuid: str, sharers: list[Sharer]) -> None:
+        """Let the containers with work forget what is owed to them and owed by none of them, or the other way round."""
+        claims = {}
+        for sharer in sharers:
+            total = self._totals(sharer.container).get(uuid) if sharer.active else None
+            if total:
+                # one whose file cannot be used has been named already
+                with contextlib.suppress(PenstockError):
+                    limits = self._preload.limits(sharer.container)
+                    claims[sharer.container] = balance.claim(
+                        total, limits.lost(uuid), limits.forgotten(uuid), self._clock()
+                    )
+        for container, forgotten_ns in balance.forgotten(claims).items():
+            with contextlib.suppress(PenstockError):
+                self._preload.limits(container).forget(uuid, forgotten_ns)
 
     def _sharers(self, now_ns: int) -> dict[str, list[Sharer]]:
         found: dict[str, list[Sharer]] = {}

@@ -19,15 +19,18 @@ enum { UNTIMED = 16 };
 /* How long to sleep at most before the timetable is looked at again. */
 #define LONGEST_SLEEP (1000 * MILLISECOND)
 
+/* Whose work is running wants to launch again once that has ended, which takes twice as long beside a neighbour's. */
 static void count_launch(int gpu, struct psg_gate *gate, uint64_t now)
 {
     struct psg_total *total = psg_total(gpu);
     if (!total)
         return;
     __atomic_fetch_add(&total->launches, 1, __ATOMIC_RELAXED);
-    if (now > atomic_load_explicit(&gate->wanted, memory_order_relaxed) + MILLISECOND) {
-        atomic_store_explicit(&gate->wanted, now, memory_order_relaxed);
-        __atomic_store_n(&total->wanted_ns, now, __ATOMIC_RELAXED);
+    uint64_t queued = atomic_load_explicit(&gate->queued, memory_order_relaxed);
+    uint64_t until = now && queued > now ? now + smaller(2 * (queued - now), PSG_ENDLESS) : now;
+    if (until > atomic_load_explicit(&gate->wanted, memory_order_relaxed) + MILLISECOND) {
+        atomic_store_explicit(&gate->wanted, until, memory_order_relaxed);
+        __atomic_store_n(&total->wanted_ns, until, __ATOMIC_RELAXED);
     }
 }
 

@@ -80,8 +80,20 @@ static bool is_busy(const struct psg_gate *gate, uint64_t now)
 void psg_want(int gpu, uint64_t now)
 {
     struct psg_total *total = psg_total(gpu);
-    if (total)
+    if (total && __atomic_load_n(&total->wanted_ns, __ATOMIC_RELAXED) < now)
         __atomic_store_n(&total->wanted_ns, now, __ATOMIC_RELAXED);
+}
+
+/* What this process has launched has ended, and was wanted until later. */
+static void want_no_longer(int gpu, struct psg_gate *gate, uint64_t now)
+{
+    struct psg_total *total = psg_total(gpu);
+    uint64_t until = atomic_load(&gate->wanted);
+    if (until <= now)
+        return;
+    atomic_store(&gate->wanted, now);
+    if (total)
+        __atomic_compare_exchange_n(&total->wanted_ns, &until, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
 static void count_work(int gpu, struct psg_gate *gate, uint64_t to)
@@ -116,6 +128,7 @@ static void all_ended(int gpu, struct psg_gate *gate, uint64_t now, bool seen)
     atomic_store(&gate->ended, atomic_load(&gate->admitted));
     atomic_store(&gate->slice, 0);
     psg_watch_none(&gate->streams);
+    want_no_longer(gpu, gate, now);
 }
 
 /* What is pending on one GPU may wait for what the same thread would launch next on another one. */

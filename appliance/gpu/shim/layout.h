@@ -58,6 +58,8 @@ struct psg_limits {
                                      the files before ended before these */
     int64_t lost_ns[PSG_GPUS];    /* of the time that processes counted as theirs, so much was that of other containers, in all;
                                      the files before ended before these */
+    int64_t forgotten_ns[PSG_GPUS]; /* so much of what is owed to the container is forgotten, in all; what goes down is forgotten
+                                       of its debt; the files before ended before these */
 };
 
 /* psg_total.used is one word that is only ever changed by compare-and-swap:
@@ -87,7 +89,8 @@ struct psg_total {
     uint64_t owed_ns;    /* time that was lost to neighbours, not yet made up for */
     uint64_t endless_ns; /* when work was last seen that had been running for PSG_ENDLESS; 0: never */
     int64_t settled_ns;  /* so much of psg_limits.lost_ns has been settled */
-    uint64_t reserved[2];
+    int64_t forgotten_ns; /* so much of psg_limits.forgotten_ns has been forgotten */
+    uint64_t reserved[1];
 };
 
 /* What one process holds on one GPU: bytes[operations & 1]; the other place takes the value of the operation that comes

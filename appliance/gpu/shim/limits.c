@@ -53,7 +53,7 @@ static int attach(void)
     if (file < 0)
         return ABSENT;
     int result = UNREADABLE;
-    /* Behind the end of a shorter file its last page has zeros: no fallback, nothing uncounted, nothing lost. */
+    /* Behind the end of a shorter file its last page has zeros: no fallback, nothing uncounted, lost or forgotten. */
     if (lseek(file, 0, SEEK_END) >= (off_t)offsetof(struct psg_limits, fallback)) {
         const struct psg_limits *found = mmap(NULL, sizeof *found, PROT_READ, MAP_SHARED, file, 0);
         if (found != MAP_FAILED && memcmp(found->magic, PSG_LIMITS_MAGIC, sizeof found->magic) == 0 &&
@@ -139,6 +139,11 @@ uint64_t psg_uncounted(int gpu)
 int64_t psg_lost(int gpu)
 {
     return __atomic_load_n(&limits->lost_ns[gpu], __ATOMIC_RELAXED);
+}
+
+int64_t psg_forgotten(int gpu)
+{
+    return __atomic_load_n(&limits->forgotten_ns[gpu], __ATOMIC_RELAXED);
 }
 
 uint32_t psg_compute_mode(int gpu)

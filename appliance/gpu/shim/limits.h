@@ -23,6 +23,9 @@ uint64_t psg_uncounted(int gpu);
 
 /* Time that the container counted as its own and lost to others, in all. */
 int64_t psg_lost(int gpu);
+
+/* So much of what is owed to the container is forgotten, in all; what goes down is forgotten of its debt. */
+int64_t psg_forgotten(int gpu);
 uint32_t psg_compute_mode(int gpu);
 
 /* The timetable of a GPU that is valid at a time; false: there is none. */

@@ -61,14 +61,20 @@ static uint64_t own_time(const struct psg_timetable *table, uint64_t from, uint6
     return own - smaller(from - begins, table->length_ns);
 }
 
-/* The same for the windows of a container; where nobody has planned any, all of the time is its own. */
+/* The same for the windows of a container, whose timetables change meanwhile; before the first one that is still known it counts
+ * as well. Where nobody has planned any, all of the time is its own. */
 static uint64_t own_time_on(int gpu, uint64_t from, uint64_t to)
 {
     struct psg_timetable table;
-    uint64_t changes;
-    if (to <= from)
-        return 0;
-    return psg_timetable(gpu, from, &table, &changes) ? own_time(&table, from, to) : to - from;
+    uint64_t own = 0, changes, next;
+    for (; from < to; from = changes) {
+        bool planned = psg_timetable(gpu, from, &table, &changes);
+        changes = smaller(changes, to);
+        if (!planned)
+            planned = psg_timetable(gpu, changes, &table, &next);
+        own += planned ? own_time(&table, from, changes) : changes - from;
+    }
+    return own;
 }
 
 /* What is owed to the container goes down by so much, to nothing at least. */
@@ -136,6 +142,22 @@ static void settle(int gpu, struct psg_total *total)
         take_owed(total, owed - MOST_OWED);
 }
 
+/* Where all of the time is given away, the agent finds out what is owed and nobody owes, or the other way round. */
+static void forget(int gpu, struct psg_total *total)
+{
+    int64_t forgotten = psg_forgotten(gpu), before = __atomic_load_n(&total->forgotten_ns, __ATOMIC_ACQUIRE);
+    if (forgotten == before || !__atomic_compare_exchange_n(&total->forgotten_ns, &before, forgotten, false, __ATOMIC_ACQ_REL,
+                                                            __ATOMIC_ACQUIRE))
+        return;
+    if (forgotten > before) {
+        take_owed(total, (uint64_t)(forgotten - before));
+        return;
+    }
+    int64_t debt = __atomic_load_n(&total->debt_ns, __ATOMIC_RELAXED), less = before - forgotten;
+    if (debt > 0)
+        __atomic_fetch_sub(&total->debt_ns, debt < less ? debt : less, __ATOMIC_RELAXED);
+}
+
 void psg_returned(int gpu, uint64_t now)
 {
     struct psg_total *total = psg_total(gpu);
@@ -168,12 +190,13 @@ static uint64_t opening(struct psg_total *total, uint64_t start, uint64_t end, c
 }
 
 /* A window outside of the container's own, where it is owed time enough for a launch. */
-static bool extra_window(struct psg_total *total, uint64_t now, uint64_t usual, uint64_t before, struct psg_window *window)
+static bool extra_window(struct psg_total *total, bool fair, uint64_t now, uint64_t usual, uint64_t before,
+                         struct psg_window *window)
 {
     uint64_t owed = __atomic_load_n(&total->owed_ns, __ATOMIC_ACQUIRE);
-    if (owed < LEAST_OWED || owed < usual)
+    if (owed < LEAST_OWED || owed < (fair ? usual / 4 : usual))
         return false;
-    *window = (struct psg_window){now, smaller(now + owed, before), .planned = true, .extra = true};
+    *window = (struct psg_window){now, smaller(now + larger(owed, fair ? usual : 0), before), .planned = true, .extra = true};
     return window->until > now;
 }
 
@@ -188,6 +211,7 @@ bool psg_open_window(int gpu, uint64_t now, uint64_t used, uint64_t usual, struc
         return true;
     }
     settle(gpu, total);
+    forget(gpu, total);
     uint64_t number = now > table.epoch_ns ? (now - table.epoch_ns) / table.period_ns : 0;
     uint64_t boundary = smaller(table.epoch_ns + (number + 1) * table.period_ns, changes);
     uint64_t start = table.epoch_ns + number * table.period_ns + table.offset_ns;
@@ -205,5 +229,5 @@ bool psg_open_window(int gpu, uint64_t now, uint64_t used, uint64_t usual, struc
         return opens <= now;
     }
     *again = smaller(now < start ? smaller(start, boundary) : boundary, now + table.period_ns / LOOKS);
-    return extra_window(total, now, usual, smaller(now < start ? start : start + table.period_ns, changes), window);
+    return extra_window(total, psg_compute_mode(gpu) == PSG_COMPUTE_FAIR, now, usual, smaller(now < start ? start : start + table.period_ns, changes), window);
 }

@@ -24,6 +24,7 @@ DRIVER = (
     "virtual.c",
     "work.c",
     "modules.c",
+    "graph_nodes.c",
     "graphs.c",
     "nodes.c",
     "captures.c",

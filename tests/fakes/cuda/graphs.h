@@ -26,4 +26,10 @@ struct CUgraph_st {
     CUdeviceptr addresses, end; /* of its memory: where they begin, and where those in use end */
 };
 
+#define GRAPH_CHUNK (32ULL << 20) /* of memory, for so many addresses */
+
+struct CUgraph_st *driver_copy_graph(const struct CUgraph_st *graph);
+void driver_free_graph(struct CUgraph_st *graph);
+int driver_has_memory(const struct CUgraph_st *graph);
+
 #endif

@@ -64,15 +64,16 @@ def together(
     before: Sequence[str] = (),
     planned_after_s: int = 0,
     beside: Sequence[tuple[int, Work]] = (),
+    mode: Compute = Compute.STRICT,
 ) -> list[Got]:
-    """Let tenants, each (share in thousandths, work), run for so many seconds in strict mode; returns what each got.
+    """Let tenants, each (share in thousandths, work), run for so many seconds; returns what each got.
 
     The timetable is valid after `planned_after_s`. `beside` are works of other processes, each (number of its tenant,
     work), which are not counted. Without `held` nothing holds the shares. `machine` are settings of
     the fake machine, and `before` are commands that come before the steps.
     """
     sharers = [Sharer(str(index), milli) for index, (milli, _) in enumerate(tenants)]
-    windows = plan(sharers, Compute.STRICT, PERIOD_NS, START_NS + planned_after_s * 1_000_000_000)
+    windows = plan(sharers, mode, PERIOD_NS, START_NS + planned_after_s * 1_000_000_000)
     clocked = {"VIRTUAL_CLOCK": str(folder / "clock"), "VIRTUAL_CLOCK_PARTIES": str(len(tenants) + len(beside) + 1)}
     running = []
     for index, (milli, work) in enumerate(tenants):
@@ -82,7 +83,7 @@ def together(
             [0],
             machine_folder=folder,
             milli=milli,
-            compute=Compute.STRICT,
+            compute=mode,
             preload=[clock, bench.shim] if held else [clock],
             settings={
                 **clocked,
@@ -93,7 +94,7 @@ def together(
         running.append((tenant, work, start(tenant)))
     folders = [tenant.folder for tenant, _, _ in running]
     others = [start(running[number][0]) for number, _ in beside]
-    agent = start_agent(clock, clocked, folders, START_NS + (seconds + AFTERWARDS_S) * 1_000_000_000)
+    agent = start_agent(clock, clocked, folders, START_NS + (seconds + AFTERWARDS_S) * 1_000_000_000, mode)
     for _, work, process in running:
         feed(process, "\n".join([*commands(work, seconds * 1000, wait, before), ""]))
     for (_, work), process in zip(beside, others, strict=True):

@@ -8,10 +8,11 @@ import pytest
 
 from appliance.gpu.layout import ENDLESS_NS
 from appliance.gpu.share_files import read_account
+from common.gpu.kinds import Compute
 from tests.fakes.cuda.clients import Bench, build_clock
 from tests.fakes.cuda.sharing import START_NS
 from tests.fakes.cuda.steps import ANEW, BY_ASKING, BY_EVENT, BY_STREAMS, BY_SYNCHRONISING, WITH_GRIDS, Got, together
-from tests.gpu.rows import MEAN_REQUEST_MS, ON_STREAMS, REQUESTS, ROWS, Row, Work
+from tests.gpu.rows import EVEN, LONG, MEAN_REQUEST_MS, ON_STREAMS, REQUESTS, ROWS, Row, Work
 
 POINTS = 0.03
 LEAST_USED = 0.95
@@ -42,6 +43,52 @@ def test_each_tenant_gets_its_share_while_it_has_work_and_nothing_is_lost(
     # none of it runs for long enough to be told as endless
     assert not any(read_account(tmp_path / f"tenant-{number}/account")[0].endless_ns for number in range(len(got)))
     assert sum(one.used(milli) for (milli, _), one in zip(row.tenants, got, strict=True)) >= LEAST_USED, got
+
+
+@pytest.mark.parametrize("row", list(ROWS.values())[:5], ids=list(ROWS)[:5])
+def test_in_fair_mode_each_tenant_gets_its_share_at_least_and_what_one_leaves_the_others_use(
+    bench: Bench, clock: Path, tmp_path: Path, row: Row
+) -> None:
+    got = together(bench, clock, tmp_path, row.tenants, min(row.seconds, 60), mode=Compute.FAIR)
+    for (milli, work), one, longest in zip(row.tenants, got, row.longest_ms, strict=True):
+        assert one.longest_ms <= longest, got
+        if work is REQUESTS:
+            assert one.mean_ms <= MEAN_REQUEST_MS, got
+        else:
+            assert one.part_while_working >= milli / 1000 - POINTS, got
+    # in each row somebody has work all the time
+    assert sum(one.part for one in got) >= LEAST_USED, got
+
+
+def test_in_fair_mode_who_looks_in_once_a_second_changes_the_shares_of_nobody(
+    bench: Bench, clock: Path, tmp_path: Path
+) -> None:
+    tenants = [(300, LONG), (600, EVEN), (99, Work([("busy_20us", 1, 0)], every_ms=1000))]
+    got = together(bench, clock, tmp_path, tenants, 60, mode=Compute.FAIR)
+    assert [one.part for one in got[:2]] == pytest.approx([1 / 3, 2 / 3], abs=0.05), got
+    assert sum(one.part for one in got) >= LEAST_USED, got
+
+
+@pytest.mark.parametrize("kernel", ["busy_150ms", "busy_400ms"])
+def test_who_comes_back_in_fair_mode_has_its_share_beside_long_kernels_that_had_all_the_time_before(
+    bench: Bench, clock: Path, tmp_path: Path, kernel: str
+) -> None:
+    comes, always = Work([("busy_2ms", 6000, 0)], every_ms=30_000), Work([(kernel, 1, 0)])
+    tenants = [(800, comes), (100, always), (100, always)]
+    got = together(bench, clock, tmp_path, tenants, 88, mode=Compute.FAIR)
+    # a kernel that runs when it comes is not stopped
+    assert got[0].part_while_working >= 0.8 - 2 * POINTS, got
+    assert all(one.part >= 0.2 for one in got[1:]), got
+    assert sum(one.part for one in got) >= LEAST_USED, got
+
+
+def test_those_who_always_work_have_their_shares_in_fair_mode_as_well(
+    bench: Bench, clock: Path, tmp_path: Path
+) -> None:
+    tenants = [(300, LONG), (300, EVEN), (400, Work([("busy_150ms", 2, 0)]))]
+    got = together(bench, clock, tmp_path, tenants, 60, mode=Compute.FAIR)
+    assert [one.part for one in got] == pytest.approx([0.3, 0.3, 0.4], abs=POINTS), got
+    assert sum(one.part for one in got) >= LEAST_USED, got
 
 
 WAYS = {"synchronises": BY_SYNCHRONISING, "waits for an event": BY_EVENT, "asks for an event": BY_ASKING}

@@ -30,6 +30,18 @@ GPU = GpuDevice(index=0, uuid=gpu_uuid(0), model="", memory_mib=256)
 QUARTER = DeviceShare(GPU, 250)
 
 
+class Nvml(Telemetry):
+    """What NVML tells of the processes on a machine's GPU, and that only."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__()
+        self.machine = machine
+
+    def memory(self, uuid: str) -> dict[int, int]:
+        """The bytes that each process has."""
+        return {use.pid: use.bytes for use in self.machine.uses()}
+
+
 @dataclass
 class Service:
     """A node with one GPU that MPS holds, and its daemon as systemd would run it."""
@@ -45,7 +57,7 @@ class Service:
         self.control = mps_control.install(self.folder / "bin")
         self.containers: dict[int, str] = {}
         self.mps = Mps(
-            Telemetry(),
+            Nvml(self.machine),
             self.folder,
             Compute.STRICT,
             self.control,
@@ -272,3 +284,32 @@ def test_no_container_begins_where_its_programs_would_have_no_limit(service: Ser
     service.broken = True
     with pytest.raises(UnavailableError, match="does not run, which alone holds the share"):
         service.mps.prepare("c2", [QUARTER])
+
+
+def test_a_program_that_began_while_the_daemon_did_not_run_is_told_as_long_as_it_goes_on(service: Service) -> None:
+    service.kill()
+    service.settle()
+    with service.client() as program:
+        program.must("init", "primary 0 0", f"malloc 0 {MIB}")
+        service.containers[program.process.pid] = "engine-1"
+        service.mps.apply("c1", [QUARTER], program.process.pid)
+        service.mps.prepare("c2", [QUARTER])
+        with service.client() as held:
+            held.must("init", "primary 0 0", f"malloc 0 {MIB}")
+            service.containers[held.process.pid] = "engine-1"
+            assert service.told() == f"does not hold process {program.process.pid} of session c1"
+        service.mps.remove("c1")
+        assert service.told() == "", "it is of nobody whose share is held so"
+        service.mps.apply("c1", [QUARTER], program.process.pid)
+    assert service.told() == ""
+
+
+def test_a_program_on_a_whole_gpu_needs_no_daemon(service: Service) -> None:
+    service.kill()
+    service.settle()
+    with service.client() as program:
+        program.must("init", "primary 0 0", f"malloc 0 {MIB}")
+        service.containers[program.process.pid] = "engine-1"
+        service.mps.apply("c1", [DeviceShare(GPU, 1000)], program.process.pid)
+        service.mps.prepare("c2", [QUARTER])
+        assert service.told() == ""

@@ -238,9 +238,11 @@ def test_totals_are_read_without_the_marks_of_who_changed_them(tmp_path: Path) -
     head = layout.AccountHead.from_buffer_copy(path.read_bytes())
     total = head.gpu[0]
     total.used, total.launches, total.busy_ns, total.wanted_ns, total.debt_ns = 5 | 3 << 44 | 9 << 54, 7, 11, 13, -17
+    total.owed_ns, total.opens_ns, total.settled_ns, total.forgotten_ns = 19, 23, -29, -31
     with path.open("r+b") as file:
         file.write(bytes(head))
-    assert share_files.read_account(path) == [Total(5, 7, 11, 13, -17)]
+    balance = {"owed_ns": 19, "opens_ns": 23, "settled_ns": -29, "forgotten_ns": -31}
+    assert share_files.read_account(path) == [Total(5, 7, 11, 13, -17, **balance)]
 
 
 def test_an_account_that_its_container_has_spoilt_tells_nothing_and_harms_nobody(tmp_path: Path) -> None:
@@ -296,3 +298,17 @@ def test_what_was_lost_adds_up_in_the_limits_and_a_file_without_its_place_stays_
     before = path.read_bytes()
     LimitsFile(path).settle("GPU-1", 7)
     assert path.read_bytes() == before
+    assert LimitsFile(path).lost("GPU-1") == 0
+
+
+def test_what_is_forgotten_is_a_sum_and_earlier_files_have_no_place_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "limits"
+    file = LimitsFile.create(path, [HALF, WHOLE])
+    file.forget("GPU-2", 7)
+    file.forget("GPU-2", -9)
+    assert (file.forgotten("GPU-1"), file.forgotten("GPU-2"), file.lost("GPU-2")) == (0, -2, 0)
+    os.truncate(path, ctypes.sizeof(layout.FourthLimitsRecord))
+    before = path.read_bytes()
+    LimitsFile(path).forget("GPU-1", 7)
+    assert path.read_bytes() == before
+    assert LimitsFile(path).forgotten("GPU-1") == 0

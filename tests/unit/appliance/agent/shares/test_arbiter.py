@@ -14,6 +14,7 @@ from appliance.agent.shares.own_windows import give_own_windows
 from appliance.agent.shares.share_manager import ShareManager
 from appliance.gpu import layout, timetable
 from appliance.gpu.accelerators import Accelerator
+from appliance.gpu.balance import PARTS
 from appliance.gpu.devices import Gpus
 from appliance.gpu.preload import Preload
 from appliance.gpu.share_files import LimitsFile
@@ -64,6 +65,18 @@ class Node:
             file.seek(layout.LOGS_AT)
             file.write(bytes(log))
 
+    def owes(self, identity: str, debt_ns: int, owed_ns: int) -> None:
+        """Let a container owe, and be owed, so much of its first GPU."""
+        path = self.folder / "gpu" / identity / "account/account"
+        head = layout.AccountHead.from_buffer_copy(path.read_bytes())
+        head.gpu[0].debt_ns, head.gpu[0].owed_ns = debt_ns, owed_ns
+        with path.open("r+b") as file:
+            file.write(bytes(head))
+
+    def forgotten(self, identity: str) -> int:
+        """The ns that a container is to forget of what is owed to it, in all."""
+        return self.preload.limits(identity).forgotten("GPU-1")
+
     def lost(self, identity: str) -> int:
         """The ms that a container is given back, in all."""
         data = (self.folder / "gpu" / identity / "limits/limits").read_bytes()
@@ -98,7 +111,7 @@ def test_strict_windows_stay_whoever_launches(tmp_path: Path) -> None:
     assert node.windows() == {"a": (0, 30), "b": (30, 50)}
 
 
-def test_idle_time_goes_to_the_others_in_ratio_and_comes_back_within_a_period(tmp_path: Path) -> None:
+def test_idle_time_goes_to_the_others_in_ratio_and_comes_back_to_who_works_again(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.FAIR)
     node.run("a", gpu_share(GPU, 500))
     node.run("b", gpu_share(GPU, 250))
@@ -109,15 +122,28 @@ def test_idle_time_goes_to_the_others_in_ratio_and_comes_back_within_a_period(tm
     for _ in range(20):
         node.wants("b", "c")
         node.plan(0.25)
-    assert node.windows() == {"a": (0, 0), "b": (0, 50), "c": (50, 50)}
-    # a wants to launch right after a plan: the next one sees it, and the plan begins with the period after that
-    node.wants("a")
+    # a may launch at any time, with half of the share of who has a window then
+    assert node.windows() == {"a": (0, 100), "b": (0, 50), "c": (50, 50)}
     asked = node.now
-    node.plan(0.25)
+    for _ in range(8):
+        node.wants("a", "b", "c")
+        node.plan(0.25)
     begins = max(window.from_ns for window in node.preload.limits("a").windows("GPU-1"))
-    assert begins - asked <= PERIOD * 1.35
+    assert begins - asked <= PERIOD * 3.35
     assert begins % PERIOD == 0
     assert node.windows() == {"a": (0, 50), "b": (50, 25), "c": (75, 25)}
+
+
+def test_who_launches_once_in_a_while_moves_the_windows_of_nobody(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.FAIR)
+    for name, milli in (("a", 300), ("b", 600), ("c", 100)):
+        node.run(name, gpu_share(GPU, milli))
+    for look in range(80):
+        # a launch each second, which waits for its window for most of a period
+        node.wants(*(["a", "b", "c"] if look >= 40 and look % 20 < 4 else ["a", "b"]))
+        node.plan(0.25)
+        if look > 20:
+            assert node.windows() == {"a": (0, 33), "b": (33, 66), "c": (80, 20)}, look
 
 
 def test_where_nobody_launches_everybody_has_a_window(tmp_path: Path) -> None:
@@ -182,7 +208,7 @@ def test_after_an_agent_that_was_killed_everybody_gets_the_window_of_its_share(t
     for _ in range(20):
         node.wants("a")
         node.plan(0.25)
-    assert node.windows() == {"a": (0, 100), "b": (100, 0)}
+    assert node.windows() == {"a": (0, 100), "b": (33, 66)}
     (tmp_path / "gpu/c/limits").mkdir(parents=True)
     (tmp_path / "gpu/c/limits/limits").write_text("spoilt")
     give_own_windows(tmp_path / "gpu", node.now)
@@ -197,14 +223,14 @@ def test_where_the_agent_hangs_all_go_over_to_the_windows_of_their_shares_togeth
     for _ in range(40):
         node.wants("a")
         node.plan(0.25)
-    assert node.windows() == {"a": (0, 100), "b": (100, 0)}
+    assert node.windows() == {"a": (0, 100), "b": (33, 66)}
     hung = node.now
     falls = {node.preload.limits(name).fallback("GPU-1").from_ns for name in ("a", "b")}
     assert len(falls) == 1
     [fall] = falls
     assert timetable.GRACE_NS - PERIOD <= fall - hung <= timetable.GRACE_NS + PERIOD
     assert fall % PERIOD == 0
-    assert [node.window(name, fall - 1).length_ns for name in ("a", "b")] == [PERIOD, 0]
+    assert [node.window(name, fall - 1).length_ns for name in ("a", "b")] == [PERIOD, PERIOD - PERIOD // 3]
     assert [node.window(name, fall).length_ns * 100 // PERIOD for name in ("a", "b")] == [66, 33]
     assert node.window("b", fall).offset_ns == node.window("a", fall).length_ns
     # it goes on: the next plan begins with a period, and until then nothing moves
@@ -219,7 +245,7 @@ def test_where_the_agent_hangs_all_go_over_to_the_windows_of_their_shares_togeth
     assert [line["event"] for line in lines] == ["windows were those of the shares for a while: the agent was held up"]
     boundary = timetable.boundary(again, PERIOD, PERIOD // timetable.LEAD)
     assert node.preload.limits("b").fallback("GPU-1").from_ns > node.now + timetable.GRACE_NS - PERIOD
-    assert [node.window(name, boundary).length_ns for name in ("a", "b")] == [PERIOD, 0]
+    assert [node.window(name, boundary).length_ns for name in ("a", "b")] == [PERIOD, PERIOD - PERIOD // 3]
 
 
 def test_until_the_plan_after_a_fallback_is_valid_the_fallback_stays(tmp_path: Path) -> None:
@@ -348,3 +374,23 @@ def test_what_is_worked_while_the_agent_plans_counts_as_well(tmp_path: Path) -> 
         node.worked(name, (60, -40))
     node.plan()
     assert (node.lost("a"), node.lost("b")) == (50, 50)
+
+
+@pytest.mark.parametrize(("mode", "expected"), [(Compute.FAIR, 2400 // PARTS), (Compute.STRICT, 0)])
+def test_what_is_owed_and_nobody_with_work_owes_is_forgotten_bit_by_bit_in_fair_mode(
+    tmp_path: Path, mode: Compute, expected: int
+) -> None:
+    node = Node(tmp_path, mode)
+    for identity, milli, debt_ns, owed_ns in (("a", 200, 0, 2400), ("b", 200, 1600, 0), ("c", 200, 0, 1600)):
+        node.run(identity, gpu_share(GPU, milli))
+        node.owes(identity, debt_ns, owed_ns)
+    node.wants("a", "b", "c")
+    node.plan()
+    total = sum(node.forgotten(identity) for identity in ("a", "c"))
+    assert (total, node.forgotten("b")) == (expected, 0)
+    # b has no work any more: nobody else is there to give back anything
+    for _ in range(160):
+        node.wants("a", "c")
+        node.plan(0.25)
+    assert sum(node.forgotten(identity) for identity in ("a", "c")) > 3900 if expected else not node.forgotten("a")
+    assert node.forgotten("b") == 0

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     Point = tuple[int, int, int, int]
 
@@ -50,6 +50,9 @@ LONGEST = 1 << 30
 SHORT = 1 << 20
 # keys of one maker, one after another; each signature takes time
 ROTATIONS = 64
+# what stands in front of the 32 bytes of every Ed25519 key
+ED25519 = bytes.fromhex("302a300506032b6570032100")
+RAW_KEY = re.compile(r"[0-9a-f]{64}")
 # as bundles are named, and the day on which one ends
 NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?")
 DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -159,19 +162,35 @@ def read(path: Path, longest: int = SHORT) -> bytes:
     return content
 
 
-def public_key(path: Path, content: Callable[[Path], bytes] = Path.read_bytes) -> tuple[bytes, bytes]:
-    """Return the 32 bytes of the Ed25519 key in a PEM file, and the file's content, as the function reads it."""
+def public_key(path: Path, content: Callable[[Path], bytes] = Path.read_bytes) -> bytes:
+    """Return the 32 bytes of the Ed25519 key in a PEM file, which the function reads and which holds nothing else."""
     try:
-        pem = content(path)
-        body = re.search(r"-----BEGIN PUBLIC KEY-----(.*)-----END PUBLIC KEY-----", pem.decode(), re.DOTALL)
+        # another program may read another one of two keys
+        text = content(path).decode()
+        body = re.fullmatch(r"\s*-----BEGIN PUBLIC KEY-----([^-]*)-----END PUBLIC KEY-----\s*", text)
         der = base64.b64decode("".join(body[1].split()), validate=True) if body else b""
     except (OSError, ValueError) as error:
         refuse(path, f"cannot be read: {error}", "give the penstock.pub of the bundle's maker")
-    # what stands in front of the 32 bytes of every Ed25519 key
-    prefix = bytes.fromhex("302a300506032b6570032100")
-    if not der.startswith(prefix) or len(der) != len(prefix) + 32:
+    if not der.startswith(ED25519) or len(der) != len(ED25519) + 32:
         refuse(path, "not an Ed25519 public key", "give the penstock.pub of the bundle's maker")
-    return der[len(prefix) :], pem
+    return der[len(ED25519) :]
+
+
+def rotation_of(said: Any) -> dict[str, Any]:
+    """Return one change of a key, which holds what the program takes and nothing else; raises ValueError."""
+    fields: dict[str, Callable[[Any], Any]] = {
+        "number": lambda value: type(value) is int and value > 0,
+        "date": DAY.fullmatch,
+        "old": RAW_KEY.fullmatch,
+        "new": RAW_KEY.fullmatch,
+        "signature": lambda value: isinstance(value, str),
+    }
+    if not isinstance(said, dict) or set(said) != set(fields):
+        raise ValueError("a change of a key has other fields")
+    for name, holds in fields.items():
+        if not holds(said[name]):
+            raise ValueError(f"no {name}")
+    return said
 
 
 def chain(path: Path, *, whole: bool = True) -> tuple[list[bytes], list[Any]]:
@@ -181,9 +200,13 @@ def chain(path: Path, *, whole: bool = True) -> tuple[list[bytes], list[Any]]:
     """
     keys: list[bytes] = []
     try:
-        rotations = json.loads(read(path))["rotations"]
+        found = json.loads(read(path).decode())
+        rotations = found["rotations"]
+        if found != {"document": "penstock keys", "rotations": rotations} or not isinstance(rotations, list):
+            raise ValueError("it has other fields")
         if len(rotations) > ROTATIONS:
             refuse(path, f"names more than {ROTATIONS} keys", "ask its maker which key is theirs")
+        rotations = [rotation_of(said) for said in rotations]
         for number, rotation in enumerate(rotations, 1 if whole or not rotations else rotations[0]["number"]):
             old, new = bytes.fromhex(rotation["old"]), bytes.fromhex(rotation["new"])
             words = ["penstock key rotation", number, rotation["date"], rotation["old"], rotation["new"], ""]
@@ -229,7 +252,7 @@ class Bundle:
             if path.is_symlink():
                 refuse(path, "is a link", MAKER)
         # a medium may show something else when it is read again: what is pinned is what was checked
-        self.key, self.pem = public_key(folder / "penstock.pub", read)
+        self.key = public_key(folder / "penstock.pub", read)
         self.keys, self.rotations = chain(folder / "keys.json")
         if self.keys and self.keys[-1] != self.key:
             refuse(folder / "penstock.pub", "the signature does not belong to the newest of the maker's keys", OTHER)
@@ -257,6 +280,10 @@ class Bundle:
         """Say whether who trusts the key `known` may trust the bundle's: it is the same, or what replaced it."""
         return known == self.key or known in self.keys
 
+    def after(self, known: bytes) -> list[bytes]:
+        """Return the keys that replaced the key `known`, one after another."""
+        return self.keys[self.keys.index(known) + 1 :] if known in self.keys else []
+
     def check(self) -> int:
         """Read everything; return how many bytes were good. Nothing may be missing, changed or extra."""
         blobs = self.folder / "blobs" / "sha256"
@@ -269,20 +296,32 @@ class Bundle:
         extra += [path for path in blobs.iterdir() if path.name not in self.carried]
         if extra:
             refuse(min(extra), "is not in the bundle's list", f"do not use this bundle; {MAKER}")
-        for path, sha256 in [
-            *((self.folder / name, hashes[name]) for name in hashes),
-            *((blobs / n, n) for n in self.carried),
-        ]:
-            copied(path, None, sha256)
+        for name, sha256 in hashes.items():
+            copied(self.folder / name, None, sha256)
+        for name in self.carried:
+            copied(blobs / name, None, name, self.sizes[name])
         return sum(self.sizes[name] for name in self.carried)
 
 
-def copied(path: Path, copy: Path | None, sha256: str) -> None:
-    """Read a file in pieces, and write it to `copy` where one is wanted; refuse where its hash is another."""
+def pieces(source: BinaryIO, longest: float) -> Iterator[bytes]:
+    """Read a file to its end, and no further than so many bytes."""
+    while longest > 0:
+        piece = source.read(int(min(1 << 20, longest)))
+        if not piece:
+            return
+        yield piece
+        longest -= len(piece)
+
+
+def copied(path: Path, copy: Path | None, sha256: str, size: float = math.inf) -> None:
+    """Read a file in pieces, and write it to `copy` where one is wanted; refuse where its hash is another.
+
+    Of one that is longer than `size` no more than one byte more is read.
+    """
     digest = hashlib.sha256()
     try:
         with opened(path) as source, (copy or Path(os.devnull)).open("wb") as target:
-            for piece in iter(lambda: source.read(1 << 20), b""):
+            for piece in pieces(source, size + 1):
                 digest.update(piece)
                 target.write(piece)
     except FileNotFoundError:
@@ -305,9 +344,10 @@ def trusted(bundle: Bundle, options: argparse.Namespace) -> dict[str, Any]:
     key is refused, unless its maker's key is given and the other one given up.
     """
     name, where = fingerprint(bundle.key), bundle.folder / "penstock.pub"
-    path = pin_of(options)
-    pinned = public_key(path)[0] if path else None
-    given = public_key(options.key)[0] if options.key else None
+    given = public_key(options.key) if options.key else None
+    replaces = bool(given and options.replace_key)
+    path = pin_of(options, given_up=replaces)
+    pinned = public_key(path) if path else None
     if given and not bundle.follows(given):
         refuse(where, f"the signature does not belong to the key {fingerprint(given)}", OTHER)
     today = time.strftime("%Y-%m-%d", time.gmtime())
@@ -317,35 +357,68 @@ def trusted(bundle: Bundle, options: argparse.Namespace) -> dict[str, Any]:
             hint = "give the maker's key with --key; or compare this fingerprint with its maker's and say --trust-first"
             refuse(where, f"the bundle is signed by {name}, a key that this machine does not know", hint)
         return spoken if given or options.trust_first else {}
-    if given and options.replace_key and pinned != bundle.key:
-        return {**spoken, "instead_of": fingerprint(pinned)}
-    if not bundle.follows(pinned):
+    given_up = earlier(path, given_up=replaces)
+    before = [*given_up, fingerprint(pinned)]
+    if replaces and pinned != bundle.key:
+        return {**spoken, "instead_of": fingerprint(pinned), "before": before}
+    again = pinned != bundle.key and {fingerprint(key) for key in bundle.after(pinned)} & set(given_up)
+    if again or not bundle.follows(pinned):
         reason = f"this site trusts the key {fingerprint(pinned)}, and {name}, which signed the bundle"
         hint = f"{OTHER}; to trust another key instead give it with --key and say --replace-key"
-        refuse(where, f"{reason}, did not replace it: the signature does not belong to the key", hint)
+        why = "was given up for it, or follows one that was" if again else "did not replace it"
+        refuse(where, f"{reason}, {why}: the signature does not belong to the key", hint)
     noted = trust_of(path.with_name(TRUST), fingerprint(pinned))
     if given and noted["how"] != "key":
         noted = {**noted, "how": "key", "since": today}
-    return {**noted, "fingerprint": name, **({} if pinned == bundle.key else {"follows": fingerprint(pinned)})}
+    steps = {} if pinned == bundle.key else {"follows": fingerprint(pinned), "before": before}
+    return {**noted, "fingerprint": name, **steps}
 
 
-def pin_of(options: argparse.Namespace) -> Path | None:
+def pin_of(options: argparse.Namespace, *, given_up: bool = False) -> Path | None:
     """Return the file with the key that counts here: the site's own, unless an installation replaced that one since.
 
-    It did so by its maker's own statements, or because an administrator gave it up.
+    It did so by its maker's own statements, or because an administrator gave it up. With `given_up` what is kept
+    counts no more, so what is damaged there is none.
     """
-    own: Path = options.root / "keys" / "bundle.pub"
-    installed: Path = options.prefix / "bundle.pub"
-    if own.exists() and installed.exists():
-        keys = {pin: public_key(pin)[0] for pin in (own, installed)}
-        followed, _ = chain(installed.with_name(CHAIN), whole=False)
-        if keys[own] in followed[:-1] and followed[-1] == keys[installed]:
-            return installed
-        names = {pin: fingerprint(key) for pin, key in keys.items()}
-        given_up = {pin: trust_of(pin.with_name(TRUST), name).get("instead_of") for pin, name in names.items()}
-        if given_up[installed] == names[own] and given_up[own] != names[installed]:
-            return installed
-    return next((pin for pin in (own, installed) if pin.exists()), None)
+    pins = [pin for pin in (options.root / "keys" / "bundle.pub", options.prefix / "bundle.pub") if pin.exists()]
+    if given_up:
+        pins = [pin for pin in pins if readable(pin)]
+    return pins[1] if len(pins) == 2 and later(pins[1], pins[0], given_up) else pins[0] if pins else None
+
+
+def readable(pin: Path) -> bool:
+    """Say whether there is a key in the file."""
+    try:
+        return bool(public_key(pin))
+    except RefusedError:
+        return False
+
+
+def later(one: Path, other: Path, given_up: bool) -> bool:
+    """Say whether one key came after the other; the program asks the same.
+
+    Whoever changes the key goes on from the one that counts, so of two that name each other the longer list is the
+    later one; days decide between records of before lists were kept.
+    """
+    noted = [trust_of(pin.with_name(TRUST), fingerprint(public_key(pin))) for pin in (one, other)]
+    if noted[1]["fingerprint"] not in earlier(one, given_up):
+        return False
+    moments = [(len(each["before"]), str(each.get("since", ""))) for each in noted]
+    return noted[0]["fingerprint"] not in earlier(other, given_up) or moments[0] > moments[1]
+
+
+def earlier(pin: Path, given_up: bool) -> list[str]:
+    """Return the fingerprints of the keys that were given up, or replaced, before the one in the file."""
+    key = public_key(pin)
+    noted: list[str] = trust_of(pin.with_name(TRUST), fingerprint(key))["before"]
+    try:
+        keys, _ = chain(pin.with_name(CHAIN), whole=False)
+    except RefusedError:
+        if not given_up:
+            raise
+        keys = []
+    followed = [fingerprint(one) for one in keys[:-1]] if keys and keys[-1] == key else []
+    return [*noted, *(name for name in followed if name not in noted)]
 
 
 def trust_of(path: Path, name: str) -> dict[str, Any]:
@@ -353,21 +426,24 @@ def trust_of(path: Path, name: str) -> dict[str, Any]:
     try:
         noted: dict[str, Any] = json.loads(path.read_text())
         if noted["fingerprint"] == name and noted["how"] in HOW:
-            return noted
+            # records of before this was noted name the last one alone
+            last = noted.get("instead_of")
+            return {**noted, "before": list(noted.get("before", [last] if last else []))}
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    return {"schema": 1, "fingerprint": name, "how": "unknown"}
+    return {"schema": 1, "fingerprint": name, "how": "unknown", "before": []}
 
 
 def kept_chain(bundle: Bundle, options: argparse.Namespace) -> list[Any]:
     """Return what led from the key that was known first to the bundle's; what a chain says of before is anybody's."""
-    path, given = pin_of(options), public_key(options.key)[0] if options.key else None
+    given = public_key(options.key) if options.key else None
+    path = pin_of(options, given_up=bool(given and options.replace_key))
     keys: list[bytes] = []
     before: list[Any] = []
     if path is None or (given and options.replace_key):
         known = given or bundle.key
     else:
-        known = public_key(path)[0]
+        known = public_key(path)
         keys, before = chain(path.with_name(CHAIN), whole=False)
         before = before if keys and keys[-1] == known else []
     later = bundle.rotations[bundle.keys.index(known) :] if known in bundle.keys else []
@@ -385,7 +461,8 @@ def pin(folder: Path, bundle: Bundle, trust: dict[str, Any], rotations: list[Any
     else:
         (folder / CHAIN).unlink(missing_ok=True)
     (folder / TRUST).write_text(json.dumps(trust) + "\n")
-    (folder / "bundle.pub").write_bytes(bundle.pem)
+    body = base64.b64encode(ED25519 + bundle.key).decode()
+    (folder / "bundle.pub").write_text(f"-----BEGIN PUBLIC KEY-----\n{body}\n-----END PUBLIC KEY-----\n")
 
 
 def order(version: str) -> tuple[Any, ...]:
@@ -449,7 +526,7 @@ def checked_wheels(bundle: Bundle, site: Path, folder: Path) -> tuple[dict[str, 
                 lacking.append(wheel["filename"])
                 continue
         wheels[wheel["name"]] = folder / Path(wheel["filename"]).name
-        copied(path, wheels[wheel["name"]], wheel["sha256"])
+        copied(path, wheels[wheel["name"]], wheel["sha256"], wheel["size"])
     return wheels, lacking
 
 

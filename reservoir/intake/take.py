@@ -92,7 +92,7 @@ def take_held(
     `own` is a bundle that the site made itself, signed with the key that is given: whom it trusts stays as it is.
     """
     with space_on(store.root):
-        before = None if own else trust.known(store)
+        before = None if own else trust.known(store, given_up=spoken.replaces)
         now = datetime.now(UTC)
         chain = keychain.read(store.keychain) if own else trust.heeded(before, spoken)
         found = verification.read(folder, spoken.key or (before.key if before else None), chain.replaced())

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from common import files
-from common.errors import IntegrityError
+from common.errors import InputError, IntegrityError
 from common.strict import StrictModel
 from reservoir import settings
 from reservoir.bundle import bundles
@@ -39,7 +39,8 @@ class Trust(StrictModel):
     """A key that is trusted, by its fingerprint, and how it came to be.
 
     `since` is the day on which the administrator spoke, empty where that is not known. `follows` is the key that it
-    replaced by its maker's own chain, `instead_of` one that the administrator gave up for it.
+    replaced by its maker's own chain, `instead_of` one that the administrator gave up for it. `before` names every key
+    that was trusted before it, the first one first; who comes back to a key names it again.
     """
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -48,12 +49,21 @@ class Trust(StrictModel):
     since: str = ""
     follows: Sha256 | None = None
     instead_of: Sha256 | None = None
+    before: list[Sha256] = Field(default_factory=list)
 
     model_config = ConfigDict(populate_by_name=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _as_noted_once(cls, noted: Any) -> Any:
+        # records of before this was noted name the last one alone
+        if isinstance(noted, dict) and noted.get("instead_of") and "before" not in noted:
+            return noted | {"before": [noted["instead_of"]]}
+        return noted
+
     def told(self) -> dict[str, str | None]:
         """Return it for programs."""
-        return self.model_dump(exclude={"schema_"})
+        return self.model_dump(exclude={"schema_", "before"})
 
     @property
     def words(self) -> str:
@@ -88,39 +98,61 @@ class Known:
     trust: Trust
     chain: keychain.Keychain
 
+    @property
+    def earlier(self) -> list[str]:
+        """Return the fingerprints of the keys that were given up, or replaced, before this one."""
+        rotations = self.chain.rotations
+        ends = bool(rotations) and rotations[-1].new == keychain.raw(self.key)
+        followed = [keychain.fingerprint(each.old) for each in rotations] if ends else []
+        return [*self.trust.before, *(name for name in followed if name not in self.trust.before)]
 
-def known(store: Store, installed: Path | None = None) -> Known | None:
+
+def known(store: Store, installed: Path | None = None, *, given_up: bool = False) -> Known | None:
     """Return the key that this site's bundles are signed with: the site's own pin, else what the installer keeps.
 
     Where the installer followed a chain of keys from the site's, or an administrator gave that one up there, the
     installer's counts before the next import.
-    `installed` is the folder that the installer made, else the one that this program runs from.
+    `installed` is the folder that the installer made, else the one that this program runs from. With `given_up` an
+    administrator trusts another key whatever is kept, so what is damaged there counts for nothing.
     """
     own, kept = (
-        _kept(path) for path in (store.pinned_key, installed / PINNED if installed else settings.installer_key())
+        _kept(path, given_up)
+        for path in (store.pinned_key, installed / PINNED if installed else settings.installer_key())
     )
-    if own and kept and _followed(kept, own):
-        return replace(kept, chain=own.chain.grown(own.key, kept.chain))
-    if own and kept and _gave_up(kept, own) and not _gave_up(own, kept):
-        return kept
+    if own and kept and _later(kept, own):
+        followed = keychain.raw(own.key) in kept.chain.replaced()
+        return replace(kept, chain=own.chain.grown(own.key, kept.chain)) if followed else kept
     return own or kept
 
 
-def _kept(path: Path) -> Known | None:
+def _kept(path: Path, given_up: bool) -> Known | None:
     if not path.exists():
         return None
-    key = ed25519.read_public(path.read_bytes(), str(path))
-    return Known(key, _noted(path.with_name(RECORD), fingerprint(key)), keychain.read(path.with_name(CHAIN)))
+    try:
+        key = ed25519.read_public(path.read_bytes(), str(path))
+    except InputError:
+        if given_up:
+            return None
+        raise
+    try:
+        chain = keychain.read(path.with_name(CHAIN))
+    except IntegrityError:
+        if not given_up:
+            raise
+        chain = keychain.Keychain(rotations=[])
+    return Known(key, _noted(path.with_name(RECORD), fingerprint(key)), chain)
 
 
-def _followed(one: Known, other: Known) -> bool:
-    """Say whether one key replaced the other by its maker's own statements."""
-    return keychain.raw(other.key) in one.chain.replaced() and one.chain.rotations[-1].new == keychain.raw(one.key)
+def _later(one: Known, other: Known) -> bool:
+    """Say whether one key came after the other; the installer asks the same.
 
-
-def _gave_up(one: Known, other: Known) -> bool:
-    """Say whether somebody trusted one key in place of the other."""
-    return one.trust.instead_of == other.trust.fingerprint
+    Whoever changes the key goes on from the one that counts, so of two that name each other the longer list is the
+    later one; days decide between records of before lists were kept.
+    """
+    if other.trust.fingerprint not in one.earlier:
+        return False
+    moments = [(len(each.trust.before), each.trust.since) for each in (one, other)]
+    return one.trust.fingerprint not in other.earlier or moments[0] > moments[1]
 
 
 def expected_key(store: Store) -> Ed25519PublicKey | None:
@@ -147,17 +179,21 @@ def decide(found: Verified, before: Known | None, spoken: Spoken) -> Trust:
         return Trust(fingerprint=name, how="key" if spoken.key else "first-use", since=today)
     trusted, follows = before.trust, fingerprint(before.key)
     same = name == follows
-    if same or (found.chain.leads(before.key, found.key) and not spoken.replaces):
-        steps = trusted.model_copy(update={"fingerprint": name, "follows": follows if not same else trusted.follows})
+    led = {keychain.fingerprint(each.new) for each in found.chain.after(keychain.raw(before.key))}
+    given_up = not same and bool(led & set(before.earlier))
+    if same or (found.chain.leads(before.key, found.key) and not given_up and not spoken.replaces):
+        changed = {} if same else {"fingerprint": name, "follows": follows, "before": [*before.earlier, follows]}
+        steps = trusted.model_copy(update=changed)
         # whoever gives the key now has got it by another way, whatever was said before
         return steps.model_copy(update={"how": "key", "since": today}) if spoken.key and trusted.how != "key" else steps
-    if not spoken.replace:
+    if not spoken.replaces:
+        why = "was given up for it, or follows one that was" if given_up else "did not replace it"
         raise IntegrityError(
-            f"this site trusts the key {follows}, and {name}, which signed the bundle, did not replace it",
+            f"this site trusts the key {follows}, and {name}, which signed the bundle, {why}",
             where=where,
             hint="compare both with their maker's; to trust the given key instead say --replace-key as well",
         )
-    return Trust(fingerprint=name, how="key", since=today, instead_of=follows)
+    return Trust(fingerprint=name, how="key", since=today, instead_of=follows, before=[*before.earlier, follows])
 
 
 def heeded(before: Known | None, spoken: Spoken) -> keychain.Keychain:

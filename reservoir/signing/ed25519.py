@@ -161,16 +161,17 @@ def read_public(pem: bytes, where: str) -> Ed25519PublicKey:
     return key
 
 
-def carried(path: Path) -> bytes:
+def carried(path: Path, longest: int | None = None) -> bytes:
     """Return a file on a carried medium that is read whole, before it is known whose it is.
 
     Raises FileNotFoundError where there is none, IntegrityError where it is no file or would fill the memory. What is
     looked at is what is read: a medium that shows something else meanwhile, or a link, changes nothing.
     """
+    longest = longest or LONGEST
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
-        content = file.read(LONGEST + 1) if size <= LONGEST else b""
-    if max(size, len(content)) > LONGEST:
+        content = file.read(longest + 1) if size <= longest else b""
+    if max(size, len(content)) > longest:
         raise IntegrityError("is longer than any file of its kind", where=str(path), hint=_ANOTHER)
     return content
 

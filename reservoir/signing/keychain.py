@@ -21,6 +21,9 @@ from common.strict import StrictModel
 from reservoir.signing import ed25519
 
 HINT = "do not use this bundle; ask its maker which key is theirs and give it with --key"
+# bytes, and changes of one maker's key: the file is read before it is known whose it is; the installer has the same
+LONGEST = 1 << 20
+ROTATIONS = 64
 # the 32 bytes of an Ed25519 key in hex
 RawKey = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
@@ -99,6 +102,8 @@ def decode(content: bytes, where: str, *, whole: bool = True) -> Keychain:
         chain = Keychain.model_validate_json(content)
     except ValidationError as error:
         raise IntegrityError("not a chain of keys", where=where, hint=HINT) from error
+    if len(chain.rotations) > ROTATIONS:
+        raise IntegrityError(f"names more than {ROTATIONS} keys", where=where, hint=HINT)
     seen: set[str] = set()
     first = 1 if whole or not chain.rotations else chain.rotations[0].number
     for index, rotation in enumerate(chain.rotations):
@@ -120,7 +125,7 @@ def read(path: Path) -> Keychain:
 def carried(path: Path) -> Keychain:
     """Return the chain in a file on a carried medium, or an empty one where there is no file."""
     try:
-        return decode(ed25519.carried(path), str(path))
+        return decode(ed25519.carried(path, LONGEST), str(path))
     except FileNotFoundError:
         return Keychain(rotations=[])
 
@@ -146,11 +151,19 @@ def rotate(signing_key: Path, timestamp: int, uri: str | None = None) -> Rotatio
     """Make a new key, have the old one sign it, keep the old one beside; return the statement.
 
     With `uri` the new one lies in the token that it names. An interrupted rotation goes on with the key that it made.
-    `timestamp` counts seconds since 1970. Raises ConflictError where a key would leave tokens unasked.
+    `timestamp` counts seconds since 1970. Raises ConflictError where a key would leave tokens unasked, or where nobody
+    would take the chain any more.
     """
     with _alone(signing_key):
         old, password = ed25519.open_key(signing_key)
         chain = read(beside(signing_key))
+        if len(chain.rotations) >= ROTATIONS and chain.rotations[-1].new == raw(old.public_key()):
+            raise ConflictError(
+                f"the key was replaced {ROTATIONS} times, and no site takes a longer chain",
+                where=str(beside(signing_key)),
+                hint="start from scratch: move both files away, make a key with `penstock reservoir key new`, and let "
+                "sites trust it with --key and --replace-key",
+            )
         waiting = signing_key.with_name(f".{signing_key.name}.next")
         new = ed25519.read_key(waiting) if waiting.exists() else _successor(signing_key, waiting, password, uri)
         if raw(new.public_key()) == raw(old.public_key()):

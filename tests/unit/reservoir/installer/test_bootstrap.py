@@ -16,13 +16,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from packaging.version import Version
 
 from appliance.site.alone import alone
-from common.errors import ConflictError, IntegrityError
+from common.errors import ConflictError, IntegrityError, PenstockError
 from reservoir import settings
 from reservoir.bundle import bundles
 from reservoir.contents.artifact import Artifact, FileArtifact, PythonArtifact
 from reservoir.intake import trust
 from reservoir.intake.receipt import write as write_receipt
 from reservoir.intake.store import Store
+from reservoir.intake.take import take as imported
 from reservoir.media import delta, needed, receipt, split
 from reservoir.publication.due import require_sound
 from reservoir.signing import ed25519, keychain
@@ -611,3 +612,199 @@ def test_the_installer_keeps_nothing_that_a_stranger_says_of_the_time_before_its
     assert keychain.read(prefix / trust.CHAIN) == honest
     assert install(product(tmp_path, stranger, "3.0"), "--key", pem(tmp_path, stranger), "--replace-key") == 0
     assert not (prefix / trust.CHAIN).exists()
+
+
+class Machine:
+    """A site and what `install.sh` keeps beside it; both are asked whose bundles count."""
+
+    def __init__(self, folder: Path, install: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.site, self.prefix = folder, folder / "site", folder / "opt/site"
+        self._install, self._monkeypatch, self._made = install, monkeypatch, 0
+
+    def made(self, key: ed25519.SigningKey, chain: Keychain | None = None) -> Path:
+        self._made += 1
+        return product(self.folder, key, f"{self._made}.0", chain)
+
+    def install(self, key: ed25519.SigningKey, chain: Keychain | None = None, replace: bool = False) -> int:
+        words = ("--key", pem(self.folder, key), "--replace-key") if replace else ()
+        code = self._install(self.made(key, chain), *words, first="")
+        self._monkeypatch.setattr(sys, "prefix", str(self.prefix.resolve()))
+        return code
+
+    def take(self, key: ed25519.SigningKey, chain: Keychain | None = None, replace: bool = False) -> bool:
+        words: dict[str, Any] = {"key": key.public_key(), "replace_key": True} if replace else {}
+        # not the one of the tests, which trusts whatever comes first
+        return imported(self.made(key, chain), self.site, **words).changed
+
+    @property
+    def counts(self) -> set[bytes]:
+        """The keys that count, for the next import and for the next installation."""
+        pin = BOOTSTRAP.pin_of(SimpleNamespace(root=self.site, prefix=self.prefix))
+        known = trust.expected_key(Store(self.site))
+        return {
+            ed25519.read_public(pin.read_bytes(), "").public_bytes_raw(),
+            known.public_bytes_raw() if known else b"",
+        }
+
+
+@pytest.fixture
+def machine(tmp_path: Path, key: Ed25519PrivateKey, install: Run, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A machine whose site trusts `key`."""
+    machine = Machine(tmp_path, install, monkeypatch)
+    imported(machine.made(key), machine.site, key=key.public_key())
+    return machine
+
+
+def bytes_of(key: ed25519.SigningKey) -> set[bytes]:
+    return {key.public_key().public_bytes_raw()}
+
+
+def test_the_sites_own_word_gives_up_a_key_that_the_installer_followed(
+    machine: Machine, key: Ed25519PrivateKey
+) -> None:
+    forged = Ed25519PrivateKey.generate()
+    chain = Keychain(rotations=[keychain.statement(key, forged.public_key(), 1, 0)])
+    assert machine.install(forged, chain) == 0
+    assert machine.counts == bytes_of(forged)
+    assert machine.take(key, replace=True)
+    assert machine.counts == bytes_of(key)
+    assert machine.take(key)
+    with pytest.raises(IntegrityError, match="was given up for it, or follows one that was"):
+        machine.take(forged, chain)
+    assert machine.install(forged, chain) == 3
+    later = Ed25519PrivateKey.generate()
+    longer = Keychain(rotations=[*chain.rotations, keychain.statement(forged, later.public_key(), 2, 0)])
+    with pytest.raises(IntegrityError, match="was given up for it, or follows one that was"):
+        machine.take(later, longer)
+    assert machine.install(later, longer) == 3
+    assert machine.take(forged, chain, replace=True), "unless an administrator wants it again"
+    assert machine.counts == bytes_of(forged)
+
+
+def test_a_key_that_was_replaced_before_another_was_given_up_stays_refused(
+    machine: Machine, key: Ed25519PrivateKey
+) -> None:
+    leaked, new = (Ed25519PrivateKey.generate() for _ in range(2))
+    assert machine.install(leaked, Keychain(rotations=[keychain.statement(key, leaked.public_key(), 1, 0)])) == 0
+    assert machine.install(new, replace=True) == 0
+    assert machine.counts == bytes_of(new)
+    with pytest.raises(IntegrityError, match="does not belong to the key"):
+        machine.take(key)
+    assert machine.install(key) == 3
+    assert machine.take(new)
+
+
+def test_keys_that_were_given_up_one_after_another_stay_refused(machine: Machine, key: Ed25519PrivateKey) -> None:
+    keys = [key, *(Ed25519PrivateKey.generate() for _ in range(3))]
+    for new in keys[1:]:
+        assert machine.install(new, replace=True) == 0
+        assert machine.counts == bytes_of(new)
+    for old in keys[:-1]:
+        assert machine.install(old) == 3
+        with pytest.raises(IntegrityError, match="does not belong to the key"):
+            machine.take(old)
+    assert machine.take(keys[-1])
+
+
+def test_who_speaks_last_is_heard_however_often_the_key_goes_to_and_fro(
+    machine: Machine, key: Ed25519PrivateKey
+) -> None:
+    """All within one day, so that no day tells which word came last."""
+    other = Ed25519PrivateKey.generate()
+    for new in (other, key, other, key):
+        assert machine.install(new, replace=True) == 0
+        assert machine.counts == bytes_of(new)
+    for new in (other, key, other):
+        assert machine.take(new, replace=True)
+        assert machine.counts == bytes_of(new)
+        assert machine.install(new) == 0
+    assert machine.install(key, replace=True) == 0
+    assert machine.counts == bytes_of(key)
+
+
+def test_records_of_before_all_keys_were_kept_count(machine: Machine, key: Ed25519PrivateKey) -> None:
+    leaked, new = (Ed25519PrivateKey.generate() for _ in range(2))
+
+    def as_before(path: Path) -> None:
+        noted = json.loads(path.read_text())
+        noted.pop("before", None)
+        path.write_text(json.dumps(noted))
+
+    assert machine.install(leaked, Keychain(rotations=[keychain.statement(key, leaked.public_key(), 1, 0)])) == 0
+    as_before(machine.prefix / trust.RECORD)
+    assert machine.counts == bytes_of(leaked)
+    assert machine.install(new, replace=True) == 0
+    assert machine.counts == bytes_of(new), "the chain said what was replaced"
+    assert machine.take(key, replace=True)
+    as_before(machine.prefix / trust.RECORD)
+    as_before(machine.site / "keys" / trust.RECORD)
+    assert machine.counts == bytes_of(key)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"number": 1.0},
+        {"number": True},
+        {"note": "more"},
+        {"date": "2026-1-1"},
+        {"date": 20260101},
+        {"signature": None},
+        {"old": "A" * 64},
+    ],
+)
+def test_the_installer_takes_of_a_chain_what_the_program_takes(
+    machine: Machine, key: Ed25519PrivateKey, change: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing signs `keys.json` as a whole, and what the installer kept of it locked every import out."""
+    new = Ed25519PrivateKey.generate()
+    chain = Keychain(rotations=[keychain.statement(key, new.public_key(), 1, 0)])
+    bundle = machine.made(new, chain)
+    said = json.loads((bundle / bundles.KEYS).read_text())
+    said["rotations"][0] |= change
+    (bundle / bundles.KEYS).write_text(json.dumps(said))
+    assert machine._install(bundle, first="") == 3
+    assert "not a chain of keys" in capsys.readouterr().err
+    (bundle / bundles.KEYS).write_text(json.dumps(said | {"rotations": [], "note": "more"}))
+    assert machine._install(bundle, first="") == 3
+    assert machine.install(new, chain) == 0
+    assert machine.take(new, chain)
+
+
+def test_the_installer_takes_a_file_with_one_key_alone_and_keeps_the_key(
+    tmp_path: Path, bundle: Path, key: Ed25519PrivateKey, install: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another program may read another one of two blocks."""
+    own, other = (ed25519.public_pem(one) for one in (key, Ed25519PrivateKey.generate()))
+    for text in (other.replace(b"PUBLIC KEY", b"CERTIFICATE") + own, own + other, b"a word\n" + own):
+        (bundle / bundles.PUBLIC_KEY).write_bytes(text)
+        assert install(bundle, "--verify-only") == 3
+        assert "not an Ed25519 public key" in capsys.readouterr().err
+    whole = product(tmp_path, key)
+    (whole / bundles.PUBLIC_KEY).write_bytes(b"\n" + own.replace(b"\n", b"\r\n"))
+    assert install(whole) == 0
+    assert pinned(tmp_path / "opt/site") == own
+
+
+@pytest.mark.parametrize("damaged", [trust.PINNED, trust.CHAIN])
+def test_what_is_kept_and_damaged_does_not_count_against_who_gives_it_up(
+    machine: Machine, key: Ed25519PrivateKey, damaged: str
+) -> None:
+    new = Ed25519PrivateKey.generate()
+    assert machine.install(key) == 0
+    (machine.prefix / damaged).write_text("[]")
+    with pytest.raises(PenstockError):
+        machine.take(key)
+    assert machine.install(key) == 3
+    assert machine.take(new, replace=True)
+    assert machine.install(new, replace=True) == 0
+    assert machine.take(new)
+
+
+def test_no_more_of_a_file_is_copied_than_its_list_says(tmp_path: Path) -> None:
+    long, copy = tmp_path / "long", tmp_path / "copy"
+    with long.open("wb") as file:
+        file.truncate(5_000_000)
+    with pytest.raises(BOOTSTRAP.RefusedError, match="was changed"):
+        BOOTSTRAP.copied(long, copy, "0" * 64, 1_500_000)
+    assert copy.stat().st_size == 1_500_001

@@ -84,7 +84,7 @@ def test_the_installer_refuses_a_second_form_of_a_signature(key: Ed25519PrivateK
 def test_the_installer_reads_the_keys_that_we_write(tmp_path: Path, key: Ed25519PrivateKey) -> None:
     path = tmp_path / "penstock.pub"
     path.write_bytes(ed25519.public_pem(key))
-    assert BOOTSTRAP.public_key(path)[0] == key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+    assert BOOTSTRAP.public_key(path) == key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
     path.write_text("no key")
     with pytest.raises(BOOTSTRAP.RefusedError, match="not an Ed25519 public key"):
         BOOTSTRAP.public_key(path)

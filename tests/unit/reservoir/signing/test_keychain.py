@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -127,8 +128,8 @@ def test_a_medium_that_first_shows_another_key_brings_no_replaced_one_back(
     swapped = make_bundle(tmp_path, old, version="3.0")
     shown = [ed25519.public_pem(Ed25519PrivateKey.generate())]
 
-    def changing(path: Path) -> bytes:
-        return shown.pop() if shown and path.name == bundles.PUBLIC_KEY else carried(path)
+    def changing(path: Path, *longest: int) -> bytes:
+        return shown.pop() if shown and path.name == bundles.PUBLIC_KEY else carried(path, *longest)
 
     monkeypatch.setattr(ed25519, "carried", changing)
     with pytest.raises(IntegrityError):
@@ -277,8 +278,39 @@ def test_the_word_of_an_administrator_replaces_a_chain_as_well(
     assert done.trust.instead_of == ed25519.fingerprint(old.public_key())
     assert not Store(root).keychain.exists()
     # and by the same key
+    root = tmp_path / "other"
+    take(bundle, root, key=old.public_key())
     Store(root).keychain.write_bytes(keychain.encode(poison))
     take(make_bundle(tmp_path, old, version="3.0"), root, key=old.public_key(), replace_key=True)
     assert not Store(root).keychain.exists()
     assert take(make_bundle(tmp_path, new, version="4.0", chain=chain), root).changed
     assert keychain.read(Store(root).keychain) == chain
+
+
+def test_a_chain_of_anybody_is_short(tmp_path: Path, key: Ed25519PrivateKey) -> None:
+    """It is read before it is known whose it is."""
+    keys = [*(Ed25519PrivateKey.generate() for _ in range(65)), key]
+    steps = [keychain.statement(a, b.public_key(), at, DAY) for at, (a, b) in enumerate(itertools.pairwise(keys), 1)]
+    bundle = make_bundle(tmp_path, key, chain=Keychain(rotations=steps))
+    with pytest.raises(IntegrityError, match=r"keys\.json: names more than 64 keys"):
+        verify(bundle, key.public_key())
+    with (bundle / bundles.KEYS).open("wb") as file:
+        file.truncate((1 << 20) + 1)
+    with pytest.raises(IntegrityError, match=r"keys\.json: is longer than any file of its kind"):
+        verify(bundle, key.public_key())
+
+
+def test_no_rotation_makes_a_chain_that_nobody_takes(
+    path: Path, new: ed25519.SigningKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keychain, "ROTATIONS", 1, raising=False)
+    before = contents(path.parent)
+    with pytest.raises(ConflictError, match=r"replaced 1 times.*start from scratch"):
+        keychain.rotate(path, DAY)
+    assert contents(path.parent) == before
+    monkeypatch.setattr(keychain, "ROTATIONS", 2, raising=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", lambda self, to: pytest.fail("stop") if to == path else self.rename(to))
+        with pytest.raises(pytest.fail.Exception):
+            keychain.rotate(path, DAY)
+    assert keychain.rotate(path, DAY).number == 2, "what was begun is brought to its end"

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from common import process
 from reservoir.artifacts.debian.members import LARGEST, Bounded, Part, Pieces
-from reservoir.artifacts.licence import Found, by_sentences, expression, spdx_names
+from reservoir.artifacts.licence import Found, expression, headed, named, spdx_names
 
 # Debian's short names where they differ from SPDX; `GPL-2+` and the like follow a rule
 DEBIAN = {"expat": "MIT", "x11": "X11", "psf-2": "PSF-2.0", "zlib": "Zlib", "isc": "ISC", "openldap": "OLDAP-2.8"}
@@ -50,9 +50,10 @@ def copyright_file(text: str) -> Found:
     pointed = COMMON.findall(text)
     if not pointed:
         return Found()
-    # a text that nothing points to is there as a whole
-    beside = [name for name in by_sentences(text) if not any(point.startswith(name) for point in pointed)]
-    names = {f"LicenseRef-Debian-{name}" for name in (*pointed, *beside)}
+    # a text that nothing points to is there as a whole; of GNU's the wider one may be, beside a narrower one
+    known = {*pointed, *headed(text)}
+    beside = [name for name in named(text) if not any(one.startswith(name) for one in known)]
+    names = {f"LicenseRef-Debian-{name}" for name in (*known, *beside)}
     return Found(" AND ".join(sorted(names)), "copyright (files that its text points to)")
 
 

@@ -51,6 +51,21 @@ def test_well_known_words_of_debian_pass(line: str) -> None:
     assert debian(line, AGPL)
 
 
+GPL_3 = "GNU GENERAL PUBLIC LICENSE\n   Version 3, 29 June 2007\n\nThe GNU General Public License is a free licence.\n"
+
+
+@pytest.mark.parametrize(
+    "beside",
+    ["See /usr/share/common-licenses/LGPL-2.1, the GNU Lesser General Public License.",
+     "See /usr/share/common-licenses/Apache-2.0. Parts: GNU Lesser General Public License",
+     "See /usr/share/common-licenses/GPL-2."],
+)  # fmt: skip
+def test_a_whole_text_beside_a_narrower_or_an_older_one_of_its_family_does_not_pass(beside: str) -> None:
+    found = copyright_file(f"{beside}\n\nThe program is under this one:\n{GPL_3}").expression
+    assert not passes(found, ["GPL-3.0-only", "GPL-3.0-or-later"])
+    assert passes(found, AGPL)
+
+
 @pytest.mark.parametrize("name", ["LicenseRef-AGPLv3", "LicenseRef-Vendor", "LicenseRef-MIT-NonCommercial"])
 def test_a_name_of_ones_own_is_known_where_the_policy_states_it(name: str) -> None:
     assert not passes(name, AGPL)

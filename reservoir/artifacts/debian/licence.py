@@ -65,13 +65,15 @@ def _parts(line: str) -> list[str]:
     if "(" in line:
         # Debian has no brackets, so that nobody can tell what binds what
         return [_own(line)]
-    return [name for part in re.split(r",\s+and\s+", line.strip(), flags=re.IGNORECASE) for name in _choice(part)]
+    # blanks in a row would be tried one by one
+    line = " ".join(line.split())
+    return [name for part in re.split(", and ", line, flags=re.IGNORECASE) for name in _choice(part)]
 
 
 def _choice(text: str) -> list[str]:
-    choices = re.split(r",?\s+or\s+", text, flags=re.IGNORECASE)
+    choices = re.split(",? or ", text, flags=re.IGNORECASE)
     wholes = [
-        " AND ".join(_debian(name) for name in re.split(r"\s+and\s+", choice, flags=re.IGNORECASE))
+        " AND ".join(_debian(name) for name in re.split(" and ", choice, flags=re.IGNORECASE))
         for choice in choices
     ]
     if len(wholes) == 1:

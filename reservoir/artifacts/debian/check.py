@@ -55,11 +55,11 @@ def pool(
         (deb for debs in by_arch.values() for deb in debs), lambda deb: place(release, deb), _two
     )
     for debs in by_arch.values():
-        problems += one_each(debs, lambda deb: (deb.name, _order(deb.version)), _two)[1]
+        problems += one_each(debs, lambda deb: (deb.name, _compared(deb.version)), _two)[1]
     return found, list(dict.fromkeys(problems))
 
 
-def _order(version: str) -> tuple[str, str, str]:
+def _compared(version: str) -> tuple[str, str, str]:
     """Return what all versions that dpkg holds equal have in common, such as `1.0-1` and `0:1.00-01`."""
     epoch, _, rest = version.rpartition(":")
     upstream, _, revision = rest.rpartition("-") if "-" in rest else (rest, "", "")

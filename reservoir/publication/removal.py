@@ -43,7 +43,8 @@ def remove(
     What a publication was made of stays: with `withdraw` the next publication leaves it out, and prune removes it with
     the last publication that needs it. An interruption at any point leaves a whole store, and the next run goes on.
     Raises NotFoundError where the store holds no such bundle, ConflictError where a publication needs it and it is not
-    to be withdrawn, or where nothing would be left to publish on a site that published, IntegrityError where it cannot be known what is in use.
+    to be withdrawn, or where a site that published would have nothing left to publish, IntegrityError where it cannot
+    be known what is in use.
     """
     store = Store(root)
     if not store.bundles.is_dir():

@@ -32,9 +32,10 @@ NARROWING = frozenset({
 COMMON = frozenset({
     "autoconf", "bsl", "bsl-1", "bsl-1.0", "bsla", "bzip", "caramel", "compaq", "config-h", "configure", "crc32",
     "cryptogams", "crystalclear", "custom-sil-open-font-license", "custom-unicode", "dlmalloc",
-    "dont-change-the-gpl", "edl-1", "edl-1.0", "f5", "fsf-manpages", "gap", "gap-configure", "gap-fsf", "gap-makefile.in", "gsm", "hp", "hsieh-derivative", "ibm", "ibm-as-is",
-    "installsh", "jcg", "kempf", "less", "mingw-runtime", "mlaa", "nist", "oldboost1", "oldboost2", "oldboost3",
-    "openssh", "pcre", "perl", "python", "regcomp", "rfc-reference", "rfc-special", "rra-keep-this-notice",
+    "dont-change-the-gpl", "edl-1", "edl-1.0", "f5", "fsf-manpages", "gap", "gap-configure",
+    "gap-fsf", "gap-makefile.in", "gsm", "hp", "hsieh-derivative", "ibm", "ibm-as-is", "installsh", "jcg",
+    "kempf", "less", "mingw-runtime", "mlaa", "nist", "oldboost1", "oldboost2", "oldboost3", "openssh", "pcre",
+    "perl", "python", "regcomp", "rfc-reference", "rfc-special", "rra-keep-this-notice",
     "sgi", "sgi-1.1", "sgi-2", "spencer", "sqlite", "sun", "text-tabs", "tinyscheme", "uc", "ufl-1.0", "umich",
     "unencumbered", "webp", "x", "xen-interface", "xpm",
 })  # fmt: skip

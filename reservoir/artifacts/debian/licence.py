@@ -73,8 +73,7 @@ def _parts(line: str) -> list[str]:
 def _choice(text: str) -> list[str]:
     choices = re.split(",? or ", text, flags=re.IGNORECASE)
     wholes = [
-        " AND ".join(_debian(name) for name in re.split(" and ", choice, flags=re.IGNORECASE))
-        for choice in choices
+        " AND ".join(_debian(name) for name in re.split(" and ", choice, flags=re.IGNORECASE)) for choice in choices
     ]
     if len(wholes) == 1:
         return wholes[0].split(" AND ")

@@ -241,7 +241,7 @@ def test_signatures_of_malware_grow_old(made: Report) -> None:
         ("schema: 1\nexceptions:\n  - {id: A, reason: ' ', expires: 2026-01-01}\n", "exceptions[0].reason"),
         (f"schema: 1\nexceptions:\n{TWICE}", "policy.yml:4: exceptions[1]: A is excepted twice"),
         ("schema: 1\nsigned_images:\n  - {images: ['demo:1'], keys: {}}\n",
-         "policy.yml:3: signed_images[0].images[0]: no image is called so: give names without tag and digest, in lower"),
+         "policy.yml:3: signed_images[0].images[0]: no image is called so: give names without tag and digest"),
         ("schema: 1\nsigned_images:\n  - {images: ['demo@sha256:*'], keys: {}}\n", "no image is called so"),
         ("schema: 1\nsigned_images:\n  - {images: ['*', 'Demo/*'], keys: {}}\n", "signed_images[0].images[1]"),
         ("schema: 1\nlicences:\n  deny: [GPL3ish]\n", "GPL3ish is not the SPDX name of a licence"),

@@ -51,9 +51,10 @@ def copyright_file(text: str) -> Found:
     if not pointed:
         return Found()
     # a text that nothing points to is there as a whole; of GNU's the wider one may be, beside a narrower one
-    known = {*pointed, *headed(text)}
-    beside = [name for name in named(text) if not any(one.startswith(name) for one in known)]
-    names = {f"LicenseRef-Debian-{name}" for name in (*known, *beside)}
+    beside = [name for name in named(text) if not any(point.startswith(name) for point in pointed)]
+    # and another version than that of the file
+    beside += [name for name in headed(text) if name.partition("-")[0] not in beside]
+    names = {f"LicenseRef-Debian-{name}" for name in (*pointed, *beside)}
     return Found(" AND ".join(sorted(names)), "copyright (files that its text points to)")
 
 

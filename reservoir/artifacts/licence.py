@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -33,6 +34,10 @@ TEXTS = {
     "mozilla public license": "MPL",
     "permission to use, copy, modify, and/or distribute": "ISC",
 }
+# the head of a whole text of GNU's, which ends with a day: `Version 3, 29 June 2007`
+HEAD = re.compile(
+    r"(gnu (?:affero |lesser |library )?general public license) version ([123](?:\.[01])?), (?:\d+ )?[a-z]+ \d{4}"
+)
 FAILED = "cannot be read"
 
 
@@ -68,11 +73,22 @@ def expression(text: str) -> str | None:
 
 def by_sentences(text: str) -> frozenset[str]:
     """Return the names of the licences whose texts are in `text`, as far as a sentence of theirs tells."""
-    flat = " ".join(text.lower().split())
-    found = [name for sentence, name in TEXTS.items() if sentence in flat]
+    found = named(text)
     # the texts of the narrower ones of GNU's name the wider ones
     gnu = [name for name in found if name.endswith("GPL")][:1]
     return frozenset([name for name in found if not name.endswith("GPL")] + gnu)
+
+
+def named(text: str) -> list[str]:
+    """Return the names of all licences of which a sentence is in `text`, the narrower ones first."""
+    flat = " ".join(text.lower().split())
+    return [name for sentence, name in TEXTS.items() if sentence in flat]
+
+
+def headed(text: str) -> list[str]:
+    """Return the names with versions, as `LGPL-2.1`, of GNU's texts whose heads are in `text`."""
+    flat = " ".join(text.lower().split())
+    return [f"{TEXTS[sentence]}-{version}" for sentence, version in HEAD.findall(flat)]
 
 
 @cache

@@ -43,7 +43,8 @@ def remove(
     What a publication was made of stays: with `withdraw` the next publication leaves it out, and prune removes it with
     the last publication that needs it. An interruption at any point leaves a whole store, and the next run goes on.
     Raises NotFoundError where the store holds no such bundle, ConflictError where a publication needs it and it is not
-    to be withdrawn, or where nothing would be left to publish, IntegrityError where it cannot be known what is in use.
+    to be withdrawn, or where a site that published would have nothing left to publish, IntegrityError where it cannot
+    be known what is in use.
     """
     store = Store(root)
     if not store.bundles.is_dir():
@@ -64,8 +65,8 @@ def remove(
         if needed and not withdraw:
             raise _in_use(needed, name)
         counting = {identity for held in store.candidates().values() for identity, _ in held}
-        # an older bundle of the name takes the place of one that is withdrawn
-        if counting & needed.keys() and not counting.difference(chosen):
+        # an older bundle of the name takes the place of one that goes; where nothing was published, all may go
+        if store.numbers() and counting.intersection(chosen) and not counting.difference(chosen):
             raise ConflictError(
                 "nothing would be left to publish", where=name, hint="import what is to take its place first"
             )

@@ -15,24 +15,27 @@ FAMILY = re.compile(
 )
 # what a denied name stands for in other words
 OTHERWISE = {"AGPL": ("AGPL", "AFFERO", "GNU"), "GPL": ("GPL", "GNU"), "LGPL": ("LGPL", "LESSER", "GNU")}
+# names that Debian has for another licence, and the makers of a denied one for theirs
+SHARED = {"BUSL": ("bsl", "bsl-1")}
 # words that say what kind of licence a distribution means, whoever wrote it
 KINDS = frozenset({
     "all-permissive", "apache", "artistic", "boost", "bsd", "bsd-like", "bsd2", "bsd3", "bsdish", "cc0", "expat",
     "fsfap", "fsful", "fsfullr", "isc", "khronos", "mit", "openldap", "openssl", "pd", "permissive", "psf",
     "public-domain", "publicdomain", "sil", "ssleay", "tcl", "unicode", "unlimited", "x11", "zlib",
 })  # fmt: skip
-# words that take back what the kind allows
+# words that take back what the kind allows, or say that more stands beside it
 NARROWING = frozenset({
-    "commercial", "derivatives", "eula", "nc", "nd", "noderivs", "non", "noncommercial", "proprietary",
-    "restricted",
+    "commercial", "copyleft", "custom", "derivatives", "eula", "nc", "nd", "network", "noderivs", "non",
+    "noncommercial", "proprietary", "restricted",
 })  # fmt: skip
 # Debian's names for terms of files in the packages that nearly every system has, which tell no kind
 COMMON = frozenset({
     "autoconf", "bsl", "bsl-1", "bsl-1.0", "bsla", "bzip", "caramel", "compaq", "config-h", "configure", "crc32",
-    "cryptogams", "crystalclear", "dlmalloc", "dont-change-the-gpl", "edl-1", "edl-1.0", "f5", "fsf-manpages",
-    "gap", "gap-configure", "gap-fsf", "gap-makefile.in", "gsm", "hp", "hsieh-derivative", "ibm", "ibm-as-is",
-    "installsh", "jcg", "kempf", "less", "mingw-runtime", "mlaa", "nist", "oldboost1", "oldboost2", "oldboost3",
-    "openssh", "pcre", "perl", "python", "regcomp", "rfc-reference", "rfc-special", "rra-keep-this-notice",
+    "cryptogams", "crystalclear", "custom-sil-open-font-license", "custom-unicode", "dlmalloc",
+    "dont-change-the-gpl", "edl-1", "edl-1.0", "f5", "fsf-manpages", "gap", "gap-configure",
+    "gap-fsf", "gap-makefile.in", "gsm", "hp", "hsieh-derivative", "ibm", "ibm-as-is", "installsh", "jcg",
+    "kempf", "less", "mingw-runtime", "mlaa", "nist", "oldboost1", "oldboost2", "oldboost3", "openssh", "pcre",
+    "perl", "python", "regcomp", "rfc-reference", "rfc-special", "rra-keep-this-notice",
     "sgi", "sgi-1.1", "sgi-2", "spencer", "sqlite", "sun", "text-tabs", "tinyscheme", "uc", "ufl-1.0", "umich",
     "unencumbered", "webp", "x", "xen-interface", "xpm",
 })  # fmt: skip
@@ -50,7 +53,7 @@ def in_doubt(name: str, denied: Iterable[str]) -> bool:
     if family:
         # an exception allows more, and could still hide another licence
         return any(_member(key, family[1]) for key in denied) or _tells(family[2] or "", stems)
-    if _tells(word, stems):
+    if _tells(word, stems) or any(word.lower() in SHARED.get(stem, ()) for stem in stems):
         return True
     return word.lower() not in BY_ANYBODY if not distribution else not _well_known(word.lower())
 

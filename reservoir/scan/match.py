@@ -52,7 +52,7 @@ class Data:
             times.append(advisory.modified.timestamp())
 
     def count(self, ecosystem: str) -> int:
-        """Return how many advisories speak of an ecosystem, such as `Debian:12`."""
+        """Return how many advisories speak of an ecosystem, such as `Debian:12`, by the exports that count."""
         return sum(map(len, self._of(ecosystem).values()))
 
     def newest(self, ecosystem: str) -> datetime:
@@ -72,12 +72,16 @@ class Data:
         return datetime.fromtimestamp(last, UTC)
 
     def _of(self, ecosystem: str) -> dict[Group, list[float]]:
-        """Return when the advisories on an ecosystem were changed, by the export that they are of."""
+        """Return when the advisories on an ecosystem were changed, by the export that they are of.
+
+        Where some have the mark of an export, only these: others are somebody's own, and may be more.
+        """
         found: dict[Group, list[float]] = {}
         for (advised, group), times in self.times.items():
             if covers(advised, ecosystem):
                 found.setdefault(group, []).extend(times)
-        return found
+        marked = {group: times for group, times in found.items() if group[-1]}
+        return marked or found
 
 
 def match(advisories: Iterable[Advisory], wanted: PackageList, now: datetime) -> tuple[list[Hit], Data]:

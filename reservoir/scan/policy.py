@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal
@@ -84,13 +85,22 @@ def _key(text: str) -> str:
     return text
 
 
+def _images(text: str) -> str:
+    # what the names of images have, and what stands for a part of them
+    if not re.fullmatch(r"[a-z0-9._/*?\[\]!-]+", text):
+        raise ValueError(
+            "no image is called so: give names without tag and digest, in lower case, where `*` stands for anything"
+        )
+    return text
+
+
 class SignedImages(StrictModel):
     """Images by name, where `*` stands for anything, and public keys by the name of whom they are of, as PEM.
 
     One of the keys must have signed such an image with cosign; where there is none, nobody needs to.
     """
 
-    images: Annotated[list[Text], Field(min_length=1)]
+    images: Annotated[list[Annotated[Text, AfterValidator(_images)]], Field(min_length=1)]
     keys: dict[Text, Annotated[str, AfterValidator(_key)]]
 
 

@@ -48,14 +48,27 @@ def pool(
 ) -> tuple[dict[PurePosixPath, DebianArtifact], list[Problem]]:
     """Return the packages of one release by their place, and the problems of those that are not one package to apt.
 
-    They lie in one pool for all architectures, and in the index of each one a name has a version once.
+    They lie in one pool for all architectures, and in the index of each one a name has a version once, as dpkg compares
+    them.
     """
     found, problems = one_each(
         (deb for debs in by_arch.values() for deb in debs), lambda deb: place(release, deb), _two
     )
     for debs in by_arch.values():
-        problems += one_each(debs, lambda deb: (deb.name, deb.version.removeprefix("0:")), _two)[1]
+        problems += one_each(debs, lambda deb: (deb.name, _compared(deb.version)), _two)[1]
     return found, list(dict.fromkeys(problems))
+
+
+def _compared(version: str) -> tuple[str, str, str]:
+    """Return what all versions that dpkg holds equal have in common, such as `1.0-1` and `0:1.00-01`."""
+    epoch, _, rest = version.rpartition(":")
+    upstream, _, revision = rest.rpartition("-") if "-" in rest else (rest, "", "")
+    return epoch.lstrip("0"), _numbered(upstream), _numbered(revision)
+
+
+def _numbered(text: str) -> str:
+    """Return a part of a version with its numbers as they count: without zeros ahead, and at the end none is zero."""
+    return " ".join(piece.lstrip("0") for piece in re.split("([0-9]+)", text)).rstrip()
 
 
 def _two(deb: DebianArtifact) -> Problem:

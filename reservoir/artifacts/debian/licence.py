@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from common import process
 from reservoir.artifacts.debian.members import LARGEST, Bounded, Part, Pieces
-from reservoir.artifacts.licence import Found, by_sentences, expression, spdx_names
+from reservoir.artifacts.licence import Found, expression, headed, named, spdx_names
 
 # Debian's short names where they differ from SPDX; `GPL-2+` and the like follow a rule
 DEBIAN = {"expat": "MIT", "x11": "X11", "psf-2": "PSF-2.0", "zlib": "Zlib", "isc": "ISC", "openldap": "OLDAP-2.8"}
@@ -50,8 +50,10 @@ def copyright_file(text: str) -> Found:
     pointed = COMMON.findall(text)
     if not pointed:
         return Found()
-    # a text that nothing points to is there as a whole
-    beside = [name for name in by_sentences(text) if not any(point.startswith(name) for point in pointed)]
+    # a text that nothing points to is there as a whole; of GNU's the wider one may be, beside a narrower one
+    beside = [name for name in named(text) if not any(point.startswith(name) for point in pointed)]
+    # and another version than that of the file
+    beside += [name for name in headed(text) if name.partition("-")[0] not in beside]
     names = {f"LicenseRef-Debian-{name}" for name in (*pointed, *beside)}
     return Found(" AND ".join(sorted(names)), "copyright (files that its text points to)")
 
@@ -64,14 +66,15 @@ def _parts(line: str) -> list[str]:
     if "(" in line:
         # Debian has no brackets, so that nobody can tell what binds what
         return [_own(line)]
-    return [name for part in re.split(r",\s+and\s+", line.strip(), flags=re.IGNORECASE) for name in _choice(part)]
+    # blanks in a row would be tried one by one
+    line = " ".join(line.split())
+    return [name for part in re.split(", and ", line, flags=re.IGNORECASE) for name in _choice(part)]
 
 
 def _choice(text: str) -> list[str]:
-    choices = re.split(r",?\s+or\s+", text, flags=re.IGNORECASE)
+    choices = re.split(",? or ", text, flags=re.IGNORECASE)
     wholes = [
-        " AND ".join(_debian(name) for name in re.split(r"\s+and\s+", choice, flags=re.IGNORECASE))
-        for choice in choices
+        " AND ".join(_debian(name) for name in re.split(" and ", choice, flags=re.IGNORECASE)) for choice in choices
     ]
     if len(wholes) == 1:
         return wholes[0].split(" AND ")

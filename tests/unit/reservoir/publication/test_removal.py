@@ -111,6 +111,24 @@ def test_the_last_bundle_cannot_be_withdrawn(site: Path) -> None:
     assert not publish(site).changed
 
 
+@pytest.mark.parametrize("withdraw", [True, False])
+def test_the_last_bundle_that_counts_cannot_go_behind_one_that_was_withdrawn(
+    site: Path, tmp_path: Path, key: Ed25519PrivateKey, withdraw: bool
+) -> None:
+    removal.remove(site, "other")
+    newer = take(make_bundle(tmp_path / "made", key, version="2.0", body="newer"), site).identity
+    (older,) = set(Store(site).imported()) - {newer}
+    removal.remove(site, older, withdraw=True)
+    with pytest.raises(ConflictError, match="nothing would be left to publish"):
+        removal.remove(site, "small" if withdraw else newer, withdraw=withdraw)
+    assert publish(site).bundles == [newer]
+
+
+def test_the_last_bundle_goes_where_nothing_was_published(tmp_path: Path, key: Ed25519PrivateKey) -> None:
+    only = take(make_bundle(tmp_path / "made", key), tmp_path / "site").identity
+    assert removal.remove(tmp_path / "site", "small").bundles == [only]
+
+
 def test_an_older_bundle_takes_the_place_of_the_one_that_is_withdrawn(
     site: Path, tmp_path: Path, key: Ed25519PrivateKey
 ) -> None:

@@ -243,6 +243,15 @@ def test_what_has_no_mark_of_an_export_does_not_make_new_what_has_one(tmp_path: 
     assert "PyPI: the newest advisory is of 2025-01-01" in refusal(tmp_path, OLD)
 
 
+def test_where_any_has_the_mark_more_of_ones_own_do_not_make_it_new_nor_fill_it_up(tmp_path: Path) -> None:
+    mark = {"database_specific": {"source": "https://example.org/GHSA.json"}}
+    folders = [write(tmp_path / "export", *exported(30, **mark)), write(tmp_path / "own", *own(31))]
+    with pytest.raises(InputError) as refused:
+        scan(bundle(OLD), Facts(), folders, ScanPolicy(), now=NOW, remembered={"PyPI": 61})
+    assert "PyPI: the newest advisory is of 2025-01-01" in str(refused.value)
+    assert "PyPI: there are 30 advisories; there were 61 before" in str(refused.value)
+
+
 def test_what_was_withdrawn_is_no_advisory_that_was_asked(tmp_path: Path) -> None:
     write(tmp_path, advisory("A-1", "PyPI", "other", {"introduced": "0"}, withdrawn=TODAY))
     assert "PyPI: there are no advisories for this ecosystem" in refusal(tmp_path, OLD)

@@ -26,7 +26,8 @@ def debian(line: str, deny: list[str]) -> bool:
     "line",
     ["AGPLv3", "AGPL3", "GNU-AGPL-3", "Affero-GPL-3", "Affero", "MIT, AGPL-3", "MIT/AGPL-3", "MIT and/or AGPL-3",
      "MIT AND AGPL-3", "MIT with AGPL-3", "MIT | AGPL-3", "(MIT or ISC) and AGPL-3", "AGPL-3+ with exception",
-     "MIT with Affero exception", "GPL-3+ with AGPL-3 exception", "custom", "MIT-noncommercial"],
+     "MIT with Affero exception", "GPL-3+ with AGPL-3 exception", "custom", "MIT-noncommercial",
+     "MIT, custom", "Zlib/custom", "permissive-custom", "BSD-with-network-copyleft", "public-domain-and-custom"],
 )  # fmt: skip
 def test_a_spelling_of_a_denied_licence_does_not_pass(line: str) -> None:
     assert not debian(line, AGPL)
@@ -51,12 +52,37 @@ def test_well_known_words_of_debian_pass(line: str) -> None:
     assert debian(line, AGPL)
 
 
+GPL_3 = "GNU GENERAL PUBLIC LICENSE\n   Version 3, 29 June 2007\n\nThe GNU General Public License is a free licence.\n"
+
+
+@pytest.mark.parametrize(
+    "beside",
+    ["See /usr/share/common-licenses/LGPL-2.1, the GNU Lesser General Public License.",
+     "See /usr/share/common-licenses/Apache-2.0. Parts: GNU Lesser General Public License",
+     "See /usr/share/common-licenses/GPL-2."],
+)  # fmt: skip
+def test_a_whole_text_beside_a_narrower_or_an_older_one_of_its_family_does_not_pass(beside: str) -> None:
+    found = copyright_file(f"{beside}\n\nThe program is under this one:\n{GPL_3}").expression
+    assert not passes(found, ["GPL-3.0-only", "GPL-3.0-or-later"])
+    assert passes(found, AGPL)
+
+
 @pytest.mark.parametrize("name", ["LicenseRef-AGPLv3", "LicenseRef-Vendor", "LicenseRef-MIT-NonCommercial"])
 def test_a_name_of_ones_own_is_known_where_the_policy_states_it(name: str) -> None:
     assert not passes(name, AGPL)
     assert passes(name, AGPL, stated={"demo": name})
     # without a list there is nothing that it could be
     assert passes(name, [])
+
+
+@pytest.mark.parametrize("line", ["BSL", "BSL-1", "BSL-1.1", "Business-Source-1.1"])
+def test_a_short_name_of_two_licences_does_not_pass_where_one_is_denied(line: str) -> None:
+    assert not debian(line, ["BUSL-1.1"])
+
+
+@pytest.mark.parametrize("line", ["BSL", "BSL-1", "BSL-1.0"])
+def test_the_licence_of_boost_passes_under_its_short_name(line: str) -> None:
+    assert debian(line, AGPL)
 
 
 def test_words_for_several_licences_stay_in_doubt_where_one_of_them_is_denied() -> None:

@@ -5,6 +5,7 @@ import lzma
 import subprocess
 import sys
 import tarfile
+import time
 import tracemalloc
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -205,6 +206,21 @@ def test_fields_of_a_copyright_file_stand_in_any_order_and_case(text: str) -> No
 def test_a_text_that_stands_in_a_copyright_file_counts_beside_those_that_it_points_to() -> None:
     text = "GNU AFFERO GENERAL\n PUBLIC LICENSE, Version 3\n\nPackaging: /usr/share/common-licenses/GPL-3\n"
     assert copyright_file(text).expression == "LicenseRef-Debian-AGPL AND LicenseRef-Debian-GPL-3"
+
+
+def test_another_version_of_a_text_counts_beside_the_one_that_it_points_to() -> None:
+    text = "GNU GENERAL PUBLIC LICENSE\n Version 3, 29 June 2007\n\nPackaging: /usr/share/common-licenses/"
+    assert copyright_file(f"{text}GPL-2\n").expression == "LicenseRef-Debian-GPL-2 AND LicenseRef-Debian-GPL-3"
+    assert copyright_file(f"{text}GPL-3\n").expression == "LicenseRef-Debian-GPL-3"
+    # where nothing points to one of its family, it may be of any version
+    assert copyright_file(f"{text}BSD\n").expression == "LicenseRef-Debian-BSD AND LicenseRef-Debian-GPL"
+
+
+def test_many_blanks_in_a_licence_line_take_no_time() -> None:
+    started = time.process_time()
+    blanks = " " * 20_000
+    assert copyright_file(f"{HEADER}Files: *\nLicense: ISC{blanks}or{blanks}Expat{blanks}x\n").expression
+    assert time.process_time() - started < 1
 
 
 @pytest.mark.parametrize("mode", ["w:xz", "w:gz"])

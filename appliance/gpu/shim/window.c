@@ -189,14 +189,14 @@ static uint64_t opening(struct psg_total *total, uint64_t start, uint64_t end, c
     return opens;
 }
 
-/* A window outside of the container's own, where it is owed time enough for a launch. */
-static bool extra_window(struct psg_total *total, bool fair, uint64_t now, uint64_t usual, uint64_t before,
+/* A window outside of the container's own, where it is owed time enough for a launch; `early` where a quarter of it is enough. */
+static bool extra_window(struct psg_total *total, bool early, uint64_t now, uint64_t usual, uint64_t before,
                          struct psg_window *window)
 {
     uint64_t owed = __atomic_load_n(&total->owed_ns, __ATOMIC_ACQUIRE);
-    if (owed < LEAST_OWED || owed < (fair ? usual / 4 : usual))
+    if (owed < LEAST_OWED || owed < (early ? usual / 4 : usual))
         return false;
-    *window = (struct psg_window){now, smaller(now + larger(owed, fair ? usual : 0), before), .planned = true, .extra = true};
+    *window = (struct psg_window){now, smaller(now + larger(owed, early ? usual : 0), before), .planned = true, .extra = true};
     return window->until > now;
 }
 
@@ -229,5 +229,7 @@ bool psg_open_window(int gpu, uint64_t now, uint64_t used, uint64_t usual, struc
         return opens <= now;
     }
     *again = smaller(now < start ? smaller(start, boundary) : boundary, now + table.period_ns / LOOKS);
-    return extra_window(total, psg_compute_mode(gpu) == PSG_COMPUTE_FAIR, now, usual, smaller(now < start ? start : start + table.period_ns, changes), window);
+    /* what fits into the own windows waits for them, or small differences of many launches would go to who asks most often */
+    bool early = psg_compute_mode(gpu) == PSG_COMPUTE_FAIR && usual > table.length_ns;
+    return extra_window(total, early, now, usual, smaller(now < start ? start : start + table.period_ns, changes), window);
 }

@@ -7,12 +7,13 @@ import gzip
 import hashlib
 import lzma
 import re
+import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
 import zlib
-from collections.abc import Callable, Collection, Generator, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path, PurePosixPath
@@ -22,6 +23,7 @@ import httpx
 
 from common import files, process
 from common.errors import IntegrityError, ProcessError, UnavailableError
+from reservoir.artifacts.rpm import unpacking
 from reservoir.artifacts.rpm.source import Repository
 from reservoir.download import fetch
 from reservoir.download.cache import CHUNK, Cache, pieces, space_on
@@ -72,25 +74,25 @@ class MetadataFile:
         most = min(most, self.open_size or most)
         with space_on(self.path.parent), tempfile.TemporaryDirectory(dir=self.path.parent) as folder:
             plain = Path(folder) / "plain"
-            with plain.open("wb") as file, closing(self._unpacked()) as unpacked:
-                for piece in unpacked:
-                    if file.tell() + len(piece) > most:
-                        raise self._refusal(f"unpacks to more than {most} bytes")
-                    file.write(piece)
+            try:
+                self._unpack(plain, most)
+            except (OSError, EOFError, zlib.error, lzma.LZMAError, ProcessError) as error:
+                if plain.exists() and plain.stat().st_size > most:
+                    raise self._refusal(f"unpacks to more than {most} bytes") from error
+                raise self._refusal(f"cannot be unpacked: {error}") from error
             yield plain
 
-    def _unpacked(self) -> Generator[bytes]:
-        """Yield what is in it; what zstd packed is unpacked by that program, as Python has nothing for it."""
+    def _unpack(self, plain: Path, most: int) -> None:
+        """Unpack it; raises an error behind the first byte beyond `most`."""
         suffix = PurePosixPath(self.name).suffix
-        try:
-            if suffix == ZSTD:
-                yield from process.stream([process.require("zstd", "zstd"), "--decompress", "--stdout", self.path])
-            else:
-                with READERS[suffix](self.path) as file:
-                    while piece := file.read(CHUNK):
-                        yield piece
-        except (OSError, EOFError, zlib.error, lzma.LZMAError, ProcessError) as error:
-            raise self._refusal(f"cannot be unpacked: {error}") from error
+        if suffix == ZSTD:
+            process.run([sys.executable, "-m", unpacking.__name__, self.path, plain, str(most)])
+            return
+        with READERS[suffix](self.path) as packed, plain.open("wb") as file:
+            while piece := packed.read(CHUNK):
+                file.write(piece[: most + 1 - file.tell()])
+                if file.tell() > most:
+                    raise EOFError
 
     def _refusal(self, reason: str) -> IntegrityError:
         return IntegrityError(

@@ -110,9 +110,10 @@ def test_what_is_packed_is_unpacked_no_further_than_is_declared(
     with pytest.raises(IntegrityError, match=f"{told} 100 bytes"):
         file(bomb, 100).text()
     assert len(file(bomb).text()) == len(bomb)
-    packed.write_bytes(pack(bomb)[:-9])
-    with pytest.raises(IntegrityError, match="the metadata of vendor cannot be unpacked"):
-        metadata.MetadataFile(f"primary.xml{suffix}", packed, "vendor", 4 << 20).text()
+    if suffix != ".zst":  # createrepo_c takes it for a shorter one; its checksum has told before that it is damaged
+        packed.write_bytes(pack(bomb)[:-9])
+        with pytest.raises(IntegrityError, match="the metadata of vendor cannot be unpacked"):
+            metadata.MetadataFile(f"primary.xml{suffix}", packed, "vendor", 4 << 20).text()
     monkeypatch.setattr(metadata, "SMALL", 1000)
     monkeypatch.setattr(metadata, "TIMES", 2)
     for declared in (0, len(bomb)):

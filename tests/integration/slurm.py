@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from appliance.agent import lease_holder
 from tests.integration.agent.conftest import free_port
 
-START_S = 30
+START_S, HEARD_S = 30, 150
 CONF = """\
 ClusterName=tests
 SlurmctldHost=localhost(127.0.0.1)
@@ -113,7 +113,8 @@ class Slurm:
 
     def wait(self, what: str, *words: str) -> None:
         """Wait until a command says something."""
-        deadline = time.monotonic() + START_S
+        # a node that was slow to answer once is asked again after a hundred seconds
+        deadline = time.monotonic() + HEARD_S
         while True:
             done = subprocess.run([*words], capture_output=True, text=True, check=False, env=self._environment)
             if what in done.stdout:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -120,7 +121,8 @@ def test_workers_that_fail_or_do_not_answer_are_left_out_and_caught_up(tree: Pat
     reasons = {name: " ".join(map(str, problems)) for name, problems in first.left_out.items()}
     assert set(reasons) == {"w2", "w3", "w4"}
     assert "Every node: Fail on one node: non-zero return code" in reasons["w2"]
-    assert "refused" in reasons["w3"]
+    # whether the connection is refused or breaks is told by who is faster
+    assert re.search("refused|Broken pipe", reasons["w3"]), reasons["w3"]
     assert "disk: 1 GiB is free. Hint: make room" in reasons["w4"]
     # who fails takes up what it has changed, and comes back in no later play
     whole = {f"{name}.{step}" for name in ("m1", "w1") for step in ("first", "restarted")}

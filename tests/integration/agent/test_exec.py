@@ -30,7 +30,7 @@ def execute(
     return subprocess.run([PENSTOCK, *words], input=stdin, env=environment(admin), capture_output=True, check=False)
 
 
-def until(condition: Callable[[], object], timeout_s: float = 20) -> None:
+def until(condition: Callable[[], object], timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline

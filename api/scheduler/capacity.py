@@ -76,6 +76,7 @@ class Layout:
         }
         self.ungrouped = np.array([not node.groups for node in self.nodes], dtype=np.bool_)
         self.orphaned = self._of_orphaned()
+        self.shared_of_node: Ints = np.maximum(self.capacity - self.orphaned, 0).sum(axis=1)
         self.foreign_cpu: Ints = np.array([node.foreign_cpu_milli for node in self.nodes], dtype=np.int64)
         self.foreign_memory: Ints = np.array([node.foreign_memory_mib for node in self.nodes], dtype=np.int64)
         self.empty = Free.of(self)

@@ -46,8 +46,9 @@ HOW = {
 }
 # bytes; a list of a million files is shorter
 LONGEST = 1 << 30
-# bytes; a key, a signature or a chain of keys is shorter
-SHORT = 1 << 20
+# bytes; a key or a signature is shorter, and a chain of keys than the other
+SHORT = 4 << 10
+CHAIN_LONGEST = 1 << 20
 # keys of one maker, one after another; each signature takes time
 ROTATIONS = 64
 # what stands in front of the 32 bytes of every Ed25519 key
@@ -200,7 +201,7 @@ def chain(path: Path, *, whole: bool = True) -> tuple[list[bytes], list[Any]]:
     """
     keys: list[bytes] = []
     try:
-        found = json.loads(read(path).decode())
+        found = json.loads(read(path, CHAIN_LONGEST).decode())
         rotations = found["rotations"]
         if found != {"document": "penstock keys", "rotations": rotations} or not isinstance(rotations, list):
             raise ValueError("it has other fields")

@@ -29,7 +29,7 @@ def in_threads(act: Callable[[T], R], items: Iterable[T], threads: int = HASHING
         for number, item in left:
             try:
                 done[number] = act(item)
-            except BaseException as error:  # noqa: BLE001 - raised where it was asked for
+            except BaseException as error:
                 failed[number] = error
                 deque(left, maxlen=0)
 

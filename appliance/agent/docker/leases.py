@@ -107,9 +107,9 @@ class Leases:
         while True:
             missing = {lease for lease in live() if not self.is_held(lease)}
             unheld = {lease: unheld.get(lease, clock.time()) for lease in missing}
-            for lease, since in unheld.items():
-                if clock.time() - since > RETURN_S:
-                    await _end(lease, withdraw)
+            over = [lease for lease, since in unheld.items() if clock.time() - since > RETURN_S]
+            # at once: a step that comes back while others end is heard before the next look
+            await asyncio.gather(*(_end(lease, withdraw) for lease in over))
             await asyncio.sleep(CHECK_S)
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, withdraw: Withdraw) -> None:

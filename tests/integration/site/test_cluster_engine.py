@@ -152,11 +152,23 @@ def test_a_node_takes_its_configuration_from_the_controller_and_runs_the_jobs_of
     master.wait("squeue --noheader --format='%T %u %N'", "RUNNING penstock w1")
     worker.wait("ps -o uid= -C sleep", "64200")
     assert "/job_" in worker.run("cat /proc/$(pgrep -x sleep | head -1)/cgroup")
-    master.run("useradd ada")
-    refused = master.run(f"runuser --user ada -- {submit}", code=1)
-    assert "not permitted to use this partition" in refused or "Invalid" in refused
     master.run("scancel --user=penstock")
     master.wait("squeue --noheader; echo end", "end")
+
+
+def test_people_get_neither_the_partition_of_sessions_nor_their_shares_of_gpus(deployed: dict[str, Node]) -> None:
+    master = deployed["m1"]
+    for node in deployed.values():
+        node.run("useradd --uid 5001 ada")
+    submit = "cd / && runuser --user ada -- sbatch --output=/dev/null --wrap='exec sleep 600'"
+    refused = master.run(f"{submit} --partition=penstock", code=1)
+    assert "not permitted to use this partition" in refused or "Invalid" in refused
+    for asked in ("--gres=fgpu:4000", "--gres=gres:FGPU:1", "--partition=people --gres=fgpu", "--tres-per-task=gres:fgpu:1"):
+        assert "fgpu is for sessions of Penstock" in master.run(f"{submit} {asked}", code=1), asked
+    number = master.run(f"{submit} --hold").split()[-1]
+    update = f"scontrol update JobId={number} TresPerNode=gres:fgpu:4000"
+    assert "fgpu is for sessions of Penstock" in master.run(f"cd / && runuser --user ada -- {update}", code=1)
+    master.run("scancel --user=ada")
 
 
 def test_a_second_deploy_changes_nothing(deployed: dict[str, Node], state: Path) -> None:

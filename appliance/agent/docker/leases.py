@@ -7,6 +7,7 @@ gone, they end, and only then the step does, if it still lives.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import socket
 import struct
@@ -92,8 +93,11 @@ class Leases:
             task.add_done_callback(connected.discard)
 
         server = await asyncio.start_unix_server(connect, self._path, limit=MAX_TEXT)
-        # who connects shows who he is
-        self._path.chmod(0o666)
+        # nobody else's connections take the agent's time; where several may come, who connects shows who he is
+        others = self._users - {ROOT}
+        if len(others) == 1:
+            os.chown(self._path, *others, -1)
+        self._path.chmod(0o666 if len(others) > 1 else 0o600)
         try:
             async with server:
                 await self._sweep(live, withdraw)

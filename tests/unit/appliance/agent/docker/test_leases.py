@@ -216,6 +216,8 @@ async def test_other_users_of_the_node_hold_nothing() -> None:
 
 async def _only_root_and_one_user_hold(folder: Path) -> None:
     async with listening(folder, users=[65533]) as node:
+        shown = node.path.stat()
+        assert (shown.st_uid, shown.st_mode & 0o777) == (65533, 0o600), "others take no time of the agent"
         stranger = hold(node.path, user=65534)
         await asyncio.sleep(0.5)
         assert not node.leases._held

@@ -49,6 +49,7 @@ def variables(site: Site) -> dict[str, Any]:
         "accounting_days": site.slurm.accounting_days,
         "state_folder": site.slurm.state_folder,
         "user_id": site.slurm.user_id,
+        "core_memory_mib": _core_memory_mib(site),
         "nodes": [_described(node) for node in site.nodes if _runs_jobs(node)],
     }
 
@@ -62,6 +63,12 @@ def ports(site: Site, node: Node) -> dict[int, str]:
     """Return the ports that Slurm has on a node, and how the names of the units begin that listen on them."""
     held = PORTS if node.name in members(site) else {}
     return {port: unit for port, unit in held.items() if port != ACCOUNTING_PORT or node is site.master}
+
+
+def _core_memory_mib(site: Site) -> int:
+    """Return the memory for each core of the people's node that has the least; 0 where they have no node."""
+    shared = (node.slurm for node in site.with_role(NodeRole.SLURM) if node.slurm)
+    return min((each.memory_mib // each.cores for each in shared), default=0)
 
 
 def _described(node: Node) -> dict[str, Any]:

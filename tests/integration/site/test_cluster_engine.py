@@ -163,12 +163,34 @@ def test_people_get_neither_the_partition_of_sessions_nor_their_shares_of_gpus(d
     submit = "cd / && runuser --user ada -- sbatch --output=/dev/null --wrap='exec sleep 600'"
     refused = master.run(f"{submit} --partition=penstock", code=1)
     assert "not permitted to use this partition" in refused or "Invalid" in refused
-    for asked in ("--gres=fgpu:4000", "--gres=gres:FGPU:1", "--partition=people --gres=fgpu", "--tres-per-task=gres:fgpu:1"):
+    for asked in (
+        "--gres=fgpu:4000",
+        "--gres=gres:FGPU:1",
+        "--partition=people --gres=fgpu",
+        "--tres-per-task=gres:fgpu:1",
+    ):
         assert "fgpu is for sessions of Penstock" in master.run(f"{submit} {asked}", code=1), asked
     number = master.run(f"{submit} --hold").split()[-1]
     update = f"scontrol update JobId={number} TresPerNode=gres:fgpu:4000"
     assert "fgpu is for sessions of Penstock" in master.run(f"cd / && runuser --user ada -- {update}", code=1)
     master.run("scancel --user=ada")
+
+
+def test_a_job_of_people_that_waits_for_more_keeps_no_session_from_what_is_free(deployed: dict[str, Node]) -> None:
+    master = deployed["m1"]
+    of_ada = "cd / && runuser --user ada -- sbatch --nodelist=w1 --output=/dev/null --wrap='exec sleep 600'"
+    master.run(f"{of_ada} --cpus-per-task=8 --time=10")
+    listed = "squeue --noheader --format='%T %u %C %m' | sort | xargs"
+    # nobody said how much memory: it has that of its cores
+    master.wait(listed, "RUNNING ada 8 2000M")
+    master.run(f"{of_ada} --cpus-per-task=16 --time=10")
+    master.wait(listed, "PENDING ada 16 2000M")
+    words = "--partition=penstock --gres=fgpu:500 --nodelist=w1 --mem=64M --export=NIL --chdir=/ --output=/dev/null"
+    time.sleep(6)  # so long backfill takes to plan for the one that waits
+    master.run(f"runuser --user penstock -- sbatch {words} --wrap='exec sleep 600'")
+    master.wait(listed, "RUNNING penstock 1 64M", 10)
+    master.run("scancel --user=ada && scancel --user=penstock")
+    master.wait("squeue --noheader; echo end", "end")
 
 
 def test_a_second_deploy_changes_nothing(deployed: dict[str, Node], state: Path) -> None:

@@ -78,8 +78,8 @@ def test_the_configuration_says_what_each_node_lends() -> None:
         "NodeName=w1 NodeAddr=10.0.0.3 CPUs=64 RealMemory=250000 Gres=fgpu:4000 State=UNKNOWN",
         "NodeName=w2 NodeAddr=10.0.0.4 CPUs=32 RealMemory=90000 Gres=fgpu:5000,gpu:3 State=UNKNOWN",
         "NodeName=c1 NodeAddr=10.0.0.5 CPUs=16 RealMemory=32000 State=UNKNOWN",
-        "PartitionName=penstock Nodes=w1,w2 AllowGroups=penstock MaxTime=INFINITE State=UP",
-        "PartitionName=people Nodes=w2,c1 Default=YES MaxTime=INFINITE State=UP",
+        "PartitionName=penstock Nodes=w1,w2 AllowGroups=penstock MaxTime=INFINITE PriorityTier=2 State=UP",
+        "PartitionName=people Nodes=w2,c1 Default=YES DefMemPerCPU=2000 MaxTime=INFINITE PriorityTier=1 State=UP",
     ]
     assert "AccountingStorageTRES=gres/fgpu,gres/gpu" in lines
     assert "NodeName=w2 Name=gpu File=/dev/nvidia[5-7]" in rendered("etc/slurm/gres.conf.j2")

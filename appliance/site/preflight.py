@@ -6,7 +6,7 @@ What belongs to somebody else is a problem, unless the node's `take_over` names 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,18 +39,23 @@ Table = Mapping[str, Sequence[Check]]
 """What was looked at on nodes, by their names."""
 
 
-def with_questions(hosts: dict[str, Any], site: Site, bundle: Bundle, roles: Path) -> dict[str, Any]:
-    """Return an inventory with what the role asks of each node: packages and ports of the roles that it gets."""
+def with_questions(hosts: dict[str, Any], site: Site, bundles: Iterable[Bundle], roles: Path) -> dict[str, Any]:
+    """Return an inventory with what the role asks of each node: packages and ports of the roles that it gets.
+
+    `bundles` are all that the nodes take packages from.
+    """
+    held = list(bundles)
     everything = hosts["all"]
     members = {group: set(each["hosts"]) for group, each in everything["children"].items()}
     asked = {}
     for node in site.nodes:
         known = everything["hosts"][node.name]
         groups = [group for group in members if node.name in members[group]]
-        packages = _packages(groups, {node.release, known.get("node_storage_server")}, roles)
-        asked[node.name] = {**known, "node_packages": packages, "node_ports": sorted(_ports(site, node))}
-    releases = {target.release for target in bundle.targets}
-    variables = {**everything["vars"], "site_indexes": {release: _index(bundle, release) for release in releases}}
+        asked_for = packages(groups, {node.release, known.get("node_storage_server")}, roles)
+        asked[node.name] = {**known, "node_packages": asked_for, "node_ports": sorted(_ports(site, node))}
+    releases = {node.release for node in site.nodes}
+    indexes = {release: "\n".join(_index(bundle, release) for bundle in held) for release in releases}
+    variables = {**everything["vars"], "site_indexes": indexes}
     return {"all": {**everything, "vars": variables, "hosts": asked}}
 
 
@@ -207,12 +212,10 @@ def _ports(site: Site, node: Node) -> dict[int, tuple[str, ...]]:
         ports[node.agent_port] = ("penstock-agent.",)
     if NodeRole.STORAGE in node.roles:
         ports[NFS_PORT] = ("nfs-",)
-    if node.name in cluster_engine.members(site):
-        ports |= {port: (unit,) for port, unit in cluster_engine.PORTS.items()}
-    return ports
+    return ports | {port: (unit,) for port, unit in cluster_engine.ports(site, node).items()}
 
 
-def _packages(groups: Collection[str], kinds: Collection[str | None], roles: Path) -> list[str]:
+def packages(groups: Collection[str], kinds: Collection[str | None], roles: Path) -> list[str]:
     """Return the packages that the roles of a node install, as their defaults name them, some by kind or release."""
     found: set[str] = set()
     for group in groups:

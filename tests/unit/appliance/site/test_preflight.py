@@ -201,7 +201,7 @@ def test_the_role_is_asked_for_packages_and_ports_of_the_nodes_roles() -> None:
         targets=[type("Target", (), target)], artifacts=[DebianArtifact.model_validate(deb)]
     )
     hosts = inventory.build(site(), version="1")
-    asked = preflight.with_questions(hosts, site(), bundle, ROOT / "roles")["all"]
+    asked = preflight.with_questions(hosts, site(), [bundle], ROOT / "roles")["all"]
     index = "Package: chrony\nVersion: 4\nDepends: libc6,\n adduser\nFilename: chrony_4_amd64.deb\nSize: 7\n"
     assert asked["vars"]["site_indexes"] == {"bookworm": index}
     assert asked["hosts"]["first"]["node_ports"] == [443, 5000, 5001, 5432, 8443, 9443, 56789, 56790]

@@ -217,7 +217,10 @@ def test_the_role_is_asked_for_packages_and_ports_of_the_nodes_roles() -> None:
 
 
 def test_a_table_has_what_nodes_say_of_each_other() -> None:
-    tried = {"second": {ways.TRIED: {"tcp/10.0.0.1:8443": "Connection refused"}}, "first": {ways.LISTENS: ["tcp/8443"]}}
+    tried: dict[str, dict[str, Any]] = {
+        "second": {ways.TRIED: {"tcp/10.0.0.1:8443": "Connection refused"}},
+        "first": {ways.LISTENS: ["tcp/8443"]},
+    }
     same: dict[str, Any] = {"hostname": "debian", "machine_id": "", "mac": "", "claimants": ["02:00:00:00:00:01"]}
     machines = {name: {preflight.MACHINE: LARGE | same} for name in ("first", "second")}
     published = {name: tried[name] | machines[name] for name in machines}

@@ -10,9 +10,15 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from appliance.site import inventory, playbook, preflight
+from appliance.site.site_file import load
+from common.yaml_document import parse
+from reservoir.contents.bundle import Bundle
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """\
@@ -151,3 +157,48 @@ def test_another_machine_with_the_same_address_is_found_by_what_answers(machines
     assert alone["claimants"] == []
     assert twin["claimants"] == [other["mac"]] != [twin["mac"]]
     assert twin["hostname"] == socket.gethostname()
+
+
+SITE = """\
+name: north
+nodes:
+  - {name: one, address: 10.99.0.1, roles: [reservoir, master]}
+  - {name: two, address: 10.99.0.2, roles: [worker], agent_port: 6001}
+"""
+
+
+def preflight_of(folder: Path, machines: tuple[Machine, Machine], *, check: bool) -> dict[str, list[tuple[str, str]]]:
+    """State and evidence of what a deploy's preflight says of ways, by nodes; Ansible enters the namespaces."""
+    site = load(parse(SITE, "site.yml"))
+    target = SimpleNamespace(name="debian", release="bookworm", os="debian")
+    bundle = Bundle.model_construct(targets=[target], artifacts=[])
+    hosts = inventory.build(site, version="1", state=str(folder), root=str(folder))
+    asked = preflight.with_questions(hosts, site, bundle, ROOT / "roles")
+    for machine, name in zip(machines, ("one", "two"), strict=True):
+        python = folder / f"python-{name}"
+        python.write_text(f'#!/bin/sh\nexec ip netns exec {machine.namespace} /usr/bin/python3 "$@"\n')
+        python.chmod(0o755)
+        here = {"ansible_connection": "local", "ansible_become": False, "ansible_python3_interpreter": str(python)}
+        asked["all"]["hosts"][name] |= here
+    state = folder / "state"
+    done = playbook.run(
+        "preflight", asked, state=state, listen=lambda _: None, publish=preflight.PUBLISHED, check=check
+    )
+    done.require_success()
+    table = preflight.table(site, bundle, done.published)
+    return {
+        name: [(str(each.state), each.evidence) for each in own if each.id == "ways"] for name, own in table.items()
+    }
+
+
+@pytest.mark.parametrize("check", [True, False], ids=["--check", "deploy"])
+def test_a_deploy_names_the_closed_way_and_leaves_nothing_that_listens(
+    tmp_path: Path, machines: tuple[Machine, Machine], check: bool
+) -> None:
+    two = machines[1]
+    two.firewall("tcp dport 6001 drop;")
+    said = preflight_of(tmp_path, machines, check=check)
+    assert said["one"] == [("ok", "2 ports of others were tried")]
+    reason = "one does not reach TCP port 6001 of two (agent): no answer within 3 s"
+    assert said["two"] == [("fail", reason)], "all else is open, also what nothing serves yet"
+    assert set(machines[1].reaches(machines[0]).values()) == {"Connection refused"}

@@ -57,6 +57,11 @@ def whole(field: str, amount: float, parts: int, step: int = 1) -> int:
     return nearest
 
 
+def whole_or_none(field: str, amount: float | None, parts: int) -> int | None:
+    """Return an amount in parts as `whole` does; None for what somebody has left empty."""
+    return None if amount is None else whole(field, amount, parts)
+
+
 def names(words: str) -> list[str]:
     """Return names that are parted by spaces or commas, of any keyboard."""
     return [name for name in re.split(r"[\s,，、]+", words) if name]

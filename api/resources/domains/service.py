@@ -25,6 +25,14 @@ async def visible(db: AsyncSession, caller: Identity) -> Sequence[Domain]:
     return await repository.every(db, None if reach.everything else reach.domain)
 
 
+async def get(db: AsyncSession, name: str) -> Domain:
+    """Return one domain; raises NotFoundError."""
+    domain = await repository.by_name(db, name)
+    if domain is None:
+        raise NotFoundError(f"there is no domain {name}", where="name", hint="list the domains")
+    return domain
+
+
 async def that_share(db: AsyncSession) -> Sequence[Domain]:
     """Return the domains whose projects share inside of them."""
     return [domain for domain in await repository.every(db, None) if domain.shares]
@@ -45,7 +53,7 @@ async def create(db: AsyncSession, request: DomainRequest) -> Domain:
 async def change(db: AsyncSession, name: str, request: DomainChange) -> Domain:
     """Change a domain; raises NotFoundError. Quotas that are beyond a new limit stay, but grow no more."""
     await exclusively(db, CAPACITY_LOCK)
-    domain = await _get(db, name)
+    domain = await get(db, name)
     await _check_policy(db, request.policy)
     for field in request.model_fields_set:
         setattr(domain, field, getattr(request, field))
@@ -57,7 +65,7 @@ async def change(db: AsyncSession, name: str, request: DomainChange) -> Domain:
 
 async def delete(db: AsyncSession, name: str) -> None:
     """Delete a domain that nothing belongs to; raises NotFoundError, or ConflictError that says what does."""
-    domain = await _get(db, name)
+    domain = await get(db, name)
     left = {kind: count for kind, count in (await repository.contents(db, name)).items() if count}
     if left:
         text = ", ".join(f"{count} {kind}" for kind, count in left.items())
@@ -68,7 +76,8 @@ async def delete(db: AsyncSession, name: str) -> None:
 def _check_shares(domain: Domain, given: Collection[str]) -> None:
     """Refuse what says nothing where a domain does not share, and a limit below what is guaranteed."""
     if not domain.shares and (domain.over_quota_weight or domain.limit_milli is not None):
-        where = next((name for name in ("over_quota_weight", "limit_milli") if name in given), "shares")
+        said = {"over_quota_weight": bool(domain.over_quota_weight), "limit_milli": domain.limit_milli is not None}
+        where = next((name for name, is_said in said.items() if is_said and name in given), "shares")
         raise InputError(
             "a weight and a limit are of domains whose projects share inside of them",
             where=where,
@@ -109,10 +118,3 @@ async def _check_limit(db: AsyncSession, domain: Domain, given: Collection[str])
 async def _check_policy(db: AsyncSession, name: str | None) -> None:
     if name is not None and not await repository.is_policy(db, name):
         raise InputError(f"there is no user policy {name}", where="policy", hint="create the policy first")
-
-
-async def _get(db: AsyncSession, name: str) -> Domain:
-    domain = await repository.by_name(db, name)
-    if domain is None:
-        raise NotFoundError(f"there is no domain {name}", where="name", hint="list the domains")
-    return domain

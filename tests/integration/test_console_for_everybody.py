@@ -1,0 +1,86 @@
+"""The console for whoever does without a mouse, a large screen, English, or eyes: every page in each role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser import findings, moved, sign_in
+from tests.integration.test_console import PASSWORD, V1, Browser, Site, browser, ok, site
+
+__all__ = ["site"]
+
+READERS = {"admin": "th", "auditor": "ko", "boss": "ja", "manager": "zh", "member": "en"}
+"""Who looks at the pages, in which language; the boss is the administrator of a domain."""
+DETAILS = "main tbody th a[href^='/'], main .tabs a[href^='/']"
+STILL = 0.1
+"""What browsers call a page that moves so little that nobody minds."""
+
+
+@pytest.fixture(scope="module")
+def peopled(site: Site) -> Site:
+    """A site with people of each role and something on every page."""
+    ok(site.admin.post(f"{V1}/user-policies", json={"name": "students", "max_gpu_milli": 4000}))
+    ok(site.admin.post(f"{V1}/domains", json={"name": "acme", "policy": "students"}))
+    ok(site.admin.post(f"{V1}/resource-groups", json={"name": "everything", "nodes": ["worker1"], "open": True}))
+    rules = [{"calls": ["ptrace", "process_vm_readv"], "ends": True}]
+    ok(site.admin.post(f"{V1}/sandboxes", json={"name": "strict", "rules": rules, "projects": ["team-a"]}))
+    people = {"auditor": {"role": "auditor"}, "boss": {"role": "admin", "domain": "acme"}, "manager": {}, "member": {}}
+    for name, more in people.items():
+        ok(site.admin.post(f"{V1}/users", json={"name": name, "password": PASSWORD, **more}))
+    ok(site.admin.patch(f"{V1}/projects/team-a", json={"managers": ["manager"], "members": ["member", "admin"]}))
+    site.submit("running", ports=[8888])
+    site.submit("waiting", gpu_milli=4000, replicas=2, preemptible=False)
+    site.back_up()
+    return site
+
+
+def pages_of(page: Page, site: Site) -> Iterator[str]:
+    """Go to each page that leads on from the start page, and to the first of what each of them lists."""
+    page.goto(f"{site.url}/")
+    seen = {"/docs"}
+    to_see = ["/", *_addresses(page, "header a")]
+    while to_see:
+        address = to_see.pop(0)
+        if address not in seen:
+            seen.add(address)
+            page.goto(site.url + address)
+            yield address
+            to_see += _addresses(page, DETAILS)[:1] if "/" not in address[1:] else []
+    page.goto(f"{site.url}/nothing-here")
+    yield "/nothing-here"
+
+
+def _addresses(page: Page, selector: str) -> list[str]:
+    found: list[str] = page.eval_on_selector_all(selector, "all => all.map(each => each.getAttribute('href'))")
+    return [address for address in found if address.startswith("/")]
+
+
+@pytest.mark.parametrize(("name", "language"), READERS.items())
+def test_every_page_can_be_read_in_each_role(peopled: Site, name: str, language: str) -> None:
+    """In the dark and on a narrow screen: the journeys see the other colours and widths."""
+    with browser(peopled, 360) as window:
+        page = window.page
+        page.emulate_media(color_scheme="dark")
+        page.set_extra_http_headers({"Accept-Language": language})
+        signed_in(page, peopled, name)
+        wrong = {}
+        seen = []
+        for address in pages_of(page, peopled):
+            seen.append(address)
+            assert page.locator("html").get_attribute("lang") == language
+            window.show(f"{name}{address.partition('?')[0].replace('/', '-')}")
+            if found := findings(page):
+                wrong[address] = found
+            if moved(page) > STILL:
+                wrong[f"{address} moves"] = [str(moved(page))]
+        print(seen)
+        assert wrong == {}
+
+
+def signed_in(page: Page, site: Site, name: str) -> None:
+    """Sign somebody in without the login page."""
+    answer = page.request.post(f"{site.url}{V1}/auth/login", data={"name": name, "password": PASSWORD})
+    assert answer.ok, answer.text()

@@ -7,14 +7,24 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser import findings, moved, sign_in
-from tests.integration.test_console import PASSWORD, V1, Browser, Site, browser, ok, site
+from tests.browser import findings, moved
+from tests.integration.test_console import PASSWORD, V1, Site, browser, ok, site
 
 __all__ = ["site"]
 
 READERS = {"admin": "th", "auditor": "ko", "boss": "ja", "manager": "zh", "member": "en"}
 """Who looks at the pages, in which language; the boss is the administrator of a domain."""
 DETAILS = "main tbody th a[href^='/'], main .tabs a[href^='/']"
+FOCUSED = """
+() => {
+    const { activeElement: at } = document;
+    const { outlineStyle, outlineWidth } = getComputedStyle(at);
+    const { left, right, top, bottom, width } = at.getBoundingClientRect();
+    const seen = width > 0 && left >= 0 && right <= innerWidth && top < innerHeight && bottom > 0;
+    return { name: at.name || at.textContent.trim(), shown: seen && outlineStyle !== "none" && outlineWidth !== "0px" };
+}
+"""
+"""What has the keyboard, and whether people see that."""
 STILL = 0.1
 """What browsers call a page that moves so little that nobody minds."""
 
@@ -32,7 +42,8 @@ def peopled(site: Site) -> Site:
         ok(site.admin.post(f"{V1}/users", json={"name": name, "password": PASSWORD, **more}))
     ok(site.admin.patch(f"{V1}/projects/team-a", json={"managers": ["manager"], "members": ["member", "admin"]}))
     site.submit("running", ports=[8888])
-    site.submit("waiting", gpu_milli=4000, replicas=2, preemptible=False)
+    for name in ("large", "waiting"):
+        site.submit(name, gpu_milli=4000, preemptible=False)
     site.back_up()
     return site
 
@@ -67,17 +78,65 @@ def test_every_page_can_be_read_in_each_role(peopled: Site, name: str, language:
         page.set_extra_http_headers({"Accept-Language": language})
         signed_in(page, peopled, name)
         wrong = {}
-        seen = []
         for address in pages_of(page, peopled):
-            seen.append(address)
             assert page.locator("html").get_attribute("lang") == language
             window.show(f"{name}{address.partition('?')[0].replace('/', '-')}")
             if found := findings(page):
                 wrong[address] = found
-            if moved(page) > STILL:
-                wrong[f"{address} moves"] = [str(moved(page))]
-        print(seen)
+            print(address, wrong.get(address), moved(page), flush=True)
         assert wrong == {}
+
+
+def test_a_page_that_changes_by_itself_keeps_still(peopled: Site) -> None:
+    with browser(peopled, 1280) as window:
+        page = window.page
+        signed_in(page, peopled, "admin")
+        for path in ("/sessions", "/overview", "/queue"):
+            window.open(path)
+            focused = page.locator("main a").first
+            focused.focus()
+            name = f"new-on-{path[1:]}"
+            peopled.submit(name, gpu_milli=4000, preemptible=False)
+            page.evaluate("document.body.dispatchEvent(new Event('refresh'))")
+            expect(page.get_by_text(name).first).to_be_visible()
+            print(path, moved(page), flush=True)
+            assert moved(page) <= STILL, path
+            assert page.evaluate("document.activeElement.closest('main') !== null"), "focus stays where it was"
+
+
+def test_a_user_gets_along_without_a_mouse(peopled: Site) -> None:
+    with browser(peopled, 1280) as window:
+        page, keys = window.page, window.page.keyboard
+        page.on("dialog", lambda dialog: dialog.accept())
+        window.open("/login?next=/launch")
+        for words in ("member", PASSWORD):
+            keys.type(words)
+            keys.press("Tab")
+        keys.press("Enter")
+        expect(page).to_have_url(f"{peopled.url}/launch")
+        expect(page.get_by_label("Name", exact=True)).to_be_focused()
+        keys.type("by-keys")
+        seen = []
+        for _ in range(30):
+            keys.press("Tab")
+            about = page.evaluate(FOCUSED)
+            seen.append(about["name"])
+            assert about["shown"], about
+            if about["name"] == "share":
+                keys.press("ArrowRight")
+            if about["name"] == "Launch":
+                break
+        assert seen[-1] == "Launch", seen
+        keys.press("Enter")
+        expect(page).to_have_url(f"{peopled.url}/sessions/by-keys?project=team-a")
+        keys.press("Tab")
+        expect(page.locator(".skip")).to_be_focused()
+        expect(page.locator(".skip")).to_be_in_viewport()
+        keys.press("Enter")
+        expect(page.locator("#content")).to_be_focused()
+        page.get_by_role("button", name="End", exact=True).focus()
+        keys.press("Enter")
+        expect(page.locator("dl .state")).to_have_text("ended")
 
 
 def signed_in(page: Page, site: Site, name: str) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Form, Request, Response
 from pydantic import BaseModel, Field
+from sqlalchemy import Table
 
 from api.auth.policy import Action
 from api.console import forms, pages
@@ -16,11 +17,12 @@ from api.endpoints.transactions import Reading, Transaction
 from api.lists import stamps
 from api.resources.sandboxes.schemas import SandboxChange, SandboxRequest
 from api.resources.schemas import NamePath
+from api.tables.base import Base
 from api.tables.images import Image
 from api.tables.sandboxes import Sandbox, sandbox_images, sandbox_projects
 from common.sandbox_rules import parse_rule
 
-OF_SANDBOXES = (*stamps.PEOPLE, Sandbox, sandbox_images, sandbox_projects, Image)
+OF_SANDBOXES: tuple[type[Base] | Table, ...] = (*stamps.PEOPLE, Sandbox, sandbox_images, sandbox_projects, Image)
 """What says how sandboxes are."""
 
 router = Router(prefix="/sandboxes")

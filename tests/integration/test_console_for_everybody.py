@@ -83,8 +83,9 @@ def test_every_page_can_be_read_in_each_role(peopled: Site, name: str, language:
             window.show(f"{name}{address.partition('?')[0].replace('/', '-')}")
             if found := findings(page):
                 wrong[address] = found
-            print(address, wrong.get(address), moved(page), flush=True)
         assert wrong == {}
+        page.evaluate("document.querySelector('main').append(document.createElement('input'))")
+        assert [found.partition(":")[0] for found in findings(page)] == ["label"], "axe looks"
 
 
 def test_a_page_that_changes_by_itself_keeps_still(peopled: Site) -> None:
@@ -99,9 +100,10 @@ def test_a_page_that_changes_by_itself_keeps_still(peopled: Site) -> None:
             peopled.submit(name, gpu_milli=4000, preemptible=False)
             page.evaluate("document.body.dispatchEvent(new Event('refresh'))")
             expect(page.get_by_text(name).first).to_be_visible()
-            print(path, moved(page), flush=True)
             assert moved(page) <= STILL, path
             assert page.evaluate("document.activeElement.closest('main') !== null"), "focus stays where it was"
+        page.evaluate("document.querySelector('main').style.marginTop = '400px'")
+        assert moved(page) > STILL, "what moves is seen"
 
 
 def test_a_user_gets_along_without_a_mouse(peopled: Site) -> None:

@@ -12,7 +12,7 @@ from tests.integration.test_console import PASSWORD, V1, Site, browser, ok, site
 
 __all__ = ["site"]
 
-READERS = {"admin": "th", "auditor": "ko", "boss": "ja", "manager": "zh", "member": "en"}
+READERS = {"admin": "en", "auditor": "ko", "boss": "ja", "manager": "zh", "member": "th"}
 """Who looks at the pages, in which language; the boss is the administrator of a domain."""
 DETAILS = "main tbody th a[href^='/'], main .tabs a[href^='/']"
 FOCUSED = """
@@ -84,6 +84,7 @@ def test_every_page_can_be_read_in_each_role(peopled: Site, name: str, language:
             if found := findings(page):
                 wrong[address] = found
         assert wrong == {}
+        window.faults[:] = [fault for fault in window.faults if "404 (Not Found)" not in fault]
         page.evaluate("document.querySelector('main').append(document.createElement('input'))")
         assert [found.partition(":")[0] for found in findings(page)] == ["label"], "axe looks"
 

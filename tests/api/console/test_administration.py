@@ -67,7 +67,7 @@ async def test_a_domain_is_made_changed_and_told_of_its_policy(ready: Cluster, b
     told = [found[each] for each in ("quota_milli", "shares", "over_quota_weight", "limit_milli", "policy")]
     assert told == [None, False, 0, None, None]
     wrong = await browser.post("/domains/acme", data=change | {"limit": "1"}, headers=PART)
-    assert [each["pointer"] for each in wrong.json()["errors"]] == ["/limit_milli"]
+    assert [each["where"] for each in wrong.json()["errors"]] == ["limit_milli"], "not the weight of 0 beside it"
 
 
 async def test_a_sandbox_is_written_a_rule_a_line_as_on_the_command_line(

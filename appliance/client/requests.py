@@ -169,7 +169,8 @@ class Extension(TypedDict):
 class GroupChange(TypedDict):
     """What to change of a resource group; what is left out stays. Lists replace those that are.
 
-    `add_users` and the like change one list by those names, whatever else is in it.
+    `add_users` and the like change one list by those names, whatever else is in it. A domain of null makes it the
+    site's.
     """
 
     description: NotRequired[str | None]
@@ -187,6 +188,7 @@ class GroupChange(TypedDict):
     remove_users: NotRequired[list[str]]
     add_projects: NotRequired[list[str]]
     remove_projects: NotRequired[list[str]]
+    domain: NotRequired[str | None]
 
 
 class GroupRequest(TypedDict):

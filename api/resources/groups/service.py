@@ -125,6 +125,8 @@ async def change(db: AsyncSession, name: str, request: GroupChange, caller: Iden
     group = await get(db, name, caller, lock=True)
     given = request.model_fields_set
     caller.check(needed(request), domain=group.domain)
+    if "domain" in given:
+        await _check_move(db, group, request.domain)
     for field in given - LISTS:
         setattr(group, field, getattr(request, field))
     await _set_lists(db, group, request)
@@ -147,6 +149,20 @@ async def delete(db: AsyncSession, name: str, caller: Identity) -> None:
         noun = "session asks" if live == 1 else "sessions ask"
         raise ConflictError(f"{live} live {noun} for {name}", where="name", hint="delete the sessions first")
     await repository.delete(db, group)
+
+
+async def _check_move(db: AsyncSession, group: ResourceGroup, domain: str | None) -> None:
+    """Raise an error where a group cannot belong to a domain: there is none, or projects of others keep to the group.
+
+    Whoever is on its lists is looked at with these.
+    """
+    await projects.check_domain(db, domain)
+    if domain and (keeping := await projects.keeping_to(db, group.name, outside=domain)):
+        raise ConflictError(
+            f"these projects are not of {domain} and keep to {group.name}: {', '.join(keeping)}",
+            where="domain",
+            hint="give them another group, or none",
+        )
 
 
 def _looks_after(caller: Identity, group: ResourceGroup) -> bool:

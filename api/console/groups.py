@@ -48,8 +48,8 @@ class GroupForm(BaseModel):
 class ChangeForm(BaseModel):
     """What to change: for whom it is, what comes in and what goes, and where it is `described`, all that is said of it.
 
-    Where it is `moved`, it belongs to another domain, or to none any more. A browser sends what is empty as it does what
-    is left out.
+    Where it is `moved`, it belongs to another domain, or to none any more. A browser sends what is empty as it does
+    what is left out.
     """
 
     open: bool | None = None

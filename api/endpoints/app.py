@@ -32,6 +32,7 @@ from api.endpoints import (
     logs,
     metrics,
     nodes,
+    overview,
     presets,
     projects,
     repairs,
@@ -54,6 +55,7 @@ from api.endpoints.repeats import Repeats
 from api.endpoints.routes import authorized
 from api.engine.base import Engine
 from api.lists.nodes import GroupsOfNodes
+from api.lists.overview import IdleGpus
 from api.lists.texts import Texts
 from api.notices import Notices
 from api.resources.apps.service import AppIndex
@@ -153,6 +155,7 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine,
     app.state.audit_searches = audit_log.Turns()
     app.state.log_searches = asyncio.Semaphore(logs.AT_ONCE)
     app.state.groups_of_nodes = GroupsOfNodes()
+    app.state.idle_gpus = IdleGpus()
     app.state.notices = Notices(database)
     app.state.streams = Streams(app.state.notices, settings.streams_per_user)
     app.state.manager = Manager(database, engine, app.state.heartbeats, settings, clock)
@@ -179,6 +182,7 @@ def _include_routes(app: FastAPI) -> None:
         metrics.router,
         denied_calls.router,
         scheduler.router,
+        overview.router,
         audit_log.router,
         backups.router,
         logs.router,

@@ -36,6 +36,8 @@ COMMANDS = {
     "priority": ("appliance.cli.session:priority", "Change which of your project's waiting sessions goes first."),
     "delete": ("appliance.cli.session:delete", "Delete sessions."),
     "queue": ("appliance.cli.queue:queue", "Show what waits, in its order, and why."),
+    "summary": ("appliance.cli.summary:summary", "Show what you run, your limits, and where there is room."),
+    "overview": ("appliance.cli.overview:overview", "Show the whole site at a glance: GPUs, projects, what waits."),
     "project": ("appliance.cli.project:app", "Projects: list, show, create, update, delete, set the current one."),
     "volume": ("appliance.cli.volume:app", "Volumes: storage of projects, that sessions mount by --pvc."),
     "group": ("appliance.cli.group:app", "Resource groups: nodes, and who may use them."),

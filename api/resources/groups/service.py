@@ -88,14 +88,14 @@ async def present(db: AsyncSession) -> Mapping[str, list[str]]:
 
 async def visible(db: AsyncSession, caller: Identity) -> Sequence[ResourceGroup]:
     """Return the groups that the caller may use or looks after, by name."""
-    usable = await _usable(db, caller)
-    return [group for group in await repository.every(db) if group.name in usable or _looks_after(caller, group)]
+    own = await usable(db, caller)
+    return [group for group in await repository.every(db) if group.name in own or _looks_after(caller, group)]
 
 
 async def get(db: AsyncSession, name: str, caller: Identity, *, lock: bool = False) -> ResourceGroup:
     """Return one group; raises NotFoundError also where it exists but is not for the caller."""
     group = await repository.by_name(db, name, lock=lock)
-    if group is None or not (_looks_after(caller, group) or name in await _usable(db, caller)):
+    if group is None or not (_looks_after(caller, group) or name in await usable(db, caller)):
         raise NotFoundError(
             f"there is no resource group {name} that you may see", where="name", hint="list the resource groups"
         )
@@ -170,7 +170,8 @@ def _looks_after(caller: Identity, group: ResourceGroup) -> bool:
     return caller.may(Action.GROUP_OVERSEE, domain=group.domain)
 
 
-async def _usable(db: AsyncSession, caller: Identity) -> tuple[str, ...]:
+async def usable(db: AsyncSession, caller: Identity) -> tuple[str, ...]:
+    """Return the names of the groups that a caller may use, those that are for few first."""
     return (await permissions(db)).usable(caller.id, caller.member_of)
 
 

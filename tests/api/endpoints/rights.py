@@ -213,6 +213,8 @@ RIGHTS = {
     f"POST {V1}/volumes/{{name}}/hand-over":             "S . D . . . . . .",
     f"GET {V1}/apps/authorize":                          "S . D . O O 0 . .",
     f"GET {V1}/scheduler/queue":                         READ_SITE,
+    f"GET {V1}/overview":                               READ_SITE,
+    f"GET {V1}/summary":                                KNOWN,
     f"GET {V1}/scheduler/cycle":                         READ_SITE,
 }
 # fmt: on

@@ -36,6 +36,8 @@ class PageRoute(Route):
             note_page(self.endpoint)
 
         async def answer(request: Request) -> Response:
+            if goes_to_page(request):
+                request.state.notices = await request.app.state.notice_board.shown()
             try:
                 return await handle(request)
             except Exception as error:

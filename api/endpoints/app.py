@@ -32,6 +32,7 @@ from api.endpoints import (
     logs,
     metrics,
     nodes,
+    notices,
     overview,
     presets,
     projects,
@@ -63,6 +64,7 @@ from api.resources.audit import service as audit
 from api.resources.nodes.fleet import Fleet
 from api.resources.nodes.heartbeats import HELD_PART, Heartbeats
 from api.resources.nodes.service import recall_machines
+from api.resources.notices.service import Board
 from api.resources.sessions.streams import Streams
 from api.settings import Settings
 from common import revocation
@@ -157,6 +159,7 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine,
     app.state.groups_of_nodes = GroupsOfNodes()
     app.state.idle_gpus = IdleGpus()
     app.state.notices = Notices(database)
+    app.state.notice_board = Board(database)
     app.state.streams = Streams(app.state.notices, settings.streams_per_user)
     app.state.manager = Manager(database, engine, app.state.heartbeats, settings, clock)
     app.state.dry_runs = DryRuns(app.state.manager.loop)
@@ -174,6 +177,7 @@ def _include_routes(app: FastAPI) -> None:
         nodes.router,
         groups.router,
         images.router,
+        notices.router,
         presets.router,
         volumes.router,
         sandboxes.router,

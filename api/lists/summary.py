@@ -1,4 +1,4 @@
-"""What somebody has and may have: own sessions, limits, and what is free in the groups that the work may run in."""
+"""Summary: what somebody has and may have, and what is free in the groups that the work may run in."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def read(
         sessions=await session_views.entries(db, ids, apps_url),
         more=more is not None,
         limits=[_limit(limit) for limit in await user_policies.limits(db, caller.id)],
-        groups=_rooms(await _nodes(db), by_node, await groups.usable(db, caller)),
+        groups=_group_room(await _nodes(db), by_node, await groups.usable(db, caller)),
         projects=[
             ProjectShareView(
                 name=project.name,
@@ -130,7 +130,7 @@ async def _nodes(db: AsyncSession) -> list[Row[Any]]:
     return list(await db.execute(query))
 
 
-def _rooms(nodes: list[Row[Any]], by_node: Groups, usable: Collection[str]) -> list[GroupRoomView]:
+def _group_room(nodes: list[Row[Any]], by_node: Groups, usable: Collection[str]) -> list[GroupRoomView]:
     sums: defaultdict[str, list[int]] = defaultdict(lambda: [0] * 7)
     for name, *amounts in (tuple(node) for node in nodes):
         for group in by_node.get(name) or ("",):

@@ -43,6 +43,7 @@ COMMANDS = {
     "group": ("appliance.cli.group:app", "Resource groups: nodes, and who may use them."),
     "image": ("appliance.cli.image:app", "Images that sessions may use."),
     "preset": ("appliance.cli.preset:app", "Amounts for sessions by name."),
+    "notices": ("appliance.cli.notices:app", "What everybody is told: list, create, end."),
     "sandbox": ("appliance.cli.sandbox:app", "What programs of sessions may not ask of the kernel."),
     "node": ("appliance.cli.node:app", "Nodes and their GPUs: look, drain, maintenance."),
     "user": ("appliance.cli.user:app", "Users: list, create, update, disable, delete, passwords."),

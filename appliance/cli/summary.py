@@ -47,7 +47,7 @@ def _text(mine: Summary) -> None:
     ]
     output.print_table(("PROJECT", "GPUs IN USE", "QUOTA"), projects)
     print()
-    rooms = [
+    groups = [
         (
             group["name"] or "(no group)",
             str(group["nodes"]),
@@ -57,7 +57,7 @@ def _text(mine: Summary) -> None:
         )
         for group in mine["groups"]
     ]
-    output.print_table(("GROUP", "NODES", "GPUs FREE", "CPUs FREE", "MEMORY FREE"), rooms)
+    output.print_table(("GROUP", "NODES", "GPUs FREE", "CPUs FREE", "MEMORY FREE"), groups)
 
 
 def _limit(limit: Limit) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from appliance.client.words import (
     Kind,
     Language,
     NodeMode,
+    NoticeLevel,
     TopologyLevel,
     UserRole,
     UserSource,
@@ -257,6 +258,19 @@ class NewVolume(TypedDict):
 
     name: str
     project: str
+
+
+class NoticeRequest(TypedDict):
+    """What to tell everybody: `text`, or where the reader's language has one, that of `texts`.
+
+    It is told from `starts_at` on (null: at once) up to `ends_at` (null: until it is ended).
+    """
+
+    level: NotRequired[NoticeLevel]
+    text: str
+    texts: NotRequired[dict[str, str]]
+    starts_at: NotRequired[str | None]
+    ends_at: NotRequired[str | None]
 
 
 class PasswordRequest(TypedDict):

@@ -18,6 +18,7 @@ from appliance.client.words import (
     Language,
     NodeMode,
     NodeState,
+    NoticeLevel,
     RunState,
     State,
     Status,
@@ -612,6 +613,17 @@ class Node(TypedDict):
     sessions: int
     started_at: str | None
     last_seen: str | None
+
+
+class Notice(TypedDict):
+    """What everybody is told while it is in force; `texts` are for readers of these languages."""
+
+    id: str
+    level: NoticeLevel
+    text: str
+    texts: dict[str, str]
+    starts_at: str
+    ends_at: str | None
 
 
 class Overview(TypedDict):

@@ -48,9 +48,9 @@ async def test_room_is_told_of_the_groups_that_one_may_use_alone(ready: Cluster)
         await ready.submit("work", 1500, cpu_milli=1000)
         await ready.settle()
         assert (await ready.session("work"))["node"] == "worker1"
-        rooms = {group["name"]: group for group in (await summary(alice))["groups"]}
-    assert set(rooms) == {"", "ours"}, "nodes of no group are for everybody"
-    assert (rooms["ours"]["nodes"], rooms["ours"]["gpu_milli"], rooms["ours"]["free_gpu_milli"]) == (1, 4000, 4000)
-    assert rooms[""]["nodes"] == 1, "what takes nothing new has no room"
-    assert rooms[""]["gpu_milli"] - rooms[""]["free_gpu_milli"] in (1500, 2000)
-    assert rooms[""]["cpu_milli"] - rooms[""]["free_cpu_milli"] >= 1000
+        groups = {group["name"]: group for group in (await summary(alice))["groups"]}
+    assert set(groups) == {"", "ours"}, "nodes of no group are for everybody"
+    assert (groups["ours"]["nodes"], groups["ours"]["gpu_milli"], groups["ours"]["free_gpu_milli"]) == (1, 4000, 4000)
+    assert groups[""]["nodes"] == 1, "what takes nothing new has no room"
+    assert groups[""]["gpu_milli"] - groups[""]["free_gpu_milli"] in (1500, 2000)
+    assert groups[""]["cpu_milli"] - groups[""]["free_cpu_milli"] >= 1000

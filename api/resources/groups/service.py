@@ -94,14 +94,14 @@ async def present(db: AsyncSession) -> Mapping[str, list[str]]:
 
 async def visible(db: AsyncSession, caller: Identity) -> Sequence[ResourceGroup]:
     """Return the groups that the caller may use or looks after, by name."""
-    usable = await _usable(db, caller)
-    return [group for group in await repository.every(db) if group.name in usable or _looks_after(caller, group)]
+    own = await usable(db, caller)
+    return [group for group in await repository.every(db) if group.name in own or _looks_after(caller, group)]
 
 
 async def get(db: AsyncSession, name: str, caller: Identity, *, lock: bool = False) -> ResourceGroup:
     """Return one group; raises NotFoundError also where it exists but is not for the caller."""
     group = await repository.by_name(db, name, lock=lock)
-    if group is None or not (_looks_after(caller, group) or name in await _usable(db, caller)):
+    if group is None or not (_looks_after(caller, group) or name in await usable(db, caller)):
         raise NotFoundError(
             Sentence("there is no resource group {name} that you may see", name=name),
             where="name",
@@ -137,6 +137,8 @@ async def change(db: AsyncSession, name: str, request: GroupChange, caller: Iden
     group = await get(db, name, caller, lock=True)
     given = request.model_fields_set
     caller.check(needed(request), domain=group.domain)
+    if "domain" in given:
+        await _check_move(db, group, request.domain)
     for field in given - LISTS:
         setattr(group, field, getattr(request, field))
     await _set_lists(db, group, request)
@@ -166,12 +168,27 @@ async def delete(db: AsyncSession, name: str, caller: Identity) -> None:
     await repository.delete(db, group)
 
 
+async def _check_move(db: AsyncSession, group: ResourceGroup, domain: str | None) -> None:
+    """Raise an error where a group cannot belong to a domain: there is none, or projects of others keep to the group.
+
+    Whoever is on its lists is looked at with these.
+    """
+    await projects.check_domain(db, domain)
+    if domain and (keeping := await projects.keeping_to(db, group.name, outside=domain)):
+        raise ConflictError(
+            f"these projects are not of {domain} and keep to {group.name}: {', '.join(keeping)}",
+            where="domain",
+            hint="give them another group, or none",
+        )
+
+
 def _looks_after(caller: Identity, group: ResourceGroup) -> bool:
     """Return whether the caller sees the group for another reason than being allowed to use it."""
     return caller.may(Action.GROUP_OVERSEE, domain=group.domain)
 
 
-async def _usable(db: AsyncSession, caller: Identity) -> tuple[str, ...]:
+async def usable(db: AsyncSession, caller: Identity) -> tuple[str, ...]:
+    """Return the names of the groups that a caller may use, those that are for few first."""
     return (await permissions(db)).usable(caller.id, caller.member_of)
 
 

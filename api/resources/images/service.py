@@ -30,6 +30,7 @@ AGAIN: dict[str, Any] = {"status": Status.UNCHECKED, "error": "", "digest": "", 
 """What is known of an image that has to be looked for again."""
 
 forget_project = repository.delete_of_project
+replace_in_errors = repository.replace_in_errors
 
 
 async def visible(db: AsyncSession, caller: Identity, project: str | None = None) -> Sequence[Image]:

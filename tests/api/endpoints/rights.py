@@ -197,6 +197,9 @@ RIGHTS = {
     f"GET {V1}/presets/{{name}}":                        KNOWN,
     f"PATCH {V1}/presets/{{name}}":                      OF_THE_SITE,
     f"DELETE {V1}/presets/{{name}}":                     OF_THE_SITE,
+    f"GET {V1}/notices":                                KNOWN,
+    f"POST {V1}/notices":                               OF_THE_SITE,
+    f"DELETE {V1}/notices/{{notice_id}}":               OF_THE_SITE,
     f"GET {V1}/sandboxes":                               KNOWN,
     f"POST {V1}/sandboxes":                              OF_THE_SITE,
     f"GET {V1}/sandboxes/{{name}}":                      KNOWN,
@@ -228,6 +231,8 @@ RIGHTS = {
     f"POST {V1}/volumes/{{name}}/hand-over":             "S . D . . . . . .",
     f"GET {V1}/apps/authorize":                          "S . D . O O 0 . .",
     f"GET {V1}/scheduler/queue":                         READ_SITE,
+    f"GET {V1}/overview":                               READ_SITE,
+    f"GET {V1}/summary":                                KNOWN,
     f"GET {V1}/scheduler/cycle":                         READ_SITE,
 }
 # fmt: on

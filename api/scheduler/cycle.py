@@ -113,7 +113,7 @@ class Cycle:
             if self.ledger.may_retain(workload) and self.draft.later.has_free(places, workload):
                 self.queues[workload.project].remove(workload)
                 claim = Claim(workload, Standing.NOMINATED, places, stopped_for=stopped_for)
-                if not (stopped_for or self.ledger.in_quota(workload)):
+                if not (stopped_for or (workload.total_milli and self.ledger.in_quota(workload))):
                     self._nominated_beyond[workload.id] = claim
                 self.draft.keep(claim)
                 nominated.append(workload)

@@ -74,7 +74,7 @@ def _largest(layout: Layout, free: Free, workload: Workload) -> tuple[int, int] 
         return _largest_bare(layout, free, nodes)
     held = layout.holds(workload) & nodes[:, None]
     whole, slices = layout.usable(workload.gpu_models) & held, _slices(layout, workload) & held
-    in_part = workload.gpu_milli % MILLI > 0 and not layout.all_fractions
+    in_part = workload.gpu_milli % MILLI > 0 and bool((whole & ~layout.fractions[:, None]).any())
     usable = whole & layout.fractions[:, None] if in_part else whole
     if not (usable.any() or slices.any()):
         return _none_ready(layout, workload, whole)

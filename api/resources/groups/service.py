@@ -21,6 +21,7 @@ from api.tables.projects import Project
 from api.tables.sessions import Kind
 from api.tables.users import User
 from common.errors import ConflictError, InputError, NotFoundError, Problem
+from common.sentence import Sentence
 
 version = repository.version
 
@@ -49,9 +50,14 @@ async def allowed(db: AsyncSession, user_id: UUID, project: Project, kind: Kind,
         if kept_to is None:
             raise _not_usable(str(wanted))
         raise InputError(
-            f"{kind} sessions of {project.name} run in the resource group {kept_to} only",
+            Sentence(
+                "{kind} sessions of {name} run in the resource group {kept_to} only",
+                kind=kind,
+                name=project.name,
+                kept_to=kept_to,
+            ),
             where="group",
-            hint="leave the group out",
+            hint=Sentence("leave the group out"),
         )
     return groups, only
 
@@ -97,7 +103,9 @@ async def get(db: AsyncSession, name: str, caller: Identity, *, lock: bool = Fal
     group = await repository.by_name(db, name, lock=lock)
     if group is None or not (_looks_after(caller, group) or name in await usable(db, caller)):
         raise NotFoundError(
-            f"there is no resource group {name} that you may see", where="name", hint="list the resource groups"
+            Sentence("there is no resource group {name} that you may see", name=name),
+            where="name",
+            hint=Sentence("list the resource groups"),
         )
     return group
 
@@ -105,7 +113,11 @@ async def get(db: AsyncSession, name: str, caller: Identity, *, lock: bool = Fal
 async def create(db: AsyncSession, request: GroupRequest) -> ResourceGroup:
     """Create a group; raises ConflictError where the name is taken."""
     if await repository.by_name(db, request.name):
-        raise ConflictError(f"there is a group {request.name} already", where="name", hint="choose another name")
+        raise ConflictError(
+            Sentence("there is a group {name} already", name=request.name),
+            where="name",
+            hint=Sentence("choose another name"),
+        )
     await projects.check_domain(db, request.domain)
     lists = {"nodes", "users", "projects"}
     group = ResourceGroup(**request.model_dump(exclude=lists), nodes=[], users=[], projects=[])
@@ -142,12 +154,17 @@ async def delete(db: AsyncSession, name: str, caller: Identity) -> None:
         raise ConflictError(
             f"these projects keep to {name}: {', '.join(keeping)}",
             where="name",
-            hint="give them another group, or none",
+            hint=Sentence("give them another group, or none"),
         )
     live = await repository.count_live(db, name)
     if live:
-        noun = "session asks" if live == 1 else "sessions ask"
-        raise ConflictError(f"{live} live {noun} for {name}", where="name", hint="delete the sessions first")
+        raise ConflictError(
+            Sentence.counted(
+                "{count} live session asks for {name}", "{count} live sessions ask for {name}", live, name=name
+            ),
+            where="name",
+            hint=Sentence("delete the sessions first"),
+        )
     await repository.delete(db, group)
 
 
@@ -209,5 +226,7 @@ async def _nodes(db: AsyncSession, names: Sequence[str]) -> list[Node]:
 
 def _not_usable(group: str) -> InputError:
     return InputError(
-        f"there is no resource group {group} that you may use", where="group", hint="list the resource groups"
+        Sentence("there is no resource group {group} that you may use", group=group),
+        where="group",
+        hint=Sentence("list the resource groups"),
     )

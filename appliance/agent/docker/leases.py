@@ -96,7 +96,7 @@ class Leases:
         # nobody else's connections take the agent's time; where several may come, who connects shows who he is
         others = self._users - {ROOT}
         if len(others) == 1:
-            os.chown(self._path, *others, -1)
+            os.chown(self._path, next(iter(others)), -1)
         self._path.chmod(0o666 if len(others) > 1 else 0o600)
         try:
             async with server:

@@ -16,7 +16,7 @@ EVERY_NODE = (
     UNINSTALL,
 )
 GROUPS = {
-    "reservoir": ("reservoir", "package_index", "repair_orders", "backup"),
+    "reservoir": ("reservoir", "package_index", "repair_orders", "backup", "renewal"),
     "master": ("departure", "database", "database_backup", "log_store", "control_api", "agent_edge", "edge"),
     "worker": ("container_engine", "node_agent"),
     "storage": ("storage_server",),

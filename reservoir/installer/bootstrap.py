@@ -46,8 +46,9 @@ HOW = {
 }
 # bytes; a list of a million files is shorter
 LONGEST = 1 << 30
-# bytes; a key, a signature or a chain of keys is shorter
-SHORT = 1 << 20
+# bytes; a key or a signature is shorter, and a chain of keys than the other
+SHORT = 4 << 10
+CHAIN_LONGEST = 1 << 20
 # keys of one maker, one after another; each signature takes time
 ROTATIONS = 64
 # what stands in front of the 32 bytes of every Ed25519 key
@@ -200,7 +201,7 @@ def chain(path: Path, *, whole: bool = True) -> tuple[list[bytes], list[Any]]:
     """
     keys: list[bytes] = []
     try:
-        found = json.loads(read(path).decode())
+        found = json.loads(read(path, CHAIN_LONGEST).decode())
         rotations = found["rotations"]
         if found != {"document": "penstock keys", "rotations": rotations} or not isinstance(rotations, list):
             raise ValueError("it has other fields")
@@ -286,21 +287,25 @@ class Bundle:
 
     def check(self) -> int:
         """Read everything; return how many bytes were good. Nothing may be missing, changed or extra."""
+        self.refuse_extra()
+        for name, sha256 in {**self.listed["installer"], **self.listed["attachments"]}.items():
+            copied(self.folder / name, None, sha256)
+        for name in self.carried:
+            copied(self.folder / "blobs" / "sha256" / name, None, name, self.sizes[name])
+        return sum(self.sizes[name] for name in self.carried)
+
+    def refuse_extra(self) -> None:
+        """Refuse a folder with a file that nobody signed."""
         blobs = self.folder / "blobs" / "sha256"
         beside = {"bundle.json", "bundle.json.sig", "penstock.pub", "keys.json", "blobs"}
         beside |= {"volume.json", "volume.json.sig"} if self.medium else set()
-        hashes = {**self.listed["installer"], **self.listed["attachments"]}
-        extra = [path for path in self.folder.iterdir() if path.name not in beside | set(hashes)]
+        beside |= {*self.listed["installer"], *self.listed["attachments"]}
+        extra = [path for path in self.folder.iterdir() if path.name not in beside]
         extra = [path for path in extra if path.is_symlink() or not OF_THE_DISC.fullmatch(path.name)]
         extra += [path for path in blobs.parent.iterdir() if path != blobs]
         extra += [path for path in blobs.iterdir() if path.name not in self.carried]
         if extra:
             refuse(min(extra), "is not in the bundle's list", f"do not use this bundle; {MAKER}")
-        for name, sha256 in hashes.items():
-            copied(self.folder / name, None, sha256)
-        for name in self.carried:
-            copied(blobs / name, None, name, self.sizes[name])
-        return sum(self.sizes[name] for name in self.carried)
 
 
 def pieces(source: BinaryIO, longest: float) -> Iterator[bytes]:
@@ -457,12 +462,29 @@ def pin(folder: Path, bundle: Bundle, trust: dict[str, Any], rotations: list[Any
     """Keep the key: the import of this bundle and of later ones expects the same maker."""
     if rotations:
         content = {"document": "penstock keys", "rotations": rotations}
-        (folder / CHAIN).write_text(json.dumps(content) + "\n")
-    else:
-        (folder / CHAIN).unlink(missing_ok=True)
-    (folder / TRUST).write_text(json.dumps(trust) + "\n")
+        keep(folder / CHAIN, json.dumps(content) + "\n")
+    keep(folder / TRUST, json.dumps(trust) + "\n")
     body = base64.b64encode(ED25519 + bundle.key).decode()
-    (folder / "bundle.pub").write_text(f"-----BEGIN PUBLIC KEY-----\n{body}\n-----END PUBLIC KEY-----\n")
+    keep(folder / "bundle.pub", f"-----BEGIN PUBLIC KEY-----\n{body}\n-----END PUBLIC KEY-----\n")
+    if not rotations:
+        # behind the key, which a chain that ends with another one says nothing of
+        (folder / CHAIN).unlink(missing_ok=True)
+
+
+def keep(path: Path, text: str) -> None:
+    """Write a file where it says something else, in one step: a full disk or a power cut leaves it as it was."""
+    if path.exists() and path.read_bytes() == text.encode():
+        return
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        with beside.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        beside.unlink()
+        raise
+    beside.replace(path)
 
 
 def order(version: str) -> tuple[Any, ...]:
@@ -539,15 +561,16 @@ def install(bundle: Bundle, site: Path, folder: Path) -> int:
     for name in ("penstock", "pip"):
         if name not in wheels:
             refuse(bundle.folder, f"neither the bundle nor the site has {name}", hint)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    # whoever starts this may stand in the medium's folder: no module of it may be taken for Python's own
+    subprocess.run([sys.executable, "-I", "-m", "venv", "--without-pip", folder], check=True, cwd=str(folder))
     # pip runs from its own wheel, which a zip file on the path allows
     path, home = "/usr/bin:/bin", str(wheelhouse)
     environment = {"PATH": path, "PYTHONPATH": str(wheels["pip"]), "HOME": home, "LC_ALL": "C.UTF-8"}
     options = ["--no-index", "--no-cache-dir", "--disable-pip-version-check", "--quiet", "--find-links", home]
     version = next(a["version"] for a in bundle.listed["artifacts"] if (a["kind"], a["name"]) == ("python", "penstock"))
     wanted = [f"penstock[{EXTRAS}]=={version}", "pip"]
-    command = [str(folder / "bin" / "python"), "-m", "pip", "--isolated", "install", *options, *wanted]
-    if subprocess.run(command, check=not lacking, env=environment).returncode:
+    command = [str(folder / "bin" / "python"), "-P", "-m", "pip", "--isolated", "install", *options, *wanted]
+    if subprocess.run(command, check=not lacking, env=environment, cwd=str(folder)).returncode:
         refuse(bundle.folder, f"neither the bundle nor the site has all of {', '.join(lacking)}", hint)
     shutil.rmtree(wheelhouse)
     (folder / INSTALLED).write_text(f"{bundle.identity} {listed(folder)}")
@@ -631,6 +654,7 @@ def run(options: argparse.Namespace) -> None:
     if options.verify_only:
         print(f"whole: {len(bundle.carried)} files, {bundle.check()} bytes")
         return
+    bundle.refuse_extra()
     if not options.allow_rollback:
         refuse_older(bundle, options)
     options.prefix.parent.mkdir(parents=True, exist_ok=True)

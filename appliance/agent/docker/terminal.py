@@ -15,11 +15,14 @@ import struct
 from collections.abc import AsyncIterator
 from types import TracebackType
 
+import structlog
 from anyio import to_thread
 
 from appliance.agent.docker.engine import DockerEngine
-from common.errors import PenstockError, UnavailableError
+from common.errors import NotFoundError, PenstockError, UnavailableError
 from common.protocol import STDERR, STDOUT
+
+log = structlog.get_logger()
 
 CHUNK = 1 << 16
 NOT_FOUND = 127
@@ -28,6 +31,9 @@ _NOT_BEGUN = b"OCI runtime exec failed: "
 _MISSING = (b"executable file not found", b"no such file or directory")
 _TRIES = 40
 _PAUSE_S = 0.025
+_HANG_UPS = 10
+_PATIENCE_S = 1.0
+"""How often an engine that does not answer is asked what to hang up, and how much longer each pause is."""
 
 
 class Terminal:
@@ -138,11 +144,21 @@ class Terminal:
         return STDERR, data
 
     async def _hang_up(self) -> None:
-        with contextlib.suppress(PenstockError, ProcessLookupError):
-            found = await to_thread.run_sync(self._engine.exec_inspect, self._id)
+        """End the command; asks again where the engine does not answer, as nobody else would end it."""
+        for number in range(1, _HANG_UPS + 1):
+            try:
+                found = await to_thread.run_sync(self._engine.exec_inspect, self._id)
+            except NotFoundError:
+                return
+            except PenstockError as error:
+                log.warning("hang-up failed", exec_id=self._id, attempt=number, error=str(error))
+                await asyncio.sleep(number * _PATIENCE_S)
+                continue
             if found["Running"] and found["Pid"]:
-                # the command leads a group of its own, with what it has started
-                os.killpg(found["Pid"], signal.SIGHUP)
+                with contextlib.suppress(ProcessLookupError):
+                    # the command leads a group of its own, with what it has started
+                    os.killpg(found["Pid"], signal.SIGHUP)
+            return
 
 
 def _refusal(reason: str) -> UnavailableError:

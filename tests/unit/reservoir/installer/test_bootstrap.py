@@ -5,6 +5,7 @@ import base64
 import itertools
 import json
 import os
+import resource
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -42,7 +43,7 @@ class Programs:
         self.wheels: set[str] = set()
         self.code = 0
 
-    def run(self, command: Sequence[str], check: bool = False, env: object = None) -> Any:
+    def run(self, command: Sequence[str], check: bool = False, env: object = None, cwd: object = None) -> Any:
         self.commands.append(command)
         if "venv" in command:
             python = Path(command[-1]) / "bin" / "python"
@@ -559,14 +560,16 @@ def test_a_chain_of_keys_is_short(
     assert "more than 64 keys" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", [bundles.KEYS, bundles.PUBLIC_KEY, bundles.SIGNATURE])
+@pytest.mark.parametrize(
+    ("name", "longest"), [(bundles.KEYS, 1 << 20), (bundles.PUBLIC_KEY, 4096), (bundles.SIGNATURE, 4096)]
+)
 def test_what_is_read_before_anybody_is_trusted_is_short(
-    bundle: Path, install: Run, capsys: pytest.CaptureFixture[str], name: str
+    bundle: Path, install: Run, capsys: pytest.CaptureFixture[str], name: str, longest: int
 ) -> None:
     path = bundle / name
     path.touch()
     with path.open("ab") as file:
-        file.truncate((1 << 20) + 1)
+        file.truncate(longest + 1)
     assert install(bundle, "--verify-only") == 3
     assert f"{name}: is longer than any of its kind" in capsys.readouterr().err
 
@@ -808,3 +811,47 @@ def test_no_more_of_a_file_is_copied_than_its_list_says(tmp_path: Path) -> None:
     with pytest.raises(BOOTSTRAP.RefusedError, match="was changed"):
         BOOTSTRAP.copied(long, copy, "0" * 64, 1_500_000)
     assert copy.stat().st_size == 1_500_001
+
+
+def test_no_module_of_the_medium_runs_however_the_installer_is_started(
+    tmp_path: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    medium, folder, ran = product(tmp_path, key), tmp_path / "new", tmp_path / "ran"
+    folder.mkdir()
+    found = BOOTSTRAP.Bundle(medium)
+    for name in ("venv", "pip", "json"):
+        (medium / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write({name!r})")
+    monkeypatch.chdir(medium)
+    assert BOOTSTRAP.install(found, tmp_path / "site", folder) == 3
+    assert (folder / "bin" / "python").exists()
+    assert not ran.exists()
+
+
+def test_nothing_is_installed_from_a_folder_with_a_file_that_nobody_signed(
+    tmp_path: Path, key: Ed25519PrivateKey, install: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    medium = product(tmp_path, key)
+    (medium / "venv.py").touch()
+    assert install(medium) == 3
+    assert "venv.py: is not in the bundle's list" in capsys.readouterr().err
+    assert not (tmp_path / "opt").exists()
+
+
+def test_a_full_disk_leaves_what_is_noted_of_the_key_as_it_was(tmp_path: Path) -> None:
+    """A record cut short would say that no key was given up."""
+    rotation = keychain.statement(Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate().public_key(), 1, 0)
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    given_up = {"fingerprint": "c" * 64, "how": "key", "before": ["a" * 64]}
+    BOOTSTRAP.pin(folder, SimpleNamespace(key=b"c" * 32), given_up, [rotation.model_dump()])
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    # no file may grow meanwhile
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        for key, chain in ((b"c", [rotation.model_dump()] * 2), (b"d", [])):
+            with pytest.raises(OSError, match="too large"):
+                BOOTSTRAP.pin(folder, SimpleNamespace(key=key * 32), given_up | {"before": []}, chain)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

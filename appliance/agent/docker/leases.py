@@ -94,9 +94,9 @@ class Leases:
 
         server = await asyncio.start_unix_server(connect, self._path, limit=MAX_TEXT)
         # nobody else's connections take the agent's time; where several may come, who connects shows who he is
-        others = sorted(self._users - {ROOT})
+        others = self._users - {ROOT}
         if len(others) == 1:
-            os.chown(self._path, others[0], -1)
+            os.chown(self._path, next(iter(others)), -1)
         self._path.chmod(0o666 if len(others) > 1 else 0o600)
         try:
             async with server:

@@ -14,6 +14,7 @@ from appliance.cli.reservoir import uploads
 from common.errors import PartialError
 from reservoir.bundle import bundles
 from reservoir.contents.bundle import Bundle
+from reservoir.download import cache
 from reservoir.intake import arrival
 from reservoir.media import split
 from reservoir.serving.uploads import server
@@ -355,7 +356,7 @@ def test_media_that_come_together_are_read_once(
     assert len(media) > 1
     again: list[Path] = []
     decoded: list[str] = []
-    sound, decode = arrival.reads_as, bundles.decode
+    sound, decode = cache.reads_as, bundles.decode
 
     def reads_as(path: Path, sha256: str) -> bool:
         again.append(path)

@@ -71,7 +71,8 @@ def _prepare(node: Node) -> None:
     node.wait("systemctl is-system-running | sed s,degraded,running,", "running")
     # nothing starts before the role has configured it
     node.run("printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d && chmod +x /usr/sbin/policy-rc.d")
-    node.run("echo force-unsafe-io > /etc/dpkg/dpkg.cfg.d/test && apt-get install --yes --no-install-recommends /debs/*.deb")
+    node.run("echo force-unsafe-io > /etc/dpkg/dpkg.cfg.d/test")
+    node.run("apt-get install --yes --no-install-recommends /debs/*.deb")
 
 
 @pytest.fixture(scope="module")

@@ -79,7 +79,7 @@ def _require_deployed(state: Path, root: Path) -> None:
 
 
 def _waiting(site: Site, state: Path) -> list[str]:
-    """Return the nodes that no deploy has reached since their certificate was made."""
+    """Return the nodes that some deploy has reached, and none since their certificate was made anew."""
     reached: dict[str, float] = {}
     for record in deployment.records(state):
         ended = datetime.fromisoformat(record["started"]).timestamp() + record["seconds"]
@@ -87,4 +87,5 @@ def _waiting(site: Site, state: Path) -> list[str]:
             reached[name] = max(ended, reached.get(name, 0.0))
     files = {node.name: state / "pki" / "nodes" / node.name / "node.crt" for node in site.nodes}
     made = {name: path.stat().st_mtime for name, path in files.items() if path.is_file()}
-    return [name for name, moment in made.items() if moment > reached.get(name, 0.0)]
+    # who was never reached waits for somebody to deploy there
+    return [name for name, moment in made.items() if moment > reached.get(name, moment)]

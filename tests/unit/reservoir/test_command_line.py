@@ -15,7 +15,6 @@ from common.errors import PartialError
 from reservoir.bundle import bundles
 from reservoir.contents.bundle import Bundle
 from reservoir.download import cache
-from reservoir.intake import arrival
 from reservoir.media import split
 from reservoir.serving.uploads import server
 from reservoir.serving.uploads.names import Names
@@ -356,17 +355,17 @@ def test_media_that_come_together_are_read_once(
     assert len(media) > 1
     again: list[Path] = []
     decoded: list[str] = []
-    sound, decode = cache.reads_as, bundles.decode
+    decode = bundles.decode
 
     def reads_as(path: Path, sha256: str) -> bool:
         again.append(path)
-        return sound(path, sha256)
+        return cache.reads_as(path, sha256)
 
     def decoding(content: bytes, where: str) -> Bundle:
         decoded.append(where)
         return decode(content, where)
 
-    monkeypatch.setattr(arrival, "reads_as", reads_as)
+    monkeypatch.setattr("reservoir.intake.arrival.reads_as", reads_as)
     monkeypatch.setattr(bundles, "decode", decoding)
     assert call(monkeypatch, "import", "--trust-first", *media, "--root", tmp_path / "site") == 0
     assert [path for path in again if path.parent.name != "record"] == []

@@ -116,6 +116,17 @@ def test_a_worker_that_was_down_is_tried_again_each_day_alone(world: World) -> N
     assert len(world.limits) == 3
 
 
+def test_a_worker_that_no_deploy_has_reached_yet_is_none_of_its_business(world: World) -> None:
+    for record in (world.state / "deploys").iterdir():
+        record.unlink()
+    world.note(["first", "one"])
+    pki.revoke(world.state / "pki", "two", now=MADE)
+    world.now = MADE + timedelta(days=400)
+    pki.issue(load(parse(SITE, "site.yml")), world.state / "pki", now=world.now)
+    assert world.renew(MADE + timedelta(days=401)).waiting == []
+    assert world.limits == []
+
+
 @pytest.mark.parametrize(
     ("held", "to_publish", "reason"),
     [

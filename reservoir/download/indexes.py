@@ -59,7 +59,7 @@ def _without_commas(place: str) -> str:
 def machine() -> Indexes:
     """Return what `pip config list` says on this machine."""
     try:
-        out = process.run([sys.executable, "-m", "pip", "config", "list"])
+        out = process.run([sys.executable, "-P", "-m", "pip", "config", "list"])
     except ProcessError as error:
         raise UnavailableError("pip is not installed", where="pip", hint="install penstock[build]") from error
     values: dict[str, str] = {}

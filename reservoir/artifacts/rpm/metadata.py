@@ -86,7 +86,7 @@ class MetadataFile:
         """Unpack it; raises an error behind the first byte beyond `most`."""
         suffix = PurePosixPath(self.name).suffix
         if suffix == ZSTD:
-            process.run([sys.executable, "-m", unpacking.__name__, self.path, plain, str(most)])
+            process.run([sys.executable, "-P", "-m", unpacking.__name__, self.path, plain, str(most)])
             return
         with READERS[suffix](self.path) as packed, plain.open("wb") as file:
             while piece := packed.read(CHUNK):

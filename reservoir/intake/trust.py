@@ -5,7 +5,7 @@ The installer writes the same record beside the key that it keeps, so that the f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -120,8 +120,11 @@ def known(store: Store, installed: Path | None = None, *, given_up: bool = False
         for path in (store.pinned_key, installed / PINNED if installed else settings.installer_key())
     )
     if own and kept and _later(kept, own):
-        followed = keychain.raw(own.key) in kept.chain.replaced()
-        return replace(kept, chain=own.chain.grown(own.key, kept.chain)) if followed else kept
+        if keychain.raw(own.key) not in kept.chain.replaced():
+            return kept
+        # the site's chain goes on, and may know nothing of how the installer's began
+        trust = kept.trust.model_copy(update={"before": kept.earlier})
+        return Known(kept.key, trust, own.chain.grown(own.key, kept.chain))
     return own or kept
 
 

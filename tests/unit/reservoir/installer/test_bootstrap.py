@@ -908,16 +908,16 @@ def test_an_odd_medium_is_refused_in_words(
     assert "volume.json: " in capsys.readouterr().err
 
 
+def statements(*keys: ed25519.SigningKey) -> Keychain:
+    steps = enumerate(itertools.pairwise(keys), 1)
+    return Keychain(rotations=[keychain.statement(old, new.public_key(), at, 0) for at, (old, new) in steps])
+
+
 def test_each_statement_of_a_chain_is_checked_once(
     machine: Machine, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = [key, *(Ed25519PrivateKey.generate() for _ in range(2))]
-    chain = Keychain(
-        rotations=[
-            keychain.statement(old, new.public_key(), at, 0)
-            for at, (old, new) in enumerate(itertools.pairwise(keys), 1)
-        ]
-    )
+    chain = statements(*keys)
     assert machine.take(keys[-1], chain)
     points: list[bytes] = []
     read = BOOTSTRAP.decompress
@@ -936,9 +936,8 @@ def test_who_replaces_a_key_by_itself_gives_up_those_before_it(
     machine: Machine, key: Ed25519PrivateKey, at_the_site: bool
 ) -> None:
     """The chain that told of them is kept no more."""
-    new = Ed25519PrivateKey.generate()
-    chain = Keychain(rotations=[keychain.statement(key, new.public_key(), 1, 0)])
-    back = Keychain(rotations=[keychain.statement(new, key.public_key(), 1, 0)])
+    between, new = (Ed25519PrivateKey.generate() for _ in range(2))
+    chain, back = statements(key, between, new), statements(new, between)
     if at_the_site:
         assert machine.take(new, chain)
         assert machine.take(new, replace=True)
@@ -946,8 +945,8 @@ def test_who_replaces_a_key_by_itself_gives_up_those_before_it(
         assert machine.install(new, chain) == 0
         assert machine.install(new, replace=True) == 0
     with pytest.raises(IntegrityError, match="was given up for it, or follows one that was"):
-        machine.take(key, back)
-    assert machine.install(key, back) == 3
+        machine.take(between, back)
+    assert machine.install(between, back) == 3
     assert machine.counts == bytes_of(new)
 
 
@@ -957,7 +956,7 @@ class Installed:
     def __init__(self, machine: Machine, key: Ed25519PrivateKey) -> None:
         self.machine, self.given_up = machine, key
         self.old, self.new = (Ed25519PrivateKey.generate() for _ in range(2))
-        self.chain = Keychain(rotations=[keychain.statement(self.old, self.new.public_key(), 1, 0)])
+        self.chain = statements(self.old, self.new)
         bundle = product(machine.folder, self.old, "7.0")
         assert machine._install(bundle, "--key", pem(machine.folder, self.old), "--replace-key", first="") == 0
         (machine.prefix / "bin/python").symlink_to(sys.executable)
@@ -1042,3 +1041,19 @@ def test_what_is_known_of_keys_is_not_written_anew(installed: Installed, monkeyp
     monkeypatch.setattr(BOOTSTRAP.os, "fsync", written.append)
     assert installed.again() == 0
     assert not written
+
+
+def test_the_site_forgets_no_key_that_the_installer_saw_replaced(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own chain goes on with the installer's from where both meet, which is not where that one began."""
+    first, between, last = (Ed25519PrivateKey.generate() for _ in range(3))
+    back = machine.made(between, statements(last, between))
+    assert imported(back, machine.site, key=last.public_key(), replace_key=True).changed
+    whole = machine.made(last, statements(first, between, last))
+    assert machine._install(whole, "--key", pem(machine.folder, first), "--replace-key", first="") == 0
+    monkeypatch.setattr(sys, "prefix", str(machine.prefix.resolve()))
+    assert machine.take(last, replace=True)
+    with pytest.raises(IntegrityError, match="was given up for it, or follows one that was"):
+        machine.take(first, statements(last, first))
+    assert machine.install(first, statements(last, first)) == 3

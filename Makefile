@@ -166,6 +166,8 @@ bench: bundle ## Figures, one JSON line each; the last ones start the demo's lab
 	$(SAY) "Control API: 2,000 agents, 10,000 sessions, 50 users, on PostgreSQL"
 	@$(BIN)/python -m tests.bench.control
 	@$(BIN)/python -m tests.bench.history
+	$(SAY) "Overview: 2,000 nodes, 14,000 sessions that run, 5,000 that wait"
+	@$(BIN)/python -m tests.bench.overview
 	$(SAY) "GPU samples: bytes of each, the plot of a week"
 	@$(BIN)/python -m tests.bench.gpu_samples
 	$(SAY) "Backup: a database of a million rows, dumped, loaded and counted"

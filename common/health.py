@@ -17,6 +17,11 @@ CLOSING = (
 )
 """Failing checks with which a node takes nothing new, unless the site says otherwise. A dead container engine and a
 wrong clock do so by themselves, and a missing storage keeps away what mounts it."""
+RENEW = (
+    "run `penstock site deploy`, which renews it; on the reservoir node `journalctl -u penstock-renewal` says why"
+    " its timer has not"
+)
+"""What to do about a certificate of the site that ends soon."""
 MISSING = "it was there, and is not found any more"
 
 Key = TypeVar("Key", bound=Hashable)

@@ -12,13 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from common.checks import Check, CheckState
-from common.health import graded
+from common.health import RENEW, graded
 from common.repairs import REPAIR_OF
 
 LEADERS_FOLDERS = (Path("/"), Path("/var/lib/postgresql"), Path("/var/log"))
 """Folders whose disks the leader of the API looks at, on the master."""
 DAY_S = 24 * 3600
-RENEW = "run `penstock site deploy`, which renews it"
 HANGS = 2
 """A service that hung so often within an hour, and was started again each time, needs more than that."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import Any
 
@@ -47,7 +47,8 @@ def refuse(status: int, reason: str, hint: str, headers: dict[str, str] | None =
 async def _penstock(connection: HTTPConnection, error: Exception) -> JSONResponse:
     assert isinstance(error, PenstockError)  # noqa: S101 -- registered for this class only
     fields, parameters = _fields(connection), {*connection.path_params, *connection.query_params}
-    items = [problem.item(one, fields, parameters) for one in error.problems[:LISTED]]
+    problems = [_said(one, connection) for one in error.problems[:LISTED]]
+    items = [problem.item(one, fields, parameters) for one in problems]
     return answer(error.http_status, items, _headers(error), left_out=len(error.problems) - len(items))
 
 
@@ -66,20 +67,26 @@ def _headers(error: PenstockError) -> dict[str, str]:
     return {}
 
 
-async def _validation(_connection: HTTPConnection, error: Exception) -> JSONResponse:
+async def _validation(connection: HTTPConnection, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError | WebSocketRequestValidationError)  # noqa: S101
     told = error.errors()
-    items = [_item(one) for one in told[:LISTED]]
+    items = [_item(one, connection) for one in told[:LISTED]]
     return answer(422, items, left_out=len(told) - len(items))
 
 
-def _item(told: dict[str, Any]) -> Item:
+def _said(told: Problem, connection: HTTPConnection) -> Problem:
+    """Return a problem as whoever asked reads it: a route may keep in `say` of its state how to translate."""
+    say: Callable[[str], str] = getattr(connection.state, "say", str)
+    return Problem(told.where, say(told.reason), say(told.hint))
+
+
+def _item(told: dict[str, Any], connection: HTTPConnection) -> Item:
     """Return what pydantic tells in our words; the first part of its location is where in the request it was."""
     source, *path = told["loc"]
     if told["type"] == "json_invalid":
         invalid = Problem("", f"the body is not JSON: {told['ctx']['error']}", "send well-formed JSON")
         return problem.in_body((), invalid)
-    found = Problem("", findings.reason(told), findings.hint(told))
+    found = _said(Problem("", findings.reason(told), findings.hint(told)), connection)
     if source != "body":
         return problem.in_parameter(str(path[0]), found)
     # a key that is wrong has no place of its own in the body

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
 CHROMIUM = "/usr/bin/chromium"
+AXE = Path(__file__).parent / "vendor" / "axe" / "axe.min.js"
+SHIFTS = """
+() => new Promise(resolve => {
+    let sum = 0;
+    new PerformanceObserver(list => {
+        for (const shift of list.getEntries()) if (!shift.hadRecentInput) sum += shift.value;
+    }).observe({ type: "layout-shift", buffered: true });
+    setTimeout(() => resolve(sum), 100);
+})
+"""
 ECHO = """
 (url, words) => new Promise((resolve, reject) => {
     const socket = new WebSocket(url);
@@ -35,3 +46,25 @@ def sign_in(page: Page, name: str, password: str) -> None:
     page.get_by_label("Name").fill(name)
     page.get_by_label("Password", exact=True).fill(password)
     page.get_by_role("button", name="Sign in").click()
+
+
+def findings(page: Page) -> list[str]:
+    """Return what axe finds on a page that keeps somebody from using it: serious and critical findings, where each is.
+
+    It is given to the page as the developer tools do, which a page's policy has no say in.
+    """
+    assert AXE.exists(), "run tools/vendor.sh"
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run({resultTypes: ['violations'], preload: false})")
+    return [
+        f"{one['id']}: {node['html']} ({node['failureSummary']})"
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+        for node in one["nodes"]
+    ]
+
+
+def moved(page: Page) -> float:
+    """Return how far what a page shows has moved by itself: the sum of its layout shifts, as browsers measure them."""
+    return float(page.evaluate(SHIFTS))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from appliance.cli import sandbox as command
 from common.sandbox import SandboxRule
+from common.sandbox_rules import parse_rule
 
 MANUAL = Path(__file__).parents[1] / "docs/admin.md"
 
@@ -18,5 +18,5 @@ def documented() -> list[tuple[str, list[SandboxRule]]]:
         if line.startswith("penstock sandbox create"):
             words = shlex.split(line, comments=True)
             denied = [words[at + 1] for at, word in enumerate(words) if word == "--deny"]
-            found.append((line, [SandboxRule.model_validate(command.parse_rule(text)) for text in denied]))
+            found.append((line, [SandboxRule.model_validate(parse_rule(text, "--deny")) for text in denied]))
     return found

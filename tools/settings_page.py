@@ -15,6 +15,7 @@ from appliance.site.gpu import SharedGpus
 from appliance.site.health import Alerts, Health
 from appliance.site.kubernetes import KubernetesCluster
 from appliance.site.model import Disk, SimulatedGpus, TakingOver
+from appliance.site.slurm import SlurmNode, SlurmSettings
 from common.settings.backup import BackupSettings
 from common.settings.control_api import ControlApiSettings
 from common.settings.edge import EdgeSettings
@@ -81,6 +82,8 @@ PARTS = (
         KubernetesCluster,
         "A worker that [stands for a cluster](admin.md#a-kubernetes-cluster-as-a-node).",
     ),
+    Part("Slurm", "slurm", SlurmSettings, "For a site [whose engine it is](engines.md#a-site-with-slurm)."),
+    Part("A node of Slurm", "nodes[].slurm", SlurmNode, "What Slurm counts with there."),
     Part("Health", "health", Health, "When [checks](admin.md#health) warn and fail, and which of them close a node."),
     Part("Audit log", "audit", Audit, "How long the audit log is kept on the master, and who else gets it."),
     Part("Alerts", "alerts", Alerts, "Who is told of a check that changes; without a webhook and mail, nobody."),

@@ -15,8 +15,11 @@ from babel.messages.pofile import read_po, write_po
 import api
 from api.console.texts import FOLDER
 from api.tables.users import Language
+from common import findings
 
 ROOT = Path(api.__file__).parent
+SHARED = (Path(findings.__file__),)
+"""What is said of values that people send, and that the console shows."""
 LANGUAGES = [language.value for language in Language if language is not Language.ENGLISH]
 KEYWORDS = {"_": None, "gettext": None, "ngettext": (1, 2), "Sentence": None, "counted": (1, 2)}
 """What texts are given to: functions of templates and of code, and sentences."""
@@ -26,7 +29,7 @@ OPTIONS = {"trimmed": "true", "extensions": "jinja2.ext.i18n", "newstyle_gettext
 def messages() -> Catalog:
     """Return all that the console says, without translations."""
     found = Catalog(project="Penstock", charset="utf-8", fuzzy=False)
-    for path in sorted(ROOT.rglob("*.py")):
+    for path in (*sorted(ROOT.rglob("*.py")), *SHARED):
         for _, message, _, _ in _texts("python", path):
             found.add(message)
     for path in sorted((ROOT / "console" / "templates").glob("*.html")):

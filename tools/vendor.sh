@@ -1,7 +1,7 @@
 #!/bin/sh
 # Fetch the third-party files that our web pages load, and put them below api/static/vendor, from where the API serves
-# them and the wheel packs them. They come from the npm registry that this machine is configured for.
-# What is there already in the right version is reused.
+# them and the wheel packs them. What the tests alone load goes below tests/vendor. All come from the npm registry that
+# this machine is configured for. What is there already in the right version is reused.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -41,3 +41,6 @@ fetch idiomorph idiomorph 0.7.4 dist/idiomorph-ext.min.js LICENSE
 fetch xterm @xterm/xterm 6.0.0 lib/xterm.js css/xterm.css LICENSE
 fetch xterm-fit @xterm/addon-fit 0.11.0 lib/addon-fit.js LICENSE
 fetch uplot uplot 1.6.32 dist/uPlot.iife.min.js dist/uPlot.min.css LICENSE
+
+vendor=tests/vendor
+fetch axe axe-core 4.14.1 axe.min.js LICENSE

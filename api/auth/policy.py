@@ -106,6 +106,8 @@ class Action(StrEnum):
     VOLUME_HAND_OVER = "hand volumes over to other projects"
     PRESET_READ = "see presets"
     PRESET_MANAGE = "create, change and delete presets"
+    NOTICE_READ = "see notices"
+    NOTICE_MANAGE = "write and end notices for everybody"
     SANDBOX_READ = "see sandboxes"
     SANDBOX_MANAGE = "create, change and delete sandboxes, and say for whom they are"
     DENIED_CALL_READ = "see which system calls sandboxes denied"
@@ -192,6 +194,8 @@ TABLE: Mapping[Action, Row] = {
     Action.VOLUME_HAND_OVER: _row(_ALL,    _S,    _D,           None,    None,           None,    None),
     Action.PRESET_READ:      _row(_READ,   _S,    _S,           _S,      _S,             _S,      _S),
     Action.PRESET_MANAGE:    _row(_ALL,    _S,    None,         None,    None,           None,    None),
+    Action.NOTICE_READ:      _row(_READ,   _S,    _S,           _S,      _S,             _S,      _S),
+    Action.NOTICE_MANAGE:    _row(_ALL,    _S,    None,         None,    None,           None,    None),
     Action.SANDBOX_READ:     _row(_READ,   _S,    _S,           _S,      _S,             _S,      _S),
     Action.SANDBOX_MANAGE:   _row(_ALL,    _S,    None,         None,    None,           None,    None),
     Action.DENIED_CALL_READ: _row(_READ,   _S,    _D,           _S,      _D,             _P,      None),

@@ -20,6 +20,8 @@ from common.checks import CheckState
 from common.gpu.share import format_gpus
 from common.protocol import ContainerStatus
 from common.repairs import RunState
+from common.sandbox import SandboxRule
+from common.sandbox_rules import format_rule
 from common.sentence import Sentence
 
 NAMES: Mapping[type[StrEnum], Mapping[StrEnum, Sentence]] = {
@@ -193,6 +195,11 @@ def audit_change(change: AuditChangeView) -> str:
     return "; ".join(words)
 
 
+def rule(value: SandboxRule) -> str:
+    """Return a rule of a sandbox as people write it."""
+    return format_rule(value.model_dump())
+
+
 FILTERS = {
     each.__name__: each
     for each in (
@@ -209,6 +216,7 @@ FILTERS = {
         refusal_name,
         result_name,
         audit_change,
+        rule,
     )
 }
 """What templates call them."""

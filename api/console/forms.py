@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
 from common.errors import InputError
+from common.sentence import Sentence, Several
 
 CHOICES = 20
 """So many of the names that there are a hint says."""
@@ -41,9 +42,11 @@ def check_leaving(change: BaseModel, found: BaseModel, *fields: str) -> None:
         for name in getattr(change, f"remove_{field}"):
             if name not in present:
                 hint = (
-                    f"choose of {', '.join(sorted(present)[:CHOICES])}" if present else "there is nothing to take out"
+                    Sentence("choose of {names}", names=Several(sorted(present)[:CHOICES]))
+                    if present
+                    else Sentence("there is nothing to take out")
                 )
-                raise InputError(f"{name} is not in it", where=f"remove_{field}", hint=hint)
+                raise InputError(Sentence("{name} is not in it", name=name), where=f"remove_{field}", hint=hint)
 
 
 def whole(field: str, amount: float, parts: int, step: int = 1) -> int:
@@ -53,8 +56,17 @@ def whole(field: str, amount: float, parts: int, step: int = 1) -> int:
     """
     nearest = step * round(amount * parts / step)
     if abs(amount * parts - nearest) > _EXACT:
-        raise InputError(f"{amount} cannot be kept as it is", where=field, hint=f"write {nearest / parts}")
+        raise InputError(
+            Sentence("{amount} cannot be kept as it is", amount=amount),
+            where=field,
+            hint=Sentence("write {amount}", amount=nearest / parts),
+        )
     return nearest
+
+
+def whole_or_none(field: str, amount: float | None, parts: int) -> int | None:
+    """Return an amount in parts as `whole` does; None for what somebody has left empty."""
+    return None if amount is None else whole(field, amount, parts)
 
 
 def names(words: str) -> list[str]:

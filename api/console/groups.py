@@ -48,16 +48,19 @@ class GroupForm(BaseModel):
 class ChangeForm(BaseModel):
     """What to change: for whom it is, what comes in and what goes, and where it is `described`, all that is said of it.
 
-    A browser sends what is empty as it does what is left out.
+    Where it is `moved`, it belongs to another domain, or to none any more. A browser sends what is empty as it does
+    what is left out.
     """
 
     open: bool | None = None
     described: bool = False
+    moved: bool = False
     description: Line = ""
     purpose: Line = ""
     gpu_model: Line = ""
     switch: Line = ""
     region: Line = ""
+    domain: Line = ""
     add_nodes: Line = ""
     remove_nodes: Line = ""
     add_users: Line = ""
@@ -108,6 +111,8 @@ async def _change(form: Annotated[ChangeForm, Form()], connection: HTTPConnectio
     body: dict[str, Any] = {} if form.open is None else {"open": form.open}
     if form.described:
         body |= form.model_dump(include=SAID)
+    if form.moved:
+        body["domain"] = form.domain or None
     change = forms.checked(GroupChange, body | forms.lists(form, *LISTS))
     auditing.needs(connection, service.needed(change))
     return change

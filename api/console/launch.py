@@ -32,6 +32,7 @@ from api.tables.images import Status
 from api.tables.sessions import MAX_CONTAINERS, Kind
 from common.errors import ConflictError, InputError
 from common.gpu.share import format_gpus
+from common.sentence import Sentence
 
 HOUR_S = 3600
 VOLUMES = 2
@@ -163,7 +164,7 @@ def _body(form: LaunchForm, offered: list[int]) -> dict[str, Any]:
     if form.preset:
         body["preset"] = form.preset
     if form.share > len(offered):
-        raise InputError("there is no such share", where="gpu_milli", hint="choose one of the list")
+        raise InputError(Sentence("there is no such share"), where="gpu_milli", hint=Sentence("choose one of the list"))
     if form.share or not form.preset:
         body["gpu_milli"] = offered[form.share - 1] if form.share else 0
     if form.cpu is not None:
@@ -185,11 +186,15 @@ def _words(command: str) -> list[str]:
         return shlex.split(command)
     except ValueError:
         raise InputError(
-            "a quotation mark has no other end", where="command", hint='close it, as in sh -c "echo hello"'
+            Sentence("a quotation mark has no other end"),
+            where="command",
+            hint=Sentence('close it, as in sh -c "echo hello"'),
         ) from None
 
 
 def _port(word: str) -> int:
     if not (word.isascii() and word.isdigit() and len(word) <= 5):
-        raise InputError(f"{word} is no port", where="ports", hint="write numbers such as 8888, 6006")
+        raise InputError(
+            Sentence("{word} is no port", word=word), where="ports", hint=Sentence("write numbers such as 8888, 6006")
+        )
     return int(word)

@@ -36,6 +36,9 @@ class PageRoute(Route):
             note_page(self.endpoint)
 
         async def answer(request: Request) -> Response:
+            request.state.say = partial(_said, request)
+            if goes_to_page(request):
+                request.state.notices = await request.app.state.notice_board.shown()
             try:
                 return await handle(request)
             except Exception as error:
@@ -76,6 +79,12 @@ def answer_by_pages(app: FastAPI) -> None:
         return _page_of(request, answer) if goes_to_page(request) and not _is_api(request) else answer
 
     app.add_exception_handler(HTTPException, refuse)
+
+
+def _said(request: Request, text: str) -> str:
+    """Return what is wrong in the reader's language."""
+    texts.current.set(texts.language_of(request))
+    return texts.said(text)
 
 
 def _elsewhere(request: Request, error: Exception) -> Response | None:

@@ -15,6 +15,7 @@ from api.auth.policy import Action
 from api.clock import now
 from api.control.reconcilers import drains, losses
 from api.engine.base import Engine
+from api.resources.images import service as images
 from api.resources.nodes import rights, service
 from api.resources.nodes.heartbeats import Heartbeats
 from api.resources.nodes.schemas import ModeRequest
@@ -81,6 +82,8 @@ async def remove(db: AsyncSession, name: str, caller: Identity) -> None:
     await losses.after_removal(db, node)
     await lifecycle.forget_places(db, node.id)
     await service.remove(db, node)
+    # whoever may not see nodes is told nothing of those that there are, and of this one nobody knows it any more
+    await images.replace_in_errors(db, name, lambda error: rights.without_names(error, [name]))
     log.info("removed", node=name, by=caller.name)
 
 

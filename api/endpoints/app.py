@@ -32,6 +32,8 @@ from api.endpoints import (
     logs,
     metrics,
     nodes,
+    notices,
+    overview,
     presets,
     projects,
     repairs,
@@ -54,6 +56,7 @@ from api.endpoints.repeats import Repeats
 from api.endpoints.routes import authorized
 from api.engine.base import Engine
 from api.lists.nodes import GroupsOfNodes
+from api.lists.overview import IdleGpus
 from api.lists.texts import Texts
 from api.notices import Notices
 from api.resources.apps.service import AppIndex
@@ -61,6 +64,7 @@ from api.resources.audit import service as audit
 from api.resources.nodes.fleet import Fleet
 from api.resources.nodes.heartbeats import HELD_PART, Heartbeats
 from api.resources.nodes.service import recall_machines
+from api.resources.notices.service import Board
 from api.resources.sessions.streams import Streams
 from api.settings import Settings
 from common import revocation
@@ -153,7 +157,9 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine,
     app.state.audit_searches = audit_log.Turns()
     app.state.log_searches = asyncio.Semaphore(logs.AT_ONCE)
     app.state.groups_of_nodes = GroupsOfNodes()
+    app.state.idle_gpus = IdleGpus()
     app.state.notices = Notices(database)
+    app.state.notice_board = Board(database)
     app.state.streams = Streams(app.state.notices, settings.streams_per_user)
     app.state.manager = Manager(database, engine, app.state.heartbeats, settings, clock)
     app.state.dry_runs = DryRuns(app.state.manager.loop)
@@ -171,6 +177,7 @@ def _include_routes(app: FastAPI) -> None:
         nodes.router,
         groups.router,
         images.router,
+        notices.router,
         presets.router,
         volumes.router,
         sandboxes.router,
@@ -179,6 +186,7 @@ def _include_routes(app: FastAPI) -> None:
         metrics.router,
         denied_calls.router,
         scheduler.router,
+        overview.router,
         audit_log.router,
         backups.router,
         logs.router,

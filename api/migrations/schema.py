@@ -28,6 +28,7 @@ import api.tables.installation
 import api.tables.logins
 import api.tables.metrics
 import api.tables.nodes
+import api.tables.notices
 import api.tables.presets
 import api.tables.projects
 import api.tables.repairs

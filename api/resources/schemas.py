@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from fastapi import Path, Query
 from pydantic import (
@@ -15,6 +15,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     ValidatorFunctionWrapHandler,
     WrapValidator,
     field_validator,
@@ -42,12 +43,14 @@ class Request(BaseModel):
 
 
 class Change(Request):
-    """Base of what to change of a thing: a key that is left out stays as it is, and none may be null."""
+    """Base of what to change of a thing: a key that is left out stays as it is, and none but `NULLABLE` may be null."""
+
+    NULLABLE: ClassVar[frozenset[str]] = frozenset()
 
     @field_validator("*")
     @classmethod
-    def _not_null(cls, value: Any) -> Any:
-        if value is None:
+    def _not_null(cls, value: Any, about: ValidationInfo) -> Any:
+        if value is None and about.field_name not in cls.NULLABLE:
             raise ValueError("null is no value here; leave the key out to keep what is")
         return value
 

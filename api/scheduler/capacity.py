@@ -35,11 +35,12 @@ class Layout:
         self.gpus = tuple(tuple(sorted(node.gpus, key=lambda gpu: gpu.index)) for node in self.nodes)
         height, width = len(self.nodes), max((len(gpus) for gpus in self.gpus), default=0)
         self.models: dict[str, int] = {}
-        self.model: Ints = np.full((height, width), NO_MODEL, dtype=np.int64)
-        self.island: Ints = np.zeros((height, width), dtype=np.int64)
-        self.capacity: Ints = np.zeros((height, width), dtype=np.int64)
-        self.kind: Ints = np.zeros((height, width), dtype=np.int64)
-        self.slices: Flags = np.zeros((height, width), dtype=np.bool_)
+        # by column: a step over the GPUs of every node is then a few over whole columns
+        self.model: Ints = np.full((height, width), NO_MODEL, dtype=np.int64, order="F")
+        self.island: Ints = np.zeros((height, width), dtype=np.int64, order="F")
+        self.capacity: Ints = np.zeros((height, width), dtype=np.int64, order="F")
+        self.kind: Ints = np.zeros((height, width), dtype=np.int64, order="F")
+        self.slices: Flags = np.zeros((height, width), dtype=np.bool_, order="F")
         for row, gpus in enumerate(self.gpus):
             for column, gpu in enumerate(gpus):
                 self.model[row, column] = self.models.setdefault(gpu.model, len(self.models))
@@ -47,7 +48,7 @@ class Layout:
                 self.capacity[row, column] = gpu.capacity_milli
                 self.kind[row, column] = gpu.enforcement.rank
                 self.slices[row, column] = gpu.slice
-        self.alone: Flags = np.isin(self.kind, [kind.rank for kind in ALONE])
+        self.alone: Flags = np.isin(self.kind.T, [kind.rank for kind in ALONE]).T
         self.any_alone = bool(self.alone.any())
         self.islands = tuple(int(island) for island in np.unique(self.island)) or (0,)
         self.present: Flags = self.model != NO_MODEL
@@ -75,6 +76,7 @@ class Layout:
         }
         self.ungrouped = np.array([not node.groups for node in self.nodes], dtype=np.bool_)
         self.orphaned = self._of_orphaned()
+        self.shared_of_node: Ints = np.maximum(self.capacity - self.orphaned, 0).sum(axis=1)
         self.foreign_cpu: Ints = np.array([node.foreign_cpu_milli for node in self.nodes], dtype=np.int64)
         self.foreign_memory: Ints = np.array([node.foreign_memory_mib for node in self.nodes], dtype=np.int64)
         self.empty = Free.of(self)
@@ -178,7 +180,7 @@ class Layout:
         # by what there is of them, so that made-up names take no memory
         codes = frozenset(self.models[name] for name in models if name in self.models)
         if codes not in self._usable:
-            self._usable[codes] = np.isin(self.model, list(codes))
+            self._usable[codes] = np.isin(self.model.T, list(codes)).T
         return self._usable[codes]
 
     def column(self, row: int, uuid: str, index: int) -> int | None:
@@ -203,7 +205,7 @@ class Free:
         """Return what is free when nothing runs."""
         nodes = layout.nodes
         return cls(
-            layout.capacity.copy(),
+            layout.capacity.copy(order="K"),
             np.array([_or_plenty(node.cpu_milli) for node in nodes], dtype=np.int64),
             np.array([_or_plenty(node.memory_mib) for node in nodes], dtype=np.int64),
             np.full(len(nodes), MAX_CONTAINERS_PER_NODE, dtype=np.int64),
@@ -211,7 +213,7 @@ class Free:
 
     def copy(self) -> Free:
         """Return the same in arrays of its own."""
-        return Free(self.milli.copy(), self.cpu.copy(), self.memory.copy(), self.containers.copy())
+        return Free(self.milli.copy(order="K"), self.cpu.copy(), self.memory.copy(), self.containers.copy())
 
     def rows(self, rows: Ints) -> Free:
         """Return some rows in arrays of their own."""
@@ -231,7 +233,7 @@ def fitting(layout: Layout, free: Free, workload: Workload) -> Ints:
         if workload.replicas == 1:
             np.minimum(fitting, gpu_fits(free.milli, usable, workload.gpu_milli), out=fitting)
         else:
-            np.minimum(fitting, gpu_fitting(layout, free.milli, usable, workload.gpu_milli), out=fitting)
+            np.minimum(fitting, gpu_fitting(free.milli, usable, layout.slices, workload.gpu_milli), out=fitting)
         if layout.any_apart:
             np.minimum(fitting, island_fitting(layout, free, workload), out=fitting, where=layout.apart)
     if layout.any_apart and workload.replicas > 1:
@@ -239,18 +241,19 @@ def fitting(layout: Layout, free: Free, workload: Workload) -> Ints:
     return fitting
 
 
-def island_fitting(layout: Layout, free: Free, workload: Workload) -> Ints:
-    """Return how many containers of the workload fit on the GPUs of one island, the best island of each node.
+def island_fitting(layout: Layout, free: Free, workload: Workload, rows: Ints | slice = slice(None)) -> Ints:
+    """Return how many containers of the workload fit on the GPUs of one island, the best island of each of the rows.
 
     Of a lone container no more than one is counted.
     """
-    usable = layout.usable_for(workload)
-    islands = [usable & (layout.island == island) for island in layout.islands]
+    milli, slices = free.milli[rows], layout.slices[rows]
+    usable, of = layout.usable_for(workload)[rows], layout.island[rows]
+    islands = [usable & (of == island) for island in layout.islands]
     if workload.replicas == 1:
         return np.asarray(
-            np.logical_or.reduce([gpu_fits(free.milli, island, workload.gpu_milli) for island in islands])
+            np.logical_or.reduce([gpu_fits(milli, island, workload.gpu_milli) for island in islands])
         ).astype(np.int64)
-    fits = [gpu_fitting(layout, free.milli, island, workload.gpu_milli) for island in islands]
+    fits = [gpu_fitting(milli, island, slices, workload.gpu_milli) for island in islands]
     return np.asarray(np.maximum.reduce(fits))
 
 
@@ -276,7 +279,7 @@ def gpu_fits(milli: Ints, usable: Flags, wanted: int) -> Flags:
     return np.asarray(free_gpus + in_shared > whole)
 
 
-def gpu_fitting(layout: Layout, milli: Ints, usable: Flags, wanted: int) -> Ints:
+def gpu_fitting(milli: Ints, usable: Flags, slices: Flags, wanted: int) -> Ints:
     """Return how often a share fits into each row of GPUs; exact, because copies of one share pack without a rest."""
     whole, fraction = divmod(wanted, MILLI)
     free_gpus: Ints = ((milli == MILLI) & usable).sum(axis=1)
@@ -284,9 +287,7 @@ def gpu_fitting(layout: Layout, milli: Ints, usable: Flags, wanted: int) -> Ints
         return free_gpus // whole
     pieces = np.where(usable, np.maximum(milli, 0) // fraction, 0)
     if not whole:
-        if layout.sliced:
-            pieces = np.where(layout.slices, np.minimum(pieces, 1), pieces)
-        return np.asarray(pieces.sum(axis=1))
+        return np.asarray(np.where(slices, np.minimum(pieces, 1), pieces).sum(axis=1))
     in_shared = np.where(milli < MILLI, pieces, 0).sum(axis=1)
     in_one = MILLI // fraction
     times = np.zeros(len(milli), dtype=np.int64)

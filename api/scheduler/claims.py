@@ -129,7 +129,7 @@ class Claims:
         if not self._of:
             return 0
         total = (self._nominated_fixed if fixed else self._nominated)[project]
-        own = self._counted(but, fixed=fixed)
+        own = self._counted(project, but, fixed=fixed)
         return total - own.total_milli if own else total
 
     def nominated_beside(
@@ -137,12 +137,12 @@ class Claims:
     ) -> int:
         """Return the same of a resource beside GPUs."""
         total = (self._beside_fixed if fixed else self._beside)[project, resource]
-        own = self._counted(but, fixed=fixed)
+        own = self._counted(project, but, fixed=fixed)
         return total - own.amount(resource) if own else total
 
-    def _counted(self, workload: Workload | None, *, fixed: bool) -> Workload | None:
-        """Return the workload as it is counted among those about to start, or the `fixed` ones, if it is."""
-        own = self._of.get(workload.id) if workload else None
+    def _counted(self, project: str, workload: Workload | None, *, fixed: bool) -> Workload | None:
+        """Return the workload as it counts among those of the project about to start, or the `fixed` ones, if any."""
+        own = self._of.get(workload.id) if workload and workload.project == project else None
         if own is None or own.standing is not Standing.NOMINATED or (fixed and own.workload.preemptible):
             return None
         return own.workload

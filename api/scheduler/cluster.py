@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from api.scheduler import explanations, fragmentation
-from api.scheduler.capacity import Flags, Ints, Layout, fitting
+from api.scheduler.capacity import Flags, Free, Ints, Layout, fitting
 from api.scheduler.demand import Demand
 from api.scheduler.placement import Search
 from api.scheduler.snapshot import NodeSnapshot, Placement, Workload
@@ -74,6 +74,11 @@ class ClusterState:
         takes = self.layout.takes(workload)
         search = Search(self.layout, self.state, workload, takes if among is None else takes & among)
         return search.place(lambda item, rows: fragmentation.best(self.layout, self.state, self.demand, item, rows))
+
+    def fits(self, workload: Workload, free: Free) -> bool:
+        """Return whether all containers of the workload would have places on open nodes if this were free."""
+        search = Search(self.layout, free, workload, self.layout.takes(workload))
+        return search.most() >= workload.replicas
 
     def fitting(self, workload: Workload) -> Ints:
         """Return how many containers of the workload fit on each node now: 0 where it may not go.

@@ -289,13 +289,20 @@ class Cycle:
     def _passed_over_by(self, workload: Workload) -> list[Claim]:
         """Return the soft claims that it may pass over: without GPUs not those that have CPU or memory guaranteed.
 
-        What is within the fair share passes over those of other projects which are, by now, beyond theirs.
+        What is within the fair share passes over those of other projects which are, by now, beyond theirs; in its own
+        project each passes over those of a lower priority, which it could stop once they had begun.
         """
         if not self.ledger.in_quota(workload):
-            if not (workload.total_milli and self.ledger.within_fair_share(workload)):
-                return []
-            others = [each for each in self.claims.soft() if each.workload.project != workload.project]
-            return [each for each in others if not self.ledger.within_fair_share(each.workload)]
+            project, is_fair = workload.project, workload.total_milli and self.ledger.within_fair_share(workload)
+            return [
+                each
+                for each in self.claims.soft()
+                if (
+                    each.workload.priority < workload.priority
+                    if each.workload.project == project
+                    else is_fair and not self.ledger.within_fair_share(each.workload)
+                )
+            ]
         if workload.total_milli:
             return self.claims.soft()
         beside = self.ledger.beside

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from api.scheduler.snapshot import ProjectState
@@ -14,25 +14,25 @@ EXACT = 64
 """Bits behind the point that keep fractions of milli-GPU and weights apart, whatever their size in a cluster."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ProjectDemand:
-    """A project, and what it holds and asks for together; all its workloads take whole multiples of `unit_milli`."""
+    """A project, and what it holds and asks for together; all its workloads take whole multiples of `unit_milli`.
+
+    It gets what is `guaranteed` in any case, and would take so much `beyond`, in whole workloads below its cap.
+    """
 
     project: ProjectState
     demand_milli: int
     held_milli: int = 0
     unit_milli: int = 1
+    guaranteed: int = field(init=False)
+    beyond: int = field(init=False)
 
-    @property
-    def guaranteed(self) -> int:
-        """What it gets in any case."""
-        return max(0, min(self.project.quota_milli, self.demand_milli))
-
-    @property
-    def beyond(self) -> int:
-        """What it would take beyond its guarantee, in whole workloads below its cap."""
+    def __post_init__(self) -> None:
+        """Tell both apart once: many projects ask for them, several times in a decision."""
         whole = self.project.cap_milli // self.unit_milli * self.unit_milli
-        return max(0, min(self.demand_milli, whole) - self.guaranteed)
+        self.guaranteed = max(0, min(self.project.quota_milli, self.demand_milli))
+        self.beyond = max(0, min(self.demand_milli, whole) - self.guaranteed)
 
     @property
     def weight(self) -> int:
@@ -68,13 +68,18 @@ def by_what_they_had(demands: Sequence[ProjectDemand]) -> Mapping[str, int]:
     below the first the weight becomes more, by what it is above less: twice its part had, and hardly any is left.
     """
     found: dict[str, int] = {}
-    wanting = [demand for demand in demands if demand.beyond]
+    wanting = [demand for demand in demands if demand.beyond] if any_had(demands) else []
     for group in ([each for each in wanting if each.weight], [each for each in wanting if not each.weight]):
         weight, had = sum(each.weight or 1 for each in group), sum(each.project.had_milli for each in group)
         for each in group if had else ():
             changed = 2 * (each.weight or 1) * had - each.project.had_milli * weight
             found[each.project.name] = max(1, changed)
     return found
+
+
+def any_had(demands: Iterable[ProjectDemand]) -> bool:
+    """Return whether what projects had lately tells any apart."""
+    return any(each.project.had_milli for each in demands)
 
 
 def _asked(demand: ProjectDemand, weights: Mapping[str, int]) -> tuple[int, int]:

@@ -42,13 +42,14 @@ def choose(gpus: Sequence[Gpu], milli: int, count: int, *, one_island: bool) -> 
 def _repeat(gpus: Sequence[Gpu], milli: int, count: int) -> tuple[Parts, ...] | None:
     """Give one container after the other its best place; None where they do not all fit that way."""
     chosen: list[Parts] = []
-    for _ in range(count):
+    for left in range(count, 0, -1):
         parts = _one(gpus, milli)
         if parts is None:
             return None
-        taken = dict(parts)
-        gpus = [replace(gpu, free=gpu.free - taken.get(gpu.column, 0)) for gpu in gpus]
         chosen.append(parts)
+        if left > 1:
+            taken = dict(parts)
+            gpus = [replace(gpu, free=gpu.free - taken.get(gpu.column, 0)) for gpu in gpus]
     return tuple(chosen)
 
 

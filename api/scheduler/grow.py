@@ -11,11 +11,8 @@ import numpy as np
 from api.scheduler.capacity import Flags
 from api.scheduler.draft import Draft
 from api.scheduler.elastic import missing_ranks, one_more, part_id, ranks_of, reachable
-from api.scheduler.signature import Frontier
+from api.scheduler.signature import Signature, signature_of
 from api.scheduler.snapshot import Running
-
-LOOKS_IN_VAIN = 64
-"""After so many looks for a place that found none a decision looks for no more."""
 
 Key = tuple[bool, int, int, int, int, int, str]
 
@@ -39,17 +36,17 @@ def grow(draft: Draft, growing: Iterable[Running]) -> None:
     gangs = {each.workload.id: _Gang(each, missing_ranks(each), _nodes(draft, each)) for each in able}
     heap = [_key(draft, gang.running) for gang in gangs.values()]
     heapify(heap)
-    full, in_vain = Frontier(least=True), 0
-    while heap and in_vain < LOOKS_IN_VAIN:
+    room: dict[Signature, Flags] = {}
+    while heap:
         key = heappop(heap)
         gang = gangs[key[-1]]
         if (current := _key(draft, gang.running)) != key:
             heappush(heap, current)
             continue
-        if not _grow(draft, gang, full):
-            in_vain += 1
-        elif gang.ranks:
-            heappush(heap, _key(draft, gang.running))
+        if _grow(draft, gang, room):
+            room.clear()
+            if gang.ranks:
+                heappush(heap, _key(draft, gang.running))
 
 
 def _nodes(draft: Draft, running: Running) -> Flags:
@@ -71,17 +68,19 @@ def _may_grow(draft: Draft, running: Running) -> bool:
     return draft.terminating.keys().isdisjoint([id_, *(part_id(id_, rank) for rank in ranks_of(running))])
 
 
-def _grow(draft: Draft, gang: _Gang, full: Frontier) -> bool:
-    """Give a gang its next container, where its project may have it and there is a place for it."""
+def _grow(draft: Draft, gang: _Gang, room: dict[Signature, Flags]) -> bool:
+    """Give a gang its next container, where its project may have it and there is a place for it.
+
+    `room` says by signature which nodes have any: many gangs may ask, and none is to hide another one.
+    """
     more = one_more(gang.running, gang.ranks[0])
-    if more in full or not draft.ledger.may_hold(more):
+    if not draft.ledger.may_hold(more):
         return False
-    places = draft.cluster.find(more, gang.nodes)
-    if places is None:
-        if draft.cluster.find(more) is None:
-            full.add(more)
-        return False
-    if not draft.may_take(more, places, draft.ledger.may_hold):
+    signature = signature_of(more)
+    if signature not in room:
+        room[signature] = draft.cluster.fitting(more) > 0
+    places = draft.cluster.find(more, gang.nodes) if (room[signature] & gang.nodes).any() else None
+    if places is None or not draft.may_take(more, places, draft.ledger.may_hold):
         return False
     draft.grow(gang.running, gang.ranks.pop(0), more, places)
     return True

@@ -36,6 +36,7 @@ class Ledger:
     domains: DomainLimits
     shares: Shares = field(default_factory=Shares)
     _placed: Counter[str] = field(default_factory=Counter, init=False)
+    _own: set[str] = field(default_factory=set, init=False)
     _over_quota: dict[str, int] | None = field(default=None, init=False)
     _over_fair_share: tuple[Shares, dict[str, int]] | None = field(default=None, init=False)
 
@@ -49,7 +50,7 @@ class Ledger:
         domains: Mapping[str, DomainState] | None = None,
     ) -> Ledger:
         """Return a ledger of its own, which changes none of these; `beside` is what projects hold of CPU and memory."""
-        own = {name: replace(each, sizes=each.sizes.copy()) for name, each in holdings.items()}
+        own = dict(holdings)
         claims = Claims(now)
         of_domains = DomainLimits.of(domains or {}, projects, own, claims)
         return cls(projects, own, claims, Beside.of(projects, beside or {}, claims), of_domains)
@@ -186,15 +187,23 @@ class Ledger:
         """Note that a workload starts."""
         self._placed[workload.project] += workload.total_milli
         self._forget_beyond()
-        self.holdings_of(workload.project).add(workload)
+        self._changing(workload.project).add(workload)
         self.beside.place(workload)
 
     def reclaim(self, victims: Iterable[Running]) -> None:
         """Note that these are being stopped."""
         self._forget_beyond()
         for running in victims:
-            self.holdings_of(running.workload.project).terminate(running.workload)
+            self._changing(running.workload.project).terminate(running.workload)
             self.beside.terminate(running.workload)
+
+    def _changing(self, name: str) -> Holdings:
+        """Return what runs of the project, from its first change on in a copy of the ledger's own."""
+        if name not in self._own:
+            self._own.add(name)
+            held = self.holdings_of(name)
+            self.holdings[name] = replace(held, sizes=held.sizes.copy())
+        return self.holdings[name]
 
     def _forget_beyond(self) -> None:
         self._over_quota = self._over_fair_share = None

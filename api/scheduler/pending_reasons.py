@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from api.scheduler import beside_reasons
+from api.scheduler.capacity import Free
 from api.scheduler.claims import Claim, Standing
 from api.scheduler.cluster import ClusterState
 from api.scheduler.explanations import Known, held_by, with_unhealthy
@@ -88,8 +90,16 @@ class _FreePlaces:
         self._cluster, self._reservations = cluster, reservations
         self._pieces: dict[Signature, str] = {}
         self._largest: Known = {}
-        self._holders: dict[Signature, list[Workload]] = {}
+        self._holders: dict[Signature, tuple[list[Workload], str]] = {}
         self._full = Frontier(least=True)
+
+    @cached_property
+    def _unreserved(self) -> Free:
+        """What is free where nothing is kept for anybody."""
+        with self._cluster.trial():
+            for each in self._reservations:
+                self._cluster.release(each.places, each.workload)
+            return self._cluster.state.copy()
 
     def has_node(self, workload: Workload) -> bool:
         """Return whether any node that it may use is open."""
@@ -124,26 +134,24 @@ class _FreePlaces:
         """Return for whom the room is reserved that the workload would have otherwise; nothing where there is none."""
         signature = signature_of(workload)
         if signature not in self._holders:
-            self._holders[signature] = self._holders_of(workload)
-        holders = self._holders[signature]
-        if not holders:
-            return ""
-        return Sentence("{whom} with {amount}", whom=_whom(holders, workload.project), amount=_together(holders))
+            found = self._holders_of(workload)
+            self._holders[signature] = found, _together(found) if found else ""
+        holders, amount = self._holders[signature]
+        return Sentence("{whom} with {amount}", whom=_whom(holders, workload.project), amount=amount) if holders else ""
 
     def _holders_of(self, workload: Workload) -> list[Workload]:
         if not self._reservations or workload in self._full:
             return []
-        if not self._fits_without(workload, self._reservations):
+        if not self._cluster.fits(workload, self._unreserved):
             self._full.add(workload)
             return []
-        alone = next(([each] for each in self._reservations[:NAMED] if self._fits_without(workload, [each])), None)
-        return [each.workload for each in alone or self._reservations]
+        alone = next((each for each in self._reservations[:NAMED] if self._fits_without(workload, each)), None)
+        return [each.workload for each in ([alone] if alone else self._reservations)]
 
-    def _fits_without(self, workload: Workload, reservations: Iterable[Claim]) -> bool:
+    def _fits_without(self, workload: Workload, reservation: Claim) -> bool:
         with self._cluster.trial():
-            for each in reservations:
-                self._cluster.release(each.places, each.workload)
-            return self._cluster.find(workload) is not None
+            self._cluster.release(reservation.places, reservation.workload)
+            return self._cluster.fits(workload, self._cluster.state)
 
 
 def refusal(ledger: Ledger, workload: Workload) -> tuple[Cause, str] | None:

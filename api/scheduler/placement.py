@@ -87,7 +87,8 @@ class Search:
         # a lone container with no more than one GPU is in one island anyway
         of_one = self.workload.replicas == 1 and self.workload.gpu_milli <= MILLI
         if level is TopologyLevel.ISLAND and not of_one:
-            np.minimum(inside, island_fitting(self.layout, self.free, self.workload), out=inside)
+            rows = np.flatnonzero(inside)
+            inside[rows] = np.minimum(inside[rows], island_fitting(self.layout, self.free, self.workload, rows))
         return inside
 
     def _domains(self, level: TopologyLevel, tier: Sequence[Flags]) -> Iterator[tuple[Flags, Ints, Ints]]:

@@ -154,9 +154,9 @@ class Planner:
     def capacity(self) -> int:
         """Return the milli-GPU that can be shared out: all of open nodes, and those still in use on the others."""
         layout, closed = self._now.layout, np.flatnonzero(~self._now.layout.open)
-        capacity = np.maximum(layout.capacity - layout.orphaned, 0)
-        used = np.clip(capacity[closed] - self._now.state.milli[closed], 0, capacity[closed])
-        return int(capacity[layout.open].sum()) + int(used.sum())
+        capacity = np.maximum(layout.capacity[closed] - layout.orphaned[closed], 0)
+        used = np.clip(capacity - self._now.state.milli[closed], 0, capacity)
+        return int(layout.shared_of_node[layout.open].sum()) + int(used.sum())
 
     def _allocate(self, running: Running) -> None:
         self._now.allocate(running.placements, running.workload)

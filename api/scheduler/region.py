@@ -7,7 +7,7 @@ room, and gives back whom it did not need. Of a few candidates all sets are look
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 from api.scheduler.cluster import ClusterState
@@ -36,6 +36,8 @@ class Node:
     containers: int
     slices: frozenset[int] = frozenset()
     """Columns that go whole to one container."""
+    whole: list[int] = field(default_factory=list)
+    """What each column has when all who may go are gone: NOWHERE and more where somebody stays."""
 
     def fitting(self, workload: Workload) -> int:
         """Return how many containers of the workload fit; all GPUs of one are of one set of columns."""
@@ -49,13 +51,13 @@ class Node:
             fitting = min(fitting, max(fits, default=0))
         return max(0, fitting)
 
-    def lacking(self, workload: Workload, stays: Sequence[int]) -> int:
-        """Return how many milli-GPU have to go at least for one container more, beside what `stays` on each GPU."""
+    def lacking(self, workload: Workload) -> int:
+        """Return how many milli-GPU have to go at least for one container more."""
         whole, fraction = divmod(workload.gpu_milli, MILLI)
         count = (self.fitting(workload) + 1) * whole
         found = NOWHERE
         for columns in self.columns:
-            lacks = sorted(MILLI - self.free[column] + (NOWHERE if stays[column] else 0) for column in columns)
+            lacks = sorted([self.whole[column] - self.free[column] for column in columns])
             if len(lacks) >= count + bool(fraction):
                 found = min(found, sum(lacks[:count]) + (max(0, lacks[count] + fraction - MILLI) if fraction else 0))
         return found
@@ -84,15 +86,13 @@ class Unit:
     """A workload that may be taken, and what it holds in the region: node, column and milli-GPU; containers by node."""
 
     running: Running
+    workload: Workload
     parts: tuple[tuple[int, int, int], ...]
     containers: tuple[tuple[int, int], ...]
+    rank: tuple[int, tuple[int, int, str]]
+    """Which of those goes first that stand on equal nodes and GPUs."""
     needs: frozenset[str] = frozenset()
     """Parts of the same gang that have to go before it."""
-
-    @property
-    def workload(self) -> Workload:
-        """The workload."""
-        return self.running.workload
 
 
 class Region:
@@ -108,8 +108,9 @@ class Region:
         stays = [[MILLI - free for free in node.free] for node in nodes]
         for index, column, milli in (held for unit in units for held in unit.parts):
             stays[index][column] -= milli
-        self._stays = [[max(0, held + part - MILLI) for held in of_node] for of_node in stays]
-        self._lacking = [node.lacking(workload, of_node) for node, of_node in zip(nodes, self._stays, strict=True)]
+        for node, of_node in zip(nodes, stays, strict=True):
+            node.whole = [MILLI + (NOWHERE if held + part > MILLI else 0) for held in of_node]
+        self._lacking = [node.lacking(workload) for node in nodes]
         self._units = sorted(units, key=lambda unit: (bool(unit.needs), self._turn(unit)))
         self._of = {unit.workload.id: unit for unit in units}
         self._has_parts = any(unit.running.part_of for unit in units)
@@ -166,10 +167,9 @@ class Region:
         if fits:
             self._fitting_together = self._workload.replicas
         self._best = (best, ()) if best else None
-        few = exact and len(self._units) <= FEW
-        if not few or self._would_do(0):
+        if self._would_do(self._units):
             self._dive()
-            if few:
+            if exact and len(self._units) <= FEW:
                 self._branch(0)
         return self._best[1] if self._best and self._best[1] else None
 
@@ -185,16 +185,17 @@ class Region:
                 continue  # what is not allowed now never will be, and one whose turn has changed stands there again
             changed = {index for each in (unit, *self._needed(unit)) for index, _ in each.containers}
             for index in changed:
-                self._lacking[index] = self._nodes[index].lacking(self._workload, self._stays[index])
+                self._lacking[index] = self._nodes[index].lacking(self._workload)
             for other in {other for index in changed for other in self._on[index]}:
+                if self._units[other].workload.id in self._taken:
+                    continue
                 new = self._turn(self._units[other])
                 if new != turns[other]:
                     turns[other] = new
                     heappush(heap, (new, other))
         if self._suffices():
             self._note()
-        for unit in list(self._taken.values()):
-            self._give_back(unit)
+        self._give_back(*self._taken.values())
 
     def _branch(self, at: int) -> None:
         """Look at all sets that could be better than the best, those with the next candidate before those without."""
@@ -208,7 +209,7 @@ class Region:
             self._take(unit)
             self._branch(at + 1)
             self._give_back(unit)
-        if self._would_do(at + 1):
+        if self._would_do(self._units[at + 1 :]):
             self._branch(at + 1)
 
     def _may_be_better(self) -> bool:
@@ -227,32 +228,24 @@ class Region:
         has_room = self._fitting_together >= self._workload.replicas
         if has_room or len(self._nodes) != 1 or self._workload.replicas > 1:
             return self._count.owed()
-        return max(self._count.owed(), self._nodes[0].lacking(self._workload, self._stays[0]))
+        return max(self._count.owed(), self._nodes[0].lacking(self._workload))
 
     def _suffices(self) -> bool:
         return self._fitting_together >= self._workload.replicas and not self._count.is_owed()
 
-    def _would_do(self, at: int) -> bool:
-        """Return whether it would suffice to take all from this one on, whoever is allowed."""
-        rest = self._units[at:]
-        for unit in rest:
-            self._take(unit)
+    def _would_do(self, units: Sequence[Unit]) -> bool:
+        """Return whether it would suffice to take all of these, whoever is allowed."""
+        self._take(*units)
         found = self._suffices()
-        for unit in rest:
-            self._give_back(unit)
+        self._give_back(*units)
         return found
 
     def _turn(self, unit: Unit) -> Turn:
         """Return when a unit is taken: first on the node that lacks the least, there on the emptiest GPU."""
-        lacking = min((self._lacking[index] for index, _ in unit.containers), default=NOWHERE)
-        held = min(
-            (
-                MILLI - self._nodes[node].free[column] + (NOWHERE if self._stays[node][column] else 0)
-                for node, column, _ in unit.parts
-            ),
-            default=NOWHERE,
-        )
-        return lacking, held, unit.workload.total_milli, order(unit.running)
+        lacking = min([self._lacking[index] for index, _ in unit.containers], default=NOWHERE)
+        nodes = self._nodes
+        held = min([nodes[at].whole[column] - nodes[at].free[column] for at, column, _ in unit.parts], default=NOWHERE)
+        return lacking, held, *unit.rank
 
     def _needed(self, unit: Unit) -> list[Unit]:
         return [self._of[id_] for id_ in sorted(unit.needs) if id_ in self._of]
@@ -270,26 +263,31 @@ class Region:
             self._take(each)
         return True
 
-    def _take(self, unit: Unit) -> None:
-        self._taken[unit.workload.id] = unit
-        self._count.add(unit.workload)
-        self._move(unit, 1)
+    def _take(self, *units: Unit) -> None:
+        for unit in units:
+            self._taken[unit.workload.id] = unit
+            self._count.add(unit.workload)
+        self._move(units, 1)
 
-    def _give_back(self, unit: Unit) -> None:
-        del self._taken[unit.workload.id]
-        self._count.remove(unit.workload)
-        self._move(unit, -1)
+    def _give_back(self, *units: Unit) -> None:
+        for unit in units:
+            del self._taken[unit.workload.id]
+            self._count.remove(unit.workload)
+        self._move(units, -1)
 
-    def _move(self, unit: Unit, sign: int) -> None:
-        """Count what a unit holds as free, or as held again, and what fits then."""
-        for index, column, milli in unit.parts:
-            self._nodes[index].free[column] += sign * milli
-        for index, count in unit.containers:
-            node = self._nodes[index]
-            node.cpu += sign * count * unit.workload.cpu_milli
-            node.memory += sign * count * unit.workload.memory_mib
-            node.containers += sign * count
-            fitting = node.fitting(self._workload)
+    def _move(self, units: Sequence[Unit], sign: int) -> None:
+        """Count what units hold as free, or as held again, and what fits then."""
+        nodes, changed = self._nodes, set()
+        for unit in units:
+            for index, column, milli in unit.parts:
+                nodes[index].free[column] += sign * milli
+            for index, count in unit.containers:
+                changed.add(index)
+                nodes[index].cpu += sign * count * unit.workload.cpu_milli
+                nodes[index].memory += sign * count * unit.workload.memory_mib
+                nodes[index].containers += sign * count
+        for index in changed:
+            fitting = nodes[index].fitting(self._workload)
             self._fitting_together += fitting - self._fitting[index]
             self._fitting[index] = fitting
 
@@ -329,4 +327,6 @@ def _unit(cluster: ClusterState, running: Running, place: dict[str, int], rows: 
             column = cluster.layout.column(rows[index], share.uuid, share.index)
             if column is not None:
                 parts.append((index, column, cluster.layout.taken(rows[index], column, share.milli)))
-    return Unit(running, tuple(parts), tuple(counts.items()), frozenset(running.extras))
+    workload = running.workload
+    rank_ = workload.total_milli, order(running)
+    return Unit(running, workload, tuple(parts), tuple(counts.items()), rank_, frozenset(running.extras))

@@ -8,13 +8,14 @@ from math import gcd
 
 from api.scheduler.claims import NEVER, Claim, Standing
 from api.scheduler.draft import Draft, Places
+from api.scheduler.signature import Frontier
 from api.scheduler.snapshot import Running, Workload
 from api.scheduler.victim_search import cheapest
 from api.scheduler.victims import VictimPool
 
 RESERVED_FOR = 16
-"""For so many projects, those whose first workload waits longest, places are looked for in one decision: others wait
-behind; and for as many again for their fair shares."""
+"""For so many projects, those whose first workload waits longest, places are found in one decision: others wait behind;
+and for as many again for their fair shares. Whom all that runs could leave, and still none would do, is not counted."""
 RESERVED_PART = 8
 """No more than this part of the GPUs stands idle for guarantees that wait long, and as much for fair shares; one
 reservation of each kind is made in any case."""
@@ -26,6 +27,8 @@ class Reserve:
     def __init__(self, draft: Draft, standing: Standing) -> None:
         self._draft, self._standing = draft, standing
         self._asked: set[str] = set()
+        self._found: set[str] = set()
+        self._vain = Frontier(least=True)
 
     def may_ask(self, workload: Workload) -> bool:
         """Return whether it would be the first of its project."""
@@ -40,13 +43,18 @@ class Reserve:
         draft = self._draft
         idle = sum(claim.idle for claim in draft.claims if claim.standing is self._standing)
         may_be_idle = draft.capacity // RESERVED_PART
-        is_one_more = workload.project not in self._asked and len(self._asked) >= RESERVED_FOR
+        is_one_more = workload.project not in self._found and len(self._found) >= RESERVED_FOR
         if is_one_more or idle >= max(1, may_be_idle):
             return None
         self._asked.add(workload.project)
+        if workload in self._vain:
+            return None
         found = (soonest_among_own if among_own else soonest)(draft, workload, before)
         if found is None:
+            if not among_own:
+                self._vain.add(workload)
             return None
+        self._found.add(workload.project)
         places, free_at = found
         more = draft.cluster.free_of(places)
         if idle and idle + more > may_be_idle:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 
-from api.scheduler.fairness import ProjectDemand, by_what_they_had, fair_shares, in_whole_workloads
+from api.scheduler.fairness import ProjectDemand, any_had, by_what_they_had, fair_shares, in_whole_workloads
 from api.scheduler.snapshot import DomainState, ProjectState
 
 
@@ -33,10 +33,9 @@ class Shares:
     def of(cls, capacity: int, demands: Sequence[ProjectDemand], domains: Mapping[str, DomainState]) -> Shares:
         """Return the shares of a capacity."""
         division = _Division(capacity, demands, domains)
-        exact, of_domains = division.exact(aged=True)
+        exact, of_domains = division.exact()
         fair = division.whole(aged=True)
-        is_aged = any(demand.project.had_milli for demand in demands)
-        of_now = division.whole(aged=False) if is_aged else fair
+        of_now = division.whole(aged=False) if any_had(demands) else fair
         return cls(exact, fair, of_now, of_domains, division.guaranteed())
 
 
@@ -44,7 +43,7 @@ class _Division:
     """A capacity that is divided among domains and projects."""
 
     def __init__(self, capacity: int, demands: Sequence[ProjectDemand], domains: Mapping[str, DomainState]) -> None:
-        self._capacity, self._domains = capacity, domains
+        self._domains = domains
         self._members = {
             name: members
             for name in sorted(domains)
@@ -52,18 +51,20 @@ class _Division:
         }
         alone = [each for each in demands if each.project.domain not in self._members]
         self._top = [*alone, *(_together(domains[name], members) for name, members in self._members.items())]
+        self._aged = _divided(capacity, self._top, aged=True)
+        self._of_now = _divided(capacity, self._top, aged=False) if any_had(demands) else self._aged
 
-    def exact(self, *, aged: bool) -> tuple[dict[str, int], dict[str, int]]:
+    def exact(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return the exact shares of projects, and of domains."""
-        shares = dict(_divided(self._capacity, self._top, aged=aged))
+        shares = dict(self._aged)
         of_domains = {name: shares.pop(_key(name)) for name in self._members}
         for name, members in self._members.items():
-            shares |= _divided(of_domains[name], members, aged=aged)
+            shares |= _divided(of_domains[name], members, aged=True)
         return shares, of_domains
 
     def whole(self, *, aged: bool) -> Mapping[str, int]:
         """Return the shares of projects in whole workloads, those of domains rounded first."""
-        shares = dict(in_whole_workloads(_divided(self._capacity, self._top, aged=aged), self._top))
+        shares = dict(in_whole_workloads(self._aged if aged else self._of_now, self._top))
         for name, members in self._members.items():
             shares |= in_whole_workloads(_divided(shares.pop(_key(name)), members, aged=aged), members)
         return shares

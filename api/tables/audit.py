@@ -37,6 +37,7 @@ AUDITED: dict[str, tuple[str, ...]] = {
     "logins": ("user_id", "expires_at", "address"),
     "memberships": ("project_id", "user_id", "role"),
     "nodes": ("name", "mode", "drain_until"),
+    "notices": ("level", "text", "texts", "starts_at", "ends_at", "user_name"),
     "presets": ("name", "description", "cpu_milli", "memory_mib", "shm_mib", "gpu_milli", "enforcement"),
     "projects": (
         *("name", "description", "domain", "quota_milli", "over_quota", "over_quota_weight", "starts_at", "ends_at"),

@@ -122,6 +122,9 @@ def update(
     remove_projects: RemoveProjectsOption = None,
     purpose: PurposeOption = None,
     description: DescriptionOption = None,
+    domain: Annotated[
+        str | None, typer.Option("--domain", metavar="NAME|none", help="The domain it belongs to; none: the site.")
+    ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Change a resource group (administrators); what is left out stays. Sessions that run in it go on."""
@@ -142,6 +145,8 @@ def update(
         purpose=purpose,
         description=description,
     )
+    if domain is not None:
+        changes["domain"] = None if domain == NONE else domain
     output.show(config.load().client.groups.update(name, **changes), form, _fields)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 import typer
@@ -10,17 +9,12 @@ import typer
 from appliance.cli import config, output
 from appliance.cli.options import complete_sandboxes, given, group
 from appliance.cli.output import Format, FormatOption
-from appliance.client.views import Sandbox, SandboxRule
-from common.errors import InputError
+from appliance.client.views import Sandbox
+from common.sandbox_rules import format_rule, parse_rule
 
 app = group("Sandboxes: what programs of sessions may not ask of the kernel.")
 
-KILL = "kill"
-"""How a rule is written that ends the process."""
 NOBODY = "none"
-HINT = "write it like mkdir,mkdirat:EROFS or socket(0=16|17):kill or clone(0&0x10000000)"
-_RULE = re.compile(r"(?P<calls>[a-z0-9_,]+)(?:\((?P<when>[^()]+)\))?(?::(?P<effect>kill|E[A-Z0-9]+))?")
-_TEST = re.compile(r"(?P<argument>\d)(?:=(?P<values>\w+(?:\|\w+)*)|&(?P<bits>\w+))")
 
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the sandbox.", autocompletion=complete_sandboxes)
@@ -99,47 +93,6 @@ def delete(name: NameArgument) -> None:
     print(f"Deleted sandbox {name}.")
 
 
-def parse_rule(text: str) -> dict[str, Any]:
-    """Return the rule that a person writes; raises InputError."""
-    if (found := _RULE.fullmatch(text.replace(" ", ""))) is None:
-        raise InputError(f"{text!r} is no rule", where="--deny", hint=HINT)
-    effect = found["effect"] or "EPERM"
-    rule: dict[str, Any] = {"calls": found["calls"].split(","), "ends": effect == KILL}
-    if effect != KILL:
-        rule["errno"] = effect
-    if found["when"]:
-        rule["when"] = [_test(part) for part in found["when"].split(",")]
-    return rule
-
-
-def format_rule(rule: SandboxRule) -> str:
-    """Return a rule as a person writes it."""
-    tests = [
-        f"{test['argument']}&{test['bits']:#x}"
-        if test["bits"]
-        else f"{test['argument']}={'|'.join(map(str, test['values']))}"
-        for test in rule["when"]
-    ]
-    when = f"({','.join(tests)})" if tests else ""
-    return f"{','.join(rule['calls'])}{when}:{KILL if rule['ends'] else rule['errno']}"
-
-
-def _test(text: str) -> dict[str, Any]:
-    if (found := _TEST.fullmatch(text)) is None:
-        raise InputError(f"{text!r} is no test of an argument", where="--deny", hint=HINT)
-    argument = int(found["argument"])
-    if found["bits"]:
-        return {"argument": argument, "bits": _number(found["bits"])}
-    return {"argument": argument, "values": [_number(value) for value in found["values"].split("|")]}
-
-
-def _number(text: str) -> int:
-    try:
-        return int(text, 0)
-    except ValueError:
-        raise InputError(f"{text!r} is no number", where="--deny", hint="write it like 17 or 0x11") from None
-
-
 def _values(
     deny: list[str] | None,
     projects: list[str] | None,
@@ -148,7 +101,7 @@ def _values(
     description: str | None,
 ) -> dict[str, Any]:
     return given(
-        rules=None if deny is None else [] if deny == [NOBODY] else [parse_rule(text) for text in deny],
+        rules=None if deny is None else [] if deny == [NOBODY] else [parse_rule(text, "--deny") for text in deny],
         projects=[] if projects == [NOBODY] else projects,
         images=[] if images == [NOBODY] else images,
         site_wide=site_wide,

@@ -20,6 +20,7 @@ from reservoir.settings import DEFAULT_ROOT
 
 if TYPE_CHECKING:
     from appliance.site.deployment import Deployment
+    from appliance.site.renewal import Renewal
     from appliance.site.rollout import Problems
 
 app = group("The site: check, deploy, verify, report.")
@@ -210,6 +211,32 @@ def revoke(file: SiteFile, node: Annotated[str, typer.Argument(help="Node whose 
     site = read_site(file)
     deployment.revoke(site, node)
     print(f"{node}: its certificate is revoked; run `penstock site deploy` now, which tells all nodes")
+
+
+@app.command()
+def renew(output: FormatOption = Format.TABLE) -> None:
+    """Renew the certificates of nodes that end within 60 days; a timer of the reservoir node runs it each day.
+
+    It is a deploy of what is deployed, to the nodes that need it, and refuses where that would bring anything else.
+    """
+    from appliance.cli.progress import screen
+    from appliance.site import renewal
+    from appliance.site.rollout import require_all
+
+    with screen() as listener:
+        done = renewal.renew(listener)
+    show(done.json(), output, lambda _: _print_renewal(done))
+    if done.deploy:
+        require_all(done.deploy.left_out)
+
+
+def _print_renewal(done: Renewal) -> None:
+    if done.deploy:
+        renewed = ", ".join(done.due or done.waiting)
+        print(f"renewed and brought to its node: {renewed}{_without(done.deploy.left_out)}")
+        return
+    name, end = min(done.ends.items(), key=lambda each: each[1])
+    print(f"nothing to renew: the first certificate to end, that of {name}, counts until {end:%F}")
 
 
 @app.command()

@@ -13,6 +13,7 @@ from appliance.client.health import Health
 from appliance.client.images import Images
 from appliance.client.logs import Logs
 from appliance.client.nodes import Nodes
+from appliance.client.notices import Notices
 from appliance.client.oversight import Accounting, Domains, Policies
 from appliance.client.people import Users
 from appliance.client.projects import Groups, Projects, Volumes
@@ -48,6 +49,7 @@ class Client(Transport):
         self.nodes = Nodes(self)
         self.sessions = Sessions(self)
         self.presets = Presets(self)
+        self.notices = Notices(self)
         self.sandboxes = Sandboxes(self)
         self.scheduler = Scheduler(self)
         self.logs = Logs(self)

@@ -14,6 +14,7 @@ from appliance.client.words import (
     Kind,
     Language,
     NodeMode,
+    NoticeLevel,
     TopologyLevel,
     UserRole,
     UserSource,
@@ -169,7 +170,8 @@ class Extension(TypedDict):
 class GroupChange(TypedDict):
     """What to change of a resource group; what is left out stays. Lists replace those that are.
 
-    `add_users` and the like change one list by those names, whatever else is in it.
+    `add_users` and the like change one list by those names, whatever else is in it. A domain of null makes it the
+    site's.
     """
 
     description: NotRequired[str | None]
@@ -187,6 +189,7 @@ class GroupChange(TypedDict):
     remove_users: NotRequired[list[str]]
     add_projects: NotRequired[list[str]]
     remove_projects: NotRequired[list[str]]
+    domain: NotRequired[str | None]
 
 
 class GroupRequest(TypedDict):
@@ -255,6 +258,19 @@ class NewVolume(TypedDict):
 
     name: str
     project: str
+
+
+class NoticeRequest(TypedDict):
+    """What to tell everybody: `text`, or where the reader's language has one, that of `texts`.
+
+    It is told from `starts_at` on (null: at once) up to `ends_at` (null: until it is ended).
+    """
+
+    level: NotRequired[NoticeLevel]
+    text: str
+    texts: NotRequired[dict[str, str]]
+    starts_at: NotRequired[str | None]
+    ends_at: NotRequired[str | None]
 
 
 class PasswordRequest(TypedDict):

@@ -18,6 +18,7 @@ from appliance.client.words import (
     Language,
     NodeMode,
     NodeState,
+    NoticeLevel,
     RunState,
     State,
     Status,
@@ -364,6 +365,23 @@ class Gpu(TypedDict):
     used_milli: int
 
 
+class GroupRoom(TypedDict):
+    """What there is in a resource group that one may use, and what of it no session holds.
+
+    Of its nodes those count that take new sessions; what sessions have of cores or memory without a limit counts as
+    nothing. The group without a name is of the nodes that are in none.
+    """
+
+    name: str
+    nodes: int
+    gpu_milli: int
+    free_gpu_milli: int
+    cpu_milli: int
+    free_cpu_milli: int
+    memory_mib: int
+    free_memory_mib: int
+
+
 class Group(TypedDict):
     """A resource group; `nodes` are named for it, `present` are all that belong to it now.
 
@@ -429,6 +447,19 @@ class Image(TypedDict):
     size: int
     created_by: str
     created_at: str
+
+
+class Limit(TypedDict):
+    """What one's live sessions have of one kind together, the most that they may have, and what is left of it.
+
+    `of` is `sessions`, `gpu_milli`, `cpu_milli` or `memory_mib`. null is no limit: `held` is null where one of the
+    sessions has none.
+    """
+
+    of: str
+    held: int | None
+    most: int | None
+    left: int | None
 
 
 class LogEntry(TypedDict):
@@ -584,6 +615,39 @@ class Node(TypedDict):
     last_seen: str | None
 
 
+class Notice(TypedDict):
+    """What everybody is told while it is in force; `texts` are for readers of these languages."""
+
+    id: str
+    level: NoticeLevel
+    text: str
+    texts: dict[str, str]
+    starts_at: str
+    ends_at: str | None
+
+
+class Overview(TypedDict):
+    """The site at a glance. Of `node_count` nodes, `open_count` take new sessions; GPUs are in milli-GPU.
+
+    Of the `gpu_milli` that there are, sessions hold `used_milli`, of which `idle_milli` did nothing for ten
+    minutes, and sessions that wait ask for `waiting_milli`. `sessions` counts those that a list has, by state.
+    Of `projects` those that hold most come first, of `running` the newest, of `waiting` those whose turn is
+    next, and of `nodes` those that take nothing new; of sessions and nodes there are so many as were asked for.
+    """
+
+    node_count: int
+    open_count: int
+    gpu_milli: int
+    used_milli: int
+    idle_milli: int
+    waiting_milli: int
+    sessions: dict[str, int]
+    projects: list[ProjectTotals]
+    running: list[SessionEntry]
+    waiting: list[QueueEntry]
+    nodes: list[Node]
+
+
 class PeriodView(TypedDict):
     """From when to when a project may be used; an end of null is open."""
 
@@ -613,6 +677,27 @@ class Preset(TypedDict):
     shm_mib: int
     gpu_milli: int
     enforcement: Enforcement
+
+
+class ProjectShare(TypedDict):
+    """A project that one may use now: its quota of GPUs, and what its sessions hold of them, in milli-GPU."""
+
+    name: str
+    quota_milli: int
+    used_milli: int
+    over_quota: bool
+
+
+class ProjectTotals(TypedDict):
+    """What a project has of GPUs, in milli-GPU: its quota, what its sessions hold, are idle with, and wait for."""
+
+    name: str
+    domain: str | None
+    quota_milli: int
+    used_milli: int
+    idle_milli: int
+    waiting_milli: int
+    waiting: int
 
 
 class Project(TypedDict):
@@ -951,6 +1036,16 @@ class Step(TypedDict):
     evidence: str
     seconds: float
     tasks: list[str]
+
+
+class Summary(TypedDict):
+    """What somebody runs, newest first, and may run. There are `more` sessions than those that are named."""
+
+    sessions: list[SessionEntry]
+    more: bool
+    limits: list[Limit]
+    groups: list[GroupRoom]
+    projects: list[ProjectShare]
 
 
 class TimelineSeries(TypedDict):

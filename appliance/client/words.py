@@ -50,6 +50,9 @@ NodeMode = Literal["active", "maintenance", "draining"]
 NodeState = Literal["ready", "unready", "lost"]
 """Whether a node's agent reports; a `lost` one has not for a while, an `unready` one says why it starts nothing."""
 
+NoticeLevel = Literal["info", "warning", "outage"]
+"""How much a notice matters: it informs, warns of what comes, or tells what does not work now."""
+
 RunState = Literal[
     "ordered", "running", "healthy", "repaired", "rehearsed", "stopped", "refused", "interrupted", "cancelled"
 ]

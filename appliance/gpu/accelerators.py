@@ -100,7 +100,7 @@ def discover(accelerators: Sequence[Accelerator]) -> Gpus:
             device.model_copy(update={"accelerator": accelerator.name, "island": first + device.island})
             for device in own.devices
         ]
-        found += Gpus(marked, own.near, own.nvlink, own.driver_version, own.cuda_version, own.buses)
+        found += Gpus(marked, own.near, own.nvlink, own.driver_version, own.cuda_version, own.buses, own.order)
     return found
 
 

@@ -12,7 +12,8 @@ from common.protocol import GpuDevice, Mount
 @dataclass(frozen=True)
 class Gpus:
     """All GPUs of a node. `near` leads from a GPU's id to the cores of its NUMA node, where that is known, and `buses`
-    from the index of one to its place on the PCI bus, as its driver writes that.
+    from the index of one to its place on the PCI bus, as its driver writes that. `order` has the ids of whole GPUs, cut
+    ones among them, by the numbers of their device files, where these are known.
     """
 
     devices: list[GpuDevice] = field(default_factory=list)
@@ -21,6 +22,7 @@ class Gpus:
     driver_version: str = ""
     cuda_version: str = ""
     buses: dict[int, str] = field(default_factory=dict)
+    order: tuple[str, ...] = ()
 
     def __add__(self, other: Gpus) -> Gpus:
         """Return the GPUs of both; the versions are those of the first that has any."""
@@ -31,15 +33,15 @@ class Gpus:
             self.driver_version or other.driver_version,
             self.cuda_version or other.cuda_version,
             other.buses | self.buses,
+            self.order + other.order,
         )
 
     def without_last(self, count: int) -> Gpus:
         """Return the GPUs without so many of the last ones, and without the slices of these."""
-        whole = sorted({device.index for device in self.devices if not device.parent})
-        gone = set(whole[-count:]) if count else set()
-        if not gone:
+        if not count:
             return self
-        lost = {device.uuid for device in self.devices if device.index in gone and not device.parent}
+        order = self.order or tuple(device.uuid for device in sorted(self.devices, key=lambda device: device.index))
+        lost = set(order[-count:])
         kept = [each for each in self.devices if each.uuid not in lost and each.parent not in lost]
         left = {device.uuid for device in kept}
         return replace(self, devices=kept, near={uuid: cores for uuid, cores in self.near.items() if uuid in left})

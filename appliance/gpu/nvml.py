@@ -6,6 +6,7 @@ A GPU that the administrator has cut into MIG devices is not offered itself; its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any, TypeVar
 
@@ -78,6 +79,7 @@ def _gpus() -> Gpus:
     linked = [pair for pair in combinations(range(count), 2) if _reach_by_nvlink(handles, pair)]
     near = [pair for pair in combinations(range(count), 2) if _share_numa_node(handles, pair)]
     devices, near_cores, buses = [], {}, {}
+    numbers: dict[str, int] = {}
     slices: list[GpuDevice] = []
     for index, (handle, island) in enumerate(zip(handles, islands(count, linked, near), strict=True)):
         gpu = GpuDevice(
@@ -87,6 +89,8 @@ def _gpus() -> Gpus:
             memory_mib=pynvml.nvmlDeviceGetMemoryInfo(handle).total >> 20,
             island=island,
         )
+        number = known(partial(pynvml.nvmlDeviceGetMinorNumber, handle))
+        numbers[gpu.uuid] = index if number is None else number
         offered = [gpu]
         if mig.is_cut(handle):
             # numbers of their own, behind those of the GPUs
@@ -105,6 +109,7 @@ def _gpus() -> Gpus:
         driver_version=pynvml.nvmlSystemGetDriverVersion(),
         cuda_version=f"{cuda // 1000}.{cuda % 1000 // 10}",
         buses=buses,
+        order=tuple(sorted(numbers, key=numbers.__getitem__)),
     )
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from appliance.site.model import Node, NodeRole, Site
-from appliance.site.slurm import CONTROLLER_PORT, NODE_PORT, STATE_FOLDER, Engine, SlurmSettings
+from appliance.site.slurm import ACCOUNTING_PORT, CONTROLLER_PORT, NODE_PORT, STATE_FOLDER, Engine, SlurmSettings
 from common.places import Path
 
-PORTS = {CONTROLLER_PORT: "slurmctld.", NODE_PORT: "slurmd."}
+PORTS = {CONTROLLER_PORT: "slurmctld.", NODE_PORT: "slurmd.", ACCOUNTING_PORT: "slurmdbd."}
 """Ports of Slurm, and how the names of the units begin that listen on them."""
 
 Fault = tuple[Path, str, str]
@@ -45,8 +45,11 @@ def variables(site: Site) -> dict[str, Any]:
     controllers = [site.master, *(node for node in site.nodes if node.name == site.slurm.backup_controller)]
     return {
         "controllers": [{"name": node.name, "address": str(node.address)} for node in controllers],
+        "accounting": str(site.master.address),
+        "accounting_days": site.slurm.accounting_days,
         "state_folder": site.slurm.state_folder,
         "user_id": site.slurm.user_id,
+        "core_memory_mib": _core_memory_mib(site),
         "nodes": [_described(node) for node in site.nodes if _runs_jobs(node)],
     }
 
@@ -54,6 +57,18 @@ def variables(site: Site) -> dict[str, Any]:
 def members(site: Site) -> list[str]:
     """Return the nodes of Slurm: its controllers, and those that run jobs."""
     return [node.name for node in site.nodes if site.engine is Engine.SLURM and _is_member(site, node)]
+
+
+def ports(site: Site, node: Node) -> dict[int, str]:
+    """Return the ports that Slurm has on a node, and how the names of the units begin that listen on them."""
+    held = PORTS if node.name in members(site) else {}
+    return {port: unit for port, unit in held.items() if port != ACCOUNTING_PORT or node is site.master}
+
+
+def _core_memory_mib(site: Site) -> int:
+    """Return the memory for each core of the people's node that has the least; 0 where they have no node."""
+    shared = (node.slurm for node in site.with_role(NodeRole.SLURM) if node.slurm)
+    return min((each.memory_mib // each.cores for each in shared), default=0)
 
 
 def _described(node: Node) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from appliance.site import (
     edge_certificate,
     engine_change,
     inventory,
+    optional_bundles,
     pki,
     playbook,
     preflight,
@@ -176,7 +177,9 @@ def deploy(
             done.left = departure.close(site, state, run)
             with clock("bundle"):
                 _publish(bundle, root, spoken, listener.progress, done)
-                driver_bundles.require(site, served.bundles(Store(root)).values())
+                bundles = list(served.bundles(Store(root)).values())
+                driver_bundles.require(site, bundles)
+                optional_bundles.require(site, bundles, settings.ansible_root() / "roles")
             with clock("identity"):
                 identify(site, state, done)
                 files.write(state / inventory.SITE_FILE, file, 0o600)
@@ -184,7 +187,7 @@ def deploy(
             hosts = inventory.build(site, version=product.own(listed).version, state=str(state), root=str(root))
             rollout = Rollout(plan, hosts, run, done.add, done.left_out, done.reached)
             with clock("preflight"):
-                asked = preflight.with_questions(hosts, site, listed, settings.ansible_root() / "roles")
+                asked = preflight.with_questions(hosts, site, bundles, settings.ansible_root() / "roles")
                 table = partial(preflight.table, site, listed)
                 rollout.preflight(asked, lambda published: preflight.unfit(table(published)))
             _back_up(Backups(site, listener.event, places=Places(state, root)), done, held, clock)

@@ -16,7 +16,7 @@ EVERY_NODE = (
     UNINSTALL,
 )
 GROUPS = {
-    "reservoir": ("reservoir", "package_index", "repair_orders", "backup"),
+    "reservoir": ("reservoir", "package_index", "repair_orders", "backup", "renewal"),
     "master": ("departure", "database", "database_backup", "log_store", "control_api", "agent_edge", "edge"),
     "worker": ("container_engine", "node_agent"),
     "storage": ("storage_server",),
@@ -26,7 +26,8 @@ GROUPS = {
 STORAGE_CLIENT, STORAGE_MARKER = "storage_client", "storage_marker"
 FABRIC, INFINIBAND = "fabric", "infiniband"
 HEALTH, MONITORING, WAL_ARCHIVE = "health", "monitoring", "wal_archive"
-NVIDIA_DRIVER, CLUSTER_ENGINE = "nvidia_driver", "cluster_engine"
+NVIDIA_DRIVER = "nvidia_driver"
+MUNGE, SLURM_ACCOUNTING, CLUSTER_ENGINE = "munge", "slurm_accounting", "cluster_engine"
 """These depend on more than the role."""
 INTERFACES, ATTACHMENT, DETACHMENT = "interfaces", "attachment", "detachment"
 """These have a node while it joins or leaves the site."""
@@ -40,6 +41,8 @@ NAMES = {
     FABRIC,
     INFINIBAND,
     NVIDIA_DRIVER,
+    MUNGE,
+    SLURM_ACCOUNTING,
     CLUSTER_ENGINE,
     HEALTH,
     MONITORING,

@@ -23,7 +23,9 @@ from appliance.site.groups import (
     INFINIBAND,
     INTERFACES,
     MONITORING,
+    MUNGE,
     NVIDIA_DRIVER,
+    SLURM_ACCOUNTING,
     STORAGE_CLIENT,
     STORAGE_MARKER,
     WAL_ARCHIVE,
@@ -89,12 +91,11 @@ def without_agent(site: Site) -> list[Node]:
 
 def closed_ways(site: Site) -> list[str]:
     """Return what nodes serve, as ADDRESS:PORT, and no session of the site may reach."""
-    of_slurm = cluster_engine.members(site)
     served = [
         *((node, site.ssh.port) for node in site.nodes),
         *((node, node.agent_port) for node in site.nodes if node.agent_port is not None),
         *((node, NFS_PORT) for node in site.with_role(NodeRole.STORAGE)),
-        *((node, port) for node in site.nodes if node.name in of_slurm for port in cluster_engine.PORTS),
+        *((node, port) for node in site.nodes for port in cluster_engine.ports(site, node)),
         (site.master, POSTGRESQL_PORT),
         (site.reservoir, site.ports.registry),
     ]
@@ -124,7 +125,8 @@ def _members(site: Site) -> dict[str, list[str]]:
     members[WAL_ARCHIVE] = [site.master.name] if site.backup.wal_to else []
     members[NVIDIA_DRIVER] = [node.name for node in site.nodes if node.driver]
     members[INFINIBAND] = [node.name for node in site.nodes if node.infiniband]
-    members[CLUSTER_ENGINE] = cluster_engine.members(site)
+    members[MUNGE] = members[CLUSTER_ENGINE] = cluster_engine.members(site)
+    members[SLURM_ACCOUNTING] = [site.master.name] if site.engine is Engine.SLURM else []
     members[FABRIC] = [node.name for node in site.nodes if node.ib_address is not None]
     # commands of their own fill these
     members |= {group: [] for group in (INTERFACES, ATTACHMENT, DETACHMENT)}

@@ -31,6 +31,7 @@ LOOPBACK = IPv4Address("127.0.0.1")
 CLOCK_SLACK = timedelta(days=1)
 LIST = "ca.crl"
 CONTROLLER_FOLDER = "controller"
+AUTHORITY = "ca"
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,14 @@ def revoke(directory: Path, name: str, *, now: datetime | None = None) -> None:
             f"there is no certificate of {name}", where=str(folder), hint="run it on the controller of the site"
         )
     _revoke(directory, [folder], ca, moment)
+
+
+def ends(directory: Path) -> dict[str, datetime]:
+    """Return when certificates end, that of the authority and those of nodes and controller by their names."""
+    nodes = {folder.name: folder / "node" for folder in sorted((directory / "nodes").glob("*"))}
+    paths = {AUTHORITY: directory / "ca", CONTROLLER: directory / CONTROLLER_FOLDER / "node", **nodes}
+    pairs = {name: _load(path) for name, path in paths.items()}
+    return {name: pair.certificate.not_valid_after_utc for name, pair in pairs.items() if pair}
 
 
 def certificate_names(site: Site) -> list[CertificateName]:

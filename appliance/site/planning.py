@@ -23,6 +23,7 @@ from appliance.site import (
     edge_certificate,
     engine_change,
     inventory,
+    optional_bundles,
     playbook,
     preflight,
     product,
@@ -128,11 +129,13 @@ class _Rehearsal:
         served.require_foreseen(Store(root), found.identity, bundle)
         require_releases(site, found.bundle)
         edge_certificate.require(site, state)
-        driver_bundles.require(site, [found.bundle, *served.foreseen(Store(root), found.identity).values()])
+        bundles = [found.bundle, *served.foreseen(Store(root), found.identity).values()]
+        driver_bundles.require(site, bundles)
+        optional_bundles.require(site, bundles, settings.ansible_root() / "roles")
         listener.phase("preflight")
         hosts = inventory.build(site, version=product.own(found.bundle).version, state=str(state), root=str(root))
         rollout = Rollout(order, hosts, run)
-        asked = preflight.with_questions(hosts, site, found.bundle, settings.ansible_root() / "roles")
+        asked = preflight.with_questions(hosts, site, bundles, settings.ansible_root() / "roles")
 
         def unfit(published: Said) -> Problems:
             table = preflight.table(site, found.bundle, published)

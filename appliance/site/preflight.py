@@ -6,13 +6,13 @@ What belongs to somebody else is a problem, unless the node's `take_over` names 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from appliance.site import cluster_engine, needs
+from appliance.site import cluster_engine, duplicates, needs, ways
 from appliance.site.inventory import POSTGRESQL_PORT
 from appliance.site.model import INNER_PORTS, NFS_PORT, Node, NodeRole, Site, TakeOver
 from common.checks import Check, CheckState
@@ -21,7 +21,7 @@ from reservoir.contents.artifact import DebianArtifact
 from reservoir.contents.bundle import Bundle
 
 FINDINGS, PRESENT, MACHINE = "penstock_findings", "penstock_present", "penstock_machine"
-PUBLISHED = (FINDINGS, PRESENT, MACHINE)
+PUBLISHED = (FINDINGS, PRESENT, MACHINE, ways.LISTENS, ways.TRIED)
 FIXED_PORTS = {POSTGRESQL_PORT, NFS_PORT, *cluster_engine.PORTS, *INNER_PORTS}
 KEPT = "/var/lib/penstock/kept"
 
@@ -39,18 +39,24 @@ Table = Mapping[str, Sequence[Check]]
 """What was looked at on nodes, by their names."""
 
 
-def with_questions(hosts: dict[str, Any], site: Site, bundle: Bundle, roles: Path) -> dict[str, Any]:
-    """Return an inventory with what the role asks of each node: packages and ports of the roles that it gets."""
+def with_questions(hosts: dict[str, Any], site: Site, bundles: Iterable[Bundle], roles: Path) -> dict[str, Any]:
+    """Return an inventory with what the role asks of each node: packages and ports of the roles that it gets.
+
+    `bundles` are all that the nodes take packages from.
+    """
+    held = list(bundles)
     everything = hosts["all"]
     members = {group: set(each["hosts"]) for group, each in everything["children"].items()}
-    asked = {}
+    asked, tried = {}, ways.questions(site)
     for node in site.nodes:
         known = everything["hosts"][node.name]
         groups = [group for group in members if node.name in members[group]]
-        packages = _packages(groups, {node.release, known.get("node_storage_server")}, roles)
-        asked[node.name] = {**known, "node_packages": packages, "node_ports": sorted(_ports(site, node))}
-    releases = {target.release for target in bundle.targets}
-    variables = {**everything["vars"], "site_indexes": {release: _index(bundle, release) for release in releases}}
+        asked_for = packages(groups, {node.release, known.get("node_storage_server")}, roles)
+        ports = {"node_ports": sorted(_ports(site, node))} | tried[node.name]
+        asked[node.name] = {**known, "node_packages": asked_for} | ports
+    releases = {node.release for node in site.nodes}
+    indexes = {release: "\n".join(_index(bundle, release) for bundle in held) for release in releases}
+    variables = {**everything["vars"], "site_indexes": indexes, "site_listen_s": ways.ANSWER_S + len(site.nodes)}
     return {"all": {**everything, "vars": variables, "hosts": asked}}
 
 
@@ -66,8 +72,13 @@ def unfit(table: Table) -> dict[str, list[Problem]]:
 
 def table(site: Site, bundle: Bundle, published: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Check]]:
     """Return all that was looked at, by the names of the nodes that answered, of what the role published."""
+    machines = {name: said[MACHINE] for name, said in published.items() if MACHINE in said}
+    among = [duplicates.judge(machines), ways.judge(ways.between(site), published)]
     return {
-        node.name: list(_looked_at(site, node, bundle, published[node.name]))
+        node.name: [
+            *_looked_at(site, node, bundle, published[node.name]),
+            *(check for checks in among for check in checks.get(node.name, ())),
+        ]
         for node in site.nodes
         if node.name in published
     }
@@ -207,12 +218,10 @@ def _ports(site: Site, node: Node) -> dict[int, tuple[str, ...]]:
         ports[node.agent_port] = ("penstock-agent.",)
     if NodeRole.STORAGE in node.roles:
         ports[NFS_PORT] = ("nfs-",)
-    if node.name in cluster_engine.members(site):
-        ports |= {port: (unit,) for port, unit in cluster_engine.PORTS.items()}
-    return ports
+    return ports | {port: (unit,) for port, unit in cluster_engine.ports(site, node).items()}
 
 
-def _packages(groups: Collection[str], kinds: Collection[str | None], roles: Path) -> list[str]:
+def packages(groups: Collection[str], kinds: Collection[str | None], roles: Path) -> list[str]:
     """Return the packages that the roles of a node install, as their defaults name them, some by kind or release."""
     found: set[str] = set()
     for group in groups:

@@ -9,11 +9,11 @@ from typing import Any
 from appliance.site.model import Node, Site
 from appliance.site.seen import Seen
 from common.checks import Check, CheckState
+from common.health import RENEW
 
 DAY_S = 86_400
 WARN_DAYS, FAIL_DAYS = 30, 7
 """From when a certificate is soon to end; a deploy renews those that have no more than the first."""
-RENEW = "run `penstock site deploy`, which renews it"
 WAYS = "look at `iptables-save` and `journalctl -u penstock-agent` on the node; the agent makes its rules at its start"
 FETCHES = {
     "release": "packages can be fetched",

@@ -11,7 +11,7 @@ from common.settings.options import PlainPath
 from common.strict import StrictModel
 
 STATE_FOLDER = "/var/lib/slurm/slurmctld"
-CONTROLLER_PORT, NODE_PORT = 6817, 6818
+CONTROLLER_PORT, NODE_PORT, ACCOUNTING_PORT = 6817, 6818, 6819
 
 
 class Engine(StrEnum):
@@ -34,13 +34,16 @@ class SlurmNode(StrictModel):
 
 
 class SlurmSettings(StrictModel):
-    """Where Slurm's controllers are, and what they keep."""
+    """Where Slurm's controllers are, and what they and its accounting keep."""
 
     backup_controller: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] | None = Field(
         default=None,
         description="node that takes over when the master is away; both have `state_folder` on one storage",
     )
     state_folder: PlainPath = Field(default=STATE_FOLDER, description="folder of the controllers with Slurm's jobs")
+    accounting_days: int = Field(
+        default=400, ge=1, description="days that Slurm's accounting keeps jobs which have ended"
+    )
     user_id: int = Field(
         default=64200,
         ge=100,

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -80,13 +80,16 @@ def decode(content: bytes, where: str) -> Bundle:
 
 
 def read_signed(
-    folder: Path, key: Ed25519PublicKey | None, replaced: Mapping[str, str] = MappingProxyType({})
+    folder: Path,
+    key: Ed25519PublicKey | None,
+    replaced: Mapping[str, str] = MappingProxyType({}),
+    decoded: Callable[[bytes, str], Bundle] | None = None,
 ) -> Signed:
     """Return the list of a bundle after its signature was checked; every file is read once.
 
     `key` is the maker's public key, or one that it replaced; without it the key that travels with the bundle is taken,
     which shows that the bundle is whole, not who made it. `replaced` are keys in hex that count no more whatever `key`
-    says, with the day on which each was replaced.
+    says, with the day on which each was replaced. `decoded` stands for `decode` where lists are known already.
     """
     path = folder / LIST
     try:
@@ -94,11 +97,11 @@ def read_signed(
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFoundError("there is no bundle", where=str(path), hint="give the folder of a bundle") from error
     try:
-        signature = ed25519.carried(folder / SIGNATURE)
+        signature = ed25519.carried(folder / SIGNATURE, ed25519.SHORT)
     except FileNotFoundError as error:
         raise IntegrityError("the bundle is not signed", where=str(error.filename), hint=HINT) from error
     try:
-        travelling = ed25519.carried(folder / PUBLIC_KEY)
+        travelling = ed25519.carried(folder / PUBLIC_KEY, ed25519.SHORT)
     except FileNotFoundError as error:
         reason = "its maker's public key is missing"
         raise IntegrityError(reason, where=str(error.filename), hint=MEDIUM) from error
@@ -121,7 +124,7 @@ def read_signed(
             hint=ed25519.HINT,
         )
     ed25519.check(signer, content, signature, str(folder / SIGNATURE))
-    return Signed(decode(content, str(path)), content, signature, signer, chain)
+    return Signed((decoded or decode)(content, str(path)), content, signature, signer, chain)
 
 
 def assemble(

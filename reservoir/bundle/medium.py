@@ -114,7 +114,7 @@ def read(folder: Path, bundle: Bundle, content: bytes, key: Ed25519PublicKey) ->
     path = folder / DESCRIPTION
     try:
         described = ed25519.carried(path)
-        signature = ed25519.carried(folder / DESCRIPTION_SIGNATURE)
+        signature = ed25519.carried(folder / DESCRIPTION_SIGNATURE, ed25519.SHORT)
     except FileNotFoundError as error:
         if error.filename == str(path) and not (folder / DESCRIPTION_SIGNATURE).exists():
             return None

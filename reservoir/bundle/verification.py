@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -102,13 +103,16 @@ def verify(folder: Path, key: Ed25519PublicKey | None = None, progress: Progress
 
 
 def read(
-    folder: Path, key: Ed25519PublicKey | None = None, replaced: Mapping[str, str] = MappingProxyType({})
+    folder: Path,
+    key: Ed25519PublicKey | None = None,
+    replaced: Mapping[str, str] = MappingProxyType({}),
+    decoded: Callable[[bytes, str], Bundle] | None = None,
 ) -> Verified:
     """Check the signature of a bundle and read its list, but not yet which files it has.
 
-    `replaced` are keys that count no more, as for `bundles.read_signed`.
+    `replaced` are keys that count no more, and `decoded` knows lists, as for `bundles.read_signed`.
     """
-    signed = bundles.read_signed(folder, key, replaced)
+    signed = bundles.read_signed(folder, key, replaced, decoded)
     carried = medium.read(folder, signed.bundle, signed.content, signed.key)
     return Verified(
         folder, signed.bundle, signed.content, signed.signature, signed.key, key is not None, signed.chain, carried
@@ -146,15 +150,15 @@ def damaged(found: Verified) -> dict[str, Problem]:
     problems = {}
     for sha256, size in sorted(found.files().items()):
         path = found.folder / BLOBS / sha256
-        reason = ""
-        if not path.exists() and not path.is_symlink():
-            reason = f"{labels[sha256]} is missing"
-        elif not path.is_file() or path.is_symlink():
-            reason = f"{labels[sha256]} is not a file"
-        elif path.stat().st_size != size:
-            reason = f"{labels[sha256]} has {path.stat().st_size} bytes, not {size}"
+        try:
+            there = path.lstat()
+        except FileNotFoundError:
+            reason = "is missing"
+        else:
+            reason = f"has {there.st_size} bytes, not {size}" if there.st_size != size else ""
+            reason = reason if stat.S_ISREG(there.st_mode) else "is not a file"
         if reason:
-            problems[sha256] = found.problem(path, reason)
+            problems[sha256] = found.problem(path, f"{labels[sha256]} {reason}")
     for name, sha256 in (found.bundle.installer | found.bundle.attachments).items():
         path = found.folder / name
         if not path.is_file() or path.is_symlink():

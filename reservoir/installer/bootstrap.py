@@ -47,8 +47,9 @@ HOW = {
 }
 # bytes; a list of a million files is shorter
 LONGEST = 1 << 30
-# bytes; a key, a signature or a chain of keys is shorter
-SHORT = 1 << 20
+# bytes; a key or a signature is shorter, and a chain of keys than the other
+SHORT = 4 << 10
+CHAIN_LONGEST = 1 << 20
 # keys of one maker, one after another; each signature takes time
 ROTATIONS = 64
 # what stands in front of the 32 bytes of every Ed25519 key
@@ -212,7 +213,7 @@ def chain(path: Path, *, whole: bool = True) -> tuple[list[bytes], list[Any]]:
     """
     keys: list[bytes] = []
     try:
-        found = json.loads(read(path).decode())
+        found = json.loads(read(path, CHAIN_LONGEST).decode())
         rotations = found["rotations"]
         if found != {"document": "penstock keys", "rotations": rotations} or not isinstance(rotations, list):
             raise ValueError("it has other fields")
@@ -301,27 +302,26 @@ class Bundle:
         """Return the keys that replaced the key `known`, one after another."""
         return self.keys[self.keys.index(known) + 1 :] if known in self.keys else []
 
-    def refuse_others(self) -> dict[str, str]:
-        """Refuse files that are in no list; return the hashes of those that lie beside the list, by name."""
+    def refuse_extra(self) -> None:
+        """Refuse a folder with a file that nobody signed."""
         blobs = self.folder / "blobs" / "sha256"
         beside = {"bundle.json", "bundle.json.sig", "penstock.pub", "keys.json", "blobs"}
         beside |= {"volume.json", "volume.json.sig"} if self.medium else set()
-        hashes = {**self.listed["installer"], **self.listed["attachments"]}
-        extra = [path for path in self.folder.iterdir() if path.name not in beside | set(hashes)]
+        beside |= {*self.listed["installer"], *self.listed["attachments"]}
+        extra = [path for path in self.folder.iterdir() if path.name not in beside]
         extra = [path for path in extra if path.is_symlink() or not OF_THE_DISC.fullmatch(path.name)]
         extra += [path for path in blobs.parent.iterdir() if path != blobs]
         extra += [path for path in blobs.iterdir() if path.name not in self.carried]
         if extra:
             refuse(min(extra), "is not in the bundle's list", f"do not use this bundle; {MAKER}")
-        return hashes
 
     def check(self) -> int:
         """Read everything; return how many bytes were good. Nothing may be missing, changed or extra."""
-        hashes, blobs = self.refuse_others(), self.folder / "blobs" / "sha256"
-        for name, sha256 in hashes.items():
+        self.refuse_extra()
+        for name, sha256 in {**self.listed["installer"], **self.listed["attachments"]}.items():
             copied(self.folder / name, None, sha256)
         for name in self.carried:
-            copied(blobs / name, None, name, self.sizes[name])
+            copied(self.folder / "blobs" / "sha256" / name, None, name, self.sizes[name])
         return sum(self.sizes[name] for name in self.carried)
 
 
@@ -511,10 +511,14 @@ def keep(path: Path, text: str) -> None:
     if path.exists() and path.read_bytes() == text.encode():
         return
     beside = path.with_name(f".{path.name}.new")
-    with beside.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with beside.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        beside.unlink()
+        raise
     beside.replace(path)
     os.sync()
 
@@ -688,7 +692,7 @@ def run(options: argparse.Namespace) -> None:
     if options.verify_only:
         print(f"whole: {len(bundle.carried)} files, {bundle.check()} bytes")
         return
-    bundle.refuse_others()
+    bundle.refuse_extra()
     if not options.allow_rollback:
         refuse_older(bundle, options)
     options.prefix.parent.mkdir(parents=True, exist_ok=True)

@@ -42,8 +42,6 @@ class Arrival:
         self.record = self.folder / "record"
         self.media = self.folder / "media"
         self.key = self.folder / "key.pub"
-        # what was read in this run, and found to be what its name says
-        self.sound: set[str] = set()
 
     def require_same_maker(self) -> None:
         """Raise IntegrityError where what came earlier was signed with a key that this one does not replace."""
@@ -117,7 +115,7 @@ class Arrival:
 
     def check(self, progress: Progress) -> list[Problem]:
         """Read what was not read in this run: what came earlier, and what only the store has; return what is bad."""
-        unread = {blob: self.sizes[blob] for blob in self.sizes.keys() - self.sound}
+        unread = {blob: self.sizes[blob] for blob in self.sizes.keys() - self.store.sound}
         labels = self.found.labels()
         note = counter("check what the site has", sum(unread.values()), progress)
 
@@ -182,14 +180,14 @@ class Arrival:
         if self.found.of_set and came.is_file():
             return name
         for held in (came, self.store.blobs / name):
-            if held.is_file() and held.stat().st_size == path.stat().st_size and reads_as(held, name):
+            if _is_file(str(held), self.carried[name]) and reads_as(held, name):
                 # whoever says that the bundle is whole has read all of it; of one medium the good files count
                 said = name if self.found.of_set else carried_digest(path, self.carried[name])
                 break
         else:
             said = copies.copy(path, came, name, self.carried[name])
         if said == name:
-            self.sound.add(name)
+            self.store.sound.add(name)
         return said
 
     def _has(self, blob: str) -> bool:
@@ -225,7 +223,7 @@ class Arrival:
                 continue
             beside.chmod(0o444)
             beside.replace(self.folder / blob)
-            self.sound.add(blob)
+            self.store.sound.add(blob)
             for piece in {piece.sha256 for piece in pieces} - self._wanted_pieces():
                 (self.folder / piece).unlink()
 

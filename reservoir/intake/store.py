@@ -44,6 +44,8 @@ class Store:
         self.site_key = self.keys / "site.key"
         self.receipt_serial = self.keys / "receipt.serial"
         self._lists: dict[bytes, Bundle] = {}
+        # what was read since this object was made, and found to be what its name says
+        self.sound: set[str] = set()
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -86,7 +88,7 @@ class Store:
 
     def _forget(self, made: list[Path]) -> None:
         """Take away what a change made of an empty store, unless something came into it."""
-        if self.incoming.exists():
+        if self.incoming.exists() or any(self.bundles.glob("*")):
             return
         for path in reversed(made):
             with suppress(OSError):
@@ -96,22 +98,24 @@ class Store:
         """Return the imported bundles by identity."""
         found = {}
         for folder in sorted(self.bundles.glob("[!.]*")):
-            found[folder.name] = self._list(folder / bundles.LIST)
+            found[folder.name] = self._read(folder / bundles.LIST)
         return found
 
     def arrivals(self) -> dict[str, Bundle]:
         """Return the bundles that are arrivals so far, by identity; they count on blobs that the store has."""
         found = {}
         for path in sorted(self.incoming.glob(f"*/record/{bundles.LIST}")):
-            found[path.parent.parent.name] = self._list(path)
+            found[path.parent.parent.name] = self._read(path)
         return found
 
-    def _list(self, path: Path) -> Bundle:
-        """Return a bundle's list: read at every call, but decoded once, which takes long for one of many artifacts."""
-        content = path.read_bytes()
+    def _read(self, path: Path) -> Bundle:
+        return self.decode(path.read_bytes(), str(path))
+
+    def decode(self, content: bytes, where: str) -> Bundle:
+        """Return a bundle's list as `bundles.decode` does, but once, as that takes long for one of many artifacts."""
         known = hashlib.sha256(content).digest()
         if known not in self._lists:
-            self._lists[known] = bundles.decode(content, str(path))
+            self._lists[known] = bundles.decode(content, where)
         return self._lists[known]
 
     def newest(self) -> dict[str, Bundle]:

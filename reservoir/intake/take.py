@@ -95,7 +95,9 @@ def take_held(
         before = None if own else trust.known(store, given_up=spoken.replaces)
         now = datetime.now(UTC)
         chain = keychain.read(store.keychain) if own else trust.heeded(before, spoken)
-        found = verification.read(folder, spoken.key or (before.key if before else None), chain.replaced())
+        found = verification.read(
+            folder, spoken.key or (before.key if before else None), chain.replaced(), store.decode
+        )
         _refuse_other_chain(chain, found)
         trusted = None if own else trust.decide(found, before, spoken)
         progress("look at what the site holds")
@@ -109,15 +111,15 @@ def take_held(
             changed = (allow_rollback or not _superseded(store, found)) and store.choose(found.identity, found.bundle)
             warning = expiry.warning(found.bundle, now)
             return Imported(found.identity, changed=changed, media=_media(found), trust=trusted, warning=warning)
+        arrival = Arrival(store, found)
         # what its list says already, before anything is copied
-        if problems := kinds.check([found.bundle], lambda _: None):
+        if not arrival.folder.exists() and (problems := kinds.check([found.bundle], lambda _: None)):
             raise IntegrityError.of(problems)
         _refuse_unsigned(store, found.bundle)
         if not allow_rollback:
             _refuse_older(found.bundle, present, folder)
             _refuse_removed(store, found.bundle, folder)
         DiskLimit([store.root], settings.disk_stop_percent()).refuse_where_full("an import")
-        arrival = Arrival(store, found)
         if spoken.key is None:
             arrival.require_same_maker()
         _require_base(arrival)

@@ -25,8 +25,8 @@ KINDS = frozenset({
 })  # fmt: skip
 # words that take back what the kind allows, or say that more stands beside it
 NARROWING = frozenset({
-    "commercial", "copyleft", "custom", "derivatives", "eula", "nc", "nd", "network", "noderivs", "non",
-    "noncommercial", "proprietary", "restricted",
+    "and", "commercial", "commons", "copyleft", "custom", "derivatives", "eula", "nc", "nd", "network",
+    "noderivs", "non", "noncommercial", "or", "proprietary", "restricted", "server",
 })  # fmt: skip
 # Debian's names for terms of files in the packages that nearly every system has, which tell no kind
 COMMON = frozenset({

@@ -36,6 +36,8 @@ HINT = "do not use this bundle; get it again from its maker, or check which key 
 ENCRYPTED = b"ENCRYPTED PRIVATE KEY"
 # bytes; a list of a million files is shorter
 LONGEST = 1 << 30
+# bytes; a public key or a signature is shorter, whatever stands around it; the installer has the same
+SHORT = 4 << 10
 _ANOTHER = "do not use this bundle; get it again from its maker"
 
 

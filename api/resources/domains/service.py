@@ -17,12 +17,23 @@ from api.resources.projects import repository as projects
 from api.tables.domains import Domain
 from common.errors import ConflictError, InputError, NotFoundError
 from common.gpu.units import format_gpus
+from common.sentence import Sentence
 
 
 async def visible(db: AsyncSession, caller: Identity) -> Sequence[Domain]:
     """Return the domains that the caller may see: all, or the caller's own."""
     reach = caller.reach(Action.DOMAIN_READ)
     return await repository.every(db, None if reach.everything else reach.domain)
+
+
+async def get(db: AsyncSession, name: str) -> Domain:
+    """Return one domain; raises NotFoundError."""
+    domain = await repository.by_name(db, name)
+    if domain is None:
+        raise NotFoundError(
+            Sentence("there is no domain {name}", name=name), where="name", hint=Sentence("list the domains")
+        )
+    return domain
 
 
 async def that_share(db: AsyncSession) -> Sequence[Domain]:
@@ -33,7 +44,11 @@ async def that_share(db: AsyncSession) -> Sequence[Domain]:
 async def create(db: AsyncSession, request: DomainRequest) -> Domain:
     """Create a domain; raises ConflictError where the name is taken."""
     if await repository.by_name(db, request.name):
-        raise ConflictError(f"there is a domain {request.name} already", where="name", hint="choose another name")
+        raise ConflictError(
+            Sentence("there is a domain {name} already", name=request.name),
+            where="name",
+            hint=Sentence("choose another name"),
+        )
     await _check_policy(db, request.policy)
     domain = Domain(**request.model_dump())
     _check_shares(domain, request.model_fields_set)
@@ -45,7 +60,7 @@ async def create(db: AsyncSession, request: DomainRequest) -> Domain:
 async def change(db: AsyncSession, name: str, request: DomainChange) -> Domain:
     """Change a domain; raises NotFoundError. Quotas that are beyond a new limit stay, but grow no more."""
     await exclusively(db, CAPACITY_LOCK)
-    domain = await _get(db, name)
+    domain = await get(db, name)
     await _check_policy(db, request.policy)
     for field in request.model_fields_set:
         setattr(domain, field, getattr(request, field))
@@ -57,37 +72,42 @@ async def change(db: AsyncSession, name: str, request: DomainChange) -> Domain:
 
 async def delete(db: AsyncSession, name: str) -> None:
     """Delete a domain that nothing belongs to; raises NotFoundError, or ConflictError that says what does."""
-    domain = await _get(db, name)
+    domain = await get(db, name)
     left = {kind: count for kind, count in (await repository.contents(db, name)).items() if count}
     if left:
         text = ", ".join(f"{count} {kind}" for kind, count in left.items())
-        raise ConflictError(f"{name} still has {text}", where="name", hint="move or delete them first")
+        raise ConflictError(
+            Sentence("{name} still has {text}", name=name, text=text),
+            where="name",
+            hint=Sentence("move or delete them first"),
+        )
     await repository.delete(db, domain)
 
 
 def _check_shares(domain: Domain, given: Collection[str]) -> None:
     """Refuse what says nothing where a domain does not share, and a limit below what is guaranteed."""
     if not domain.shares and (domain.over_quota_weight or domain.limit_milli is not None):
-        where = next((name for name in ("over_quota_weight", "limit_milli") if name in given), "shares")
+        said = {"over_quota_weight": bool(domain.over_quota_weight), "limit_milli": domain.limit_milli is not None}
+        where = next((name for name, is_said in said.items() if is_said and name in given), "shares")
         raise InputError(
-            "a weight and a limit are of domains whose projects share inside of them",
+            Sentence("a weight and a limit are of domains whose projects share inside of them"),
             where=where,
-            hint="set shares, or take the weight (0) and the limit (null) away",
+            hint=Sentence("set shares, or take the weight (0) and the limit (null) away"),
         )
     if domain.limit_milli is None:
         return
     if domain.quota_milli is None:
         raise InputError(
-            "without a quota of the domain its projects may have more guaranteed than the limit",
+            Sentence("without a quota of the domain its projects may have more guaranteed than the limit"),
             where="limit_milli" if "limit_milli" in given else "quota_milli",
-            hint="give a quota that is no more than the limit, or take the limit away",
+            hint=Sentence("give a quota that is no more than the limit, or take the limit away"),
         )
     if domain.limit_milli < domain.quota_milli:
         limit, quota = format_gpus(domain.limit_milli), format_gpus(domain.quota_milli)
         raise InputError(
-            f"the limit would be {limit} GPUs, and the quota is {quota}",
+            Sentence("the limit would be {limit} GPUs, and the quota is {quota}", limit=limit, quota=quota),
             where="limit_milli" if "limit_milli" in given else "quota_milli",
-            hint="choose a limit that is no less than the quota, or take it away",
+            hint=Sentence("choose a limit that is no less than the quota, or take it away"),
         )
 
 
@@ -99,20 +119,20 @@ async def _check_limit(db: AsyncSession, domain: Domain, given: Collection[str])
     most = max((step.milli for step in course), default=0)
     if most > domain.limit_milli:
         raise ConflictError(
-            f"the quotas of its projects come to {format_gpus(most)} GPUs, and the limit would be "
-            f"{format_gpus(domain.limit_milli)}",
+            Sentence(
+                "the quotas of its projects come to {most} GPUs, and the limit would be {limit}",
+                most=format_gpus(most),
+                limit=format_gpus(domain.limit_milli),
+            ),
             where="limit_milli" if "limit_milli" in given else "shares",
-            hint="choose a larger limit, or make the quotas of its projects smaller first",
+            hint=Sentence("choose a larger limit, or make the quotas of its projects smaller first"),
         )
 
 
 async def _check_policy(db: AsyncSession, name: str | None) -> None:
     if name is not None and not await repository.is_policy(db, name):
-        raise InputError(f"there is no user policy {name}", where="policy", hint="create the policy first")
-
-
-async def _get(db: AsyncSession, name: str) -> Domain:
-    domain = await repository.by_name(db, name)
-    if domain is None:
-        raise NotFoundError(f"there is no domain {name}", where="name", hint="list the domains")
-    return domain
+        raise InputError(
+            Sentence("there is no user policy {name}", name=name),
+            where="policy",
+            hint=Sentence("create the policy first"),
+        )

@@ -46,8 +46,11 @@ class GroupRequest(Request):
 class GroupChange(Change):
     """What to change of a resource group; what is left out stays. Lists replace those that are.
 
-    `add_users` and the like change one list by those names, whatever else is in it.
+    `add_users` and the like change one list by those names, whatever else is in it. A domain of null makes it the
+    site's.
     """
+
+    NULLABLE = frozenset({"domain"})
 
     description: Description | None = None
     purpose: Words | None = None
@@ -64,6 +67,7 @@ class GroupChange(Change):
     remove_users: Users = Field(default_factory=list)
     add_projects: Projects = Field(default_factory=list)
     remove_projects: Projects = Field(default_factory=list)
+    domain: Name | None = None
 
     @model_validator(mode="after")
     def _one_form(self) -> GroupChange:

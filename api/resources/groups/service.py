@@ -21,6 +21,7 @@ from api.tables.projects import Project
 from api.tables.sessions import Kind
 from api.tables.users import User
 from common.errors import ConflictError, InputError, NotFoundError, Problem
+from common.sentence import Sentence
 
 version = repository.version
 
@@ -49,9 +50,14 @@ async def allowed(db: AsyncSession, user_id: UUID, project: Project, kind: Kind,
         if kept_to is None:
             raise _not_usable(str(wanted))
         raise InputError(
-            f"{kind} sessions of {project.name} run in the resource group {kept_to} only",
+            Sentence(
+                "{kind} sessions of {name} run in the resource group {kept_to} only",
+                kind=kind,
+                name=project.name,
+                kept_to=kept_to,
+            ),
             where="group",
-            hint="leave the group out",
+            hint=Sentence("leave the group out"),
         )
     return groups, only
 
@@ -88,16 +94,18 @@ async def present(db: AsyncSession) -> Mapping[str, list[str]]:
 
 async def visible(db: AsyncSession, caller: Identity) -> Sequence[ResourceGroup]:
     """Return the groups that the caller may use or looks after, by name."""
-    usable = await _usable(db, caller)
-    return [group for group in await repository.every(db) if group.name in usable or _looks_after(caller, group)]
+    own = await usable(db, caller)
+    return [group for group in await repository.every(db) if group.name in own or _looks_after(caller, group)]
 
 
 async def get(db: AsyncSession, name: str, caller: Identity, *, lock: bool = False) -> ResourceGroup:
     """Return one group; raises NotFoundError also where it exists but is not for the caller."""
     group = await repository.by_name(db, name, lock=lock)
-    if group is None or not (_looks_after(caller, group) or name in await _usable(db, caller)):
+    if group is None or not (_looks_after(caller, group) or name in await usable(db, caller)):
         raise NotFoundError(
-            f"there is no resource group {name} that you may see", where="name", hint="list the resource groups"
+            Sentence("there is no resource group {name} that you may see", name=name),
+            where="name",
+            hint=Sentence("list the resource groups"),
         )
     return group
 
@@ -105,7 +113,11 @@ async def get(db: AsyncSession, name: str, caller: Identity, *, lock: bool = Fal
 async def create(db: AsyncSession, request: GroupRequest) -> ResourceGroup:
     """Create a group; raises ConflictError where the name is taken."""
     if await repository.by_name(db, request.name):
-        raise ConflictError(f"there is a group {request.name} already", where="name", hint="choose another name")
+        raise ConflictError(
+            Sentence("there is a group {name} already", name=request.name),
+            where="name",
+            hint=Sentence("choose another name"),
+        )
     await projects.check_domain(db, request.domain)
     lists = {"nodes", "users", "projects"}
     group = ResourceGroup(**request.model_dump(exclude=lists), nodes=[], users=[], projects=[])
@@ -125,6 +137,8 @@ async def change(db: AsyncSession, name: str, request: GroupChange, caller: Iden
     group = await get(db, name, caller, lock=True)
     given = request.model_fields_set
     caller.check(needed(request), domain=group.domain)
+    if "domain" in given:
+        await _check_move(db, group, request.domain)
     for field in given - LISTS:
         setattr(group, field, getattr(request, field))
     await _set_lists(db, group, request)
@@ -140,13 +154,32 @@ async def delete(db: AsyncSession, name: str, caller: Identity) -> None:
         raise ConflictError(
             f"these projects keep to {name}: {', '.join(keeping)}",
             where="name",
-            hint="give them another group, or none",
+            hint=Sentence("give them another group, or none"),
         )
     live = await repository.count_live(db, name)
     if live:
-        noun = "session asks" if live == 1 else "sessions ask"
-        raise ConflictError(f"{live} live {noun} for {name}", where="name", hint="delete the sessions first")
+        raise ConflictError(
+            Sentence.counted(
+                "{count} live session asks for {name}", "{count} live sessions ask for {name}", live, name=name
+            ),
+            where="name",
+            hint=Sentence("delete the sessions first"),
+        )
     await repository.delete(db, group)
+
+
+async def _check_move(db: AsyncSession, group: ResourceGroup, domain: str | None) -> None:
+    """Raise an error where a group cannot belong to a domain: there is none, or projects of others keep to the group.
+
+    Whoever is on its lists is looked at with these.
+    """
+    await projects.check_domain(db, domain)
+    if domain and (keeping := await projects.keeping_to(db, group.name, outside=domain)):
+        raise ConflictError(
+            f"these projects are not of {domain} and keep to {group.name}: {', '.join(keeping)}",
+            where="domain",
+            hint="give them another group, or none",
+        )
 
 
 def _looks_after(caller: Identity, group: ResourceGroup) -> bool:
@@ -154,7 +187,8 @@ def _looks_after(caller: Identity, group: ResourceGroup) -> bool:
     return caller.may(Action.GROUP_OVERSEE, domain=group.domain)
 
 
-async def _usable(db: AsyncSession, caller: Identity) -> tuple[str, ...]:
+async def usable(db: AsyncSession, caller: Identity) -> tuple[str, ...]:
+    """Return the names of the groups that a caller may use, those that are for few first."""
     return (await permissions(db)).usable(caller.id, caller.member_of)
 
 
@@ -192,5 +226,7 @@ async def _nodes(db: AsyncSession, names: Sequence[str]) -> list[Node]:
 
 def _not_usable(group: str) -> InputError:
     return InputError(
-        f"there is no resource group {group} that you may use", where="group", hint="list the resource groups"
+        Sentence("there is no resource group {group} that you may use", group=group),
+        where="group",
+        hint=Sentence("list the resource groups"),
     )

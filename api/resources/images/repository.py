@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -57,6 +57,13 @@ async def note(db: AsyncSession, image: Image, values: dict[str, Any]) -> bool:
     query = update(Image).where(Image.id == image.id, Image.reference == image.reference, Image.status == image.status)
     changed = await db.scalars(query.values(**values).returning(Image.id))
     return changed.one_or_none() is not None
+
+
+async def replace_in_errors(db: AsyncSession, containing: str, change: Callable[[str], str]) -> None:
+    """Change the errors of images that contain some words."""
+    query = select(Image).where(Image.error.contains(containing, autoescape=True)).options(raiseload(Image.projects))
+    for image in await db.scalars(query.with_for_update(of=Image)):
+        image.error = change(image.error)
 
 
 async def move(db: AsyncSession, step: timedelta) -> None:

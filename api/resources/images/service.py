@@ -21,6 +21,7 @@ from api.tables.projects import Project
 from common import image_references
 from common.errors import ConflictError, ForbiddenError, InputError, NotFoundError
 from common.image_references import means
+from common.sentence import Sentence
 
 SHOWN = 20
 """How many images an error names at most."""
@@ -29,6 +30,7 @@ AGAIN: dict[str, Any] = {"status": Status.UNCHECKED, "error": "", "digest": "", 
 """What is known of an image that has to be looked for again."""
 
 forget_project = repository.delete_of_project
+replace_in_errors = repository.replace_in_errors
 
 
 async def visible(db: AsyncSession, caller: Identity, project: str | None = None) -> Sequence[Image]:
@@ -70,7 +72,7 @@ async def is_of_others(db: AsyncSession, reference: str, projects: Collection[UU
 
 def unknown(wanted: str, usable: Sequence[Image] = ()) -> InputError:
     """Return the error of an image that there is not, or not for who asks."""
-    return InputError(f"there is no image {wanted}", where="image", hint=_choices(usable))
+    return InputError(Sentence("there is no image {wanted}", wanted=wanted), where="image", hint=_choices(usable))
 
 
 async def get(db: AsyncSession, name: str, tag: str, project: str | None, caller: Identity) -> Image:
@@ -82,9 +84,11 @@ async def get(db: AsyncSession, name: str, tag: str, project: str | None, caller
         image = next(iter(await repository.of_projects(db, [owner.id], name, tag)), None)
     if image is None:
         raise NotFoundError(
-            f"there is no image {name}:{tag}" + (f" of {project}" if project else ""),
+            Sentence("there is no image {wanted} of {project}", wanted=f"{name}:{tag}", project=project)
+            if project
+            else Sentence("there is no image {wanted}", wanted=f"{name}:{tag}"),
             where="name",
-            hint="list the images; for one that is not global name its project",
+            hint=Sentence("list the images; for one that is not global name its project"),
         )
     return image
 
@@ -112,7 +116,9 @@ async def create(db: AsyncSession, request: ImageRequest, caller: Identity, regi
     else:
         taken = await repository.global_one(db, request.name, request.tag)
     if taken:
-        raise ConflictError(f"there is an image {title} already", where="tag", hint="delete it first")
+        raise ConflictError(
+            Sentence("there is an image {title} already", title=title), where="tag", hint=Sentence("delete it first")
+        )
     image = Image(
         **request.model_dump(exclude={"projects"}),
         visibility=Visibility.PROJECTS if owners else Visibility.GLOBAL,
@@ -167,9 +173,9 @@ def _renew(image: Image) -> None:
 def _check_register(caller: Identity, owners: Sequence[Project]) -> None:
     if not owners and not caller.may(Action.IMAGE_REGISTER):
         raise ForbiddenError(
-            "only an administrator of the site offers an image to every project",
+            Sentence("only an administrator of the site offers an image to every project"),
             where="projects",
-            hint="name projects of yours",
+            hint=Sentence("name projects of yours"),
         )
     for owner in owners:
         caller.check(Action.IMAGE_REGISTER, project=owner)
@@ -182,9 +188,9 @@ async def _check_reference(db: AsyncSession, reference: str, caller: Identity) -
     seen = [project.id for project in await projects.visible(db, caller)]
     if await is_of_others(db, reference, seen):
         raise ForbiddenError(
-            f"the image {reference} is not for your projects",
+            Sentence("the image {reference} is not for your projects", reference=reference),
             where="reference",
-            hint="ask an administrator of the site to offer it to them",
+            hint=Sentence("ask an administrator of the site to offer it to them"),
         )
 
 

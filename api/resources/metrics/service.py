@@ -25,6 +25,8 @@ EARLY = timedelta(minutes=5)
 STEP_S = 15
 """The shortest step: agents take a sample every 15 s."""
 MAX_POINTS = 1000
+FRESH = timedelta(minutes=15)
+"""For so long samples are kept apart at least: whoever looks what GPUs do now need not unpack an hour of them."""
 POINTS = 240
 """Points of one series at most, and unless it is said."""
 ALL_POINTS = 20_000
@@ -81,8 +83,8 @@ async def show(
 
 
 async def pack(db: AsyncSession, at: datetime) -> int:
-    """Pack samples of hours that are over, a part of them; returns how many hours got some."""
-    return await repository.pack(db, _seconds(at) // packing.HOUR_S * packing.HOUR_S)
+    """Pack samples of hours that are over for a while, a part of them; returns how many hours got some."""
+    return await repository.pack(db, _seconds(at - FRESH) // packing.HOUR_S * packing.HOUR_S)
 
 
 async def forget(db: AsyncSession, at: datetime, keep_s: float) -> int:

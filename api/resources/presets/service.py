@@ -10,6 +10,7 @@ from api.settings import Settings
 from api.tables.presets import Preset
 from common.errors import ConflictError, InputError, NotFoundError
 from common.gpu.share import check_share
+from common.sentence import Sentence
 
 every = repository.every
 
@@ -18,7 +19,9 @@ async def get(db: AsyncSession, name: str) -> Preset:
     """Return one preset; raises NotFoundError."""
     preset = await repository.by_name(db, name)
     if preset is None:
-        raise NotFoundError(f"there is no preset {name}", where="name", hint="list the presets")
+        raise NotFoundError(
+            Sentence("there is no preset {name}", name=name), where="name", hint=Sentence("list the presets")
+        )
     return preset
 
 
@@ -28,9 +31,11 @@ async def wanted(db: AsyncSession, name: str) -> Preset:
     if preset is None:
         names = ", ".join(preset.name for preset in await repository.every(db))
         raise InputError(
-            f"there is no preset {name}",
+            Sentence("there is no preset {name}", name=name),
             where="preset",
-            hint=f"choose one of {names}" if names else "ask an administrator for one, or write the amounts out",
+            hint=Sentence("choose one of {names}", names=names)
+            if names
+            else Sentence("ask an administrator for one, or write the amounts out"),
         )
     return preset
 
@@ -38,7 +43,11 @@ async def wanted(db: AsyncSession, name: str) -> Preset:
 async def create(db: AsyncSession, request: PresetRequest, settings: Settings) -> Preset:
     """Create a preset; raises ConflictError for a name that is taken, InputError for what the granularity forbids."""
     if await repository.by_name(db, request.name):
-        raise ConflictError(f"there is a preset {request.name} already", where="name", hint="choose another name")
+        raise ConflictError(
+            Sentence("there is a preset {name} already", name=request.name),
+            where="name",
+            hint=Sentence("choose another name"),
+        )
     preset = Preset(**request.model_dump())
     check_amounts(preset.gpu_milli, preset.cpu_milli, settings)
     repository.add(db, preset)
@@ -66,4 +75,8 @@ def check_amounts(gpu_milli: int, cpu_milli: int, settings: Settings) -> None:
     if gpu_milli:
         check_share(gpu_milli, settings.granularity)
     elif not cpu_milli:
-        raise InputError("without GPUs it has to say how many CPUs", where="cpu_milli", hint="ask for one CPU, or more")
+        raise InputError(
+            Sentence("without GPUs it has to say how many CPUs"),
+            where="cpu_milli",
+            hint=Sentence("ask for one CPU, or more"),
+        )

@@ -54,9 +54,10 @@ async def ended(db: AsyncSession, at: datetime) -> Sequence[Project]:
     return (await db.scalars(select(Project).where(is_ended(at)).order_by(Project.name))).all()
 
 
-async def keeping_to(db: AsyncSession, group: str) -> Sequence[str]:
-    """Return the names of the projects whose sessions keep to a resource group."""
+async def keeping_to(db: AsyncSession, group: str, *, outside: str | None = None) -> Sequence[str]:
+    """Return the names of the projects whose sessions keep to a resource group, those `outside` a domain alone."""
     query = select(Project.name).where(or_(Project.training_group == group, Project.interactive_group == group))
+    query = query.where(Project.domain.is_distinct_from(outside)) if outside else query
     return (await db.scalars(query.order_by(Project.name))).all()
 
 

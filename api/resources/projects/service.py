@@ -19,6 +19,7 @@ from api.resources.users import service as users
 from api.tables.projects import Membership, Project, ProjectRole
 from common.errors import ConflictError, ForbiddenError, InputError, NotFoundError, Problem
 from common.gpu.share import MILLI, format_gpus
+from common.sentence import Moment, Sentence
 
 NO_NODE = "no node is known yet: nothing says whether the quotas fit the cluster"
 
@@ -48,7 +49,9 @@ async def get(
     project = await repository.by_name(db, name, people=people, lock=lock)
     if project is None or not caller.may(Action.PROJECT_READ, project=project):
         raise NotFoundError(
-            f"there is no project {name} that you may see", where=field, hint="list the projects, or ask to be a member"
+            Sentence("there is no project {name} that you may see", name=name),
+            where=field,
+            hint=Sentence("list the projects, or ask to be a member"),
         )
     return project
 
@@ -75,7 +78,9 @@ async def named(db: AsyncSession, names: Iterable[str], field: str, *, domain: s
 async def check_domain(db: AsyncSession, name: str | None) -> None:
     """Raise InputError where something is to belong to a domain that there is not."""
     if name is not None and not await repository.is_domain(db, name):
-        raise InputError(f"there is no domain {name}", where="domain", hint="create the domain first")
+        raise InputError(
+            Sentence("there is no domain {name}", name=name), where="domain", hint=Sentence("create the domain first")
+        )
 
 
 def is_active(project: Project, at: datetime) -> bool:
@@ -87,12 +92,18 @@ def check_active(project: Project, at: datetime) -> None:
     """Raise ConflictError where a project cannot be used at a moment."""
     if is_active(project, at):
         return
-    begins = f"its period begins on {_moment(project.starts_at)}"
-    ended = f"its period ended on {_moment(project.ends_at)}" if project.ends_at and project.ends_at <= at else ""
+    if project.ends_at and project.ends_at <= at:
+        ended = Moment.at(project.ends_at, seconds=True)
+        raise ConflictError(
+            Sentence("project {name} is not active: its period ended on {at}", name=project.name, at=ended),
+            where="project",
+            hint=Sentence("ask an administrator to change the period"),
+        )
+    begins = Moment.at(project.starts_at, seconds=True)
     raise ConflictError(
-        f"project {project.name} is not active: {ended or begins}",
+        Sentence("project {name} is not active: its period begins on {at}", name=project.name, at=begins),
         where="project",
-        hint="ask an administrator to change the period" if ended else "wait, or ask an administrator",
+        hint=Sentence("wait, or ask an administrator"),
     )
 
 
@@ -101,19 +112,29 @@ async def check_cap(db: AsyncSession, project: Project, milli: int, *, preemptib
     is_limit = preemptible and project.over_quota
     most = cap(project) if is_limit else project.quota_milli
     if most is not None and milli > most:
-        kind = "" if preemptible or not project.over_quota else " by work that cannot be reclaimed"
+        amounts = {"name": project.name, "most": format_gpus(most), "asked": format_gpus(milli)}
         raise InputError(
-            f"{project.name} may hold {format_gpus(most)} GPU{kind}, and {format_gpus(milli)} GPU are asked for",
+            Sentence("{name} may hold {most} GPU, and {asked} GPU are asked for", **amounts)
+            if preemptible or not project.over_quota
+            else Sentence(
+                "{name} may hold {most} GPU by work that cannot be reclaimed, and {asked} GPU are asked for", **amounts
+            ),
             where="gpu_milli",
-            hint=f"ask for fewer, or for a larger {'limit' if is_limit else 'quota'}",
+            hint=Sentence("ask for fewer, or for a larger limit")
+            if is_limit
+            else Sentence("ask for fewer, or for a larger quota"),
         )
     limit = await repository.limit_of_domain(db, project.domain) if project.domain else None
     if limit is not None and milli > limit:
-        hold = f"the projects of {project.domain} may hold {format_gpus(limit)} GPU together"
         raise InputError(
-            f"{hold}, and {format_gpus(milli)} GPU are asked for",
+            Sentence(
+                "the projects of {domain} may hold {most} GPU together, and {asked} GPU are asked for",
+                domain=project.domain,
+                most=format_gpus(limit),
+                asked=format_gpus(milli),
+            ),
             where="gpu_milli",
-            hint=f"ask for fewer, or for a larger limit of {project.domain}",
+            hint=Sentence("ask for fewer, or for a larger limit of {domain}", domain=project.domain),
         )
 
 
@@ -134,7 +155,11 @@ async def create(db: AsyncSession, request: ProjectRequest, caller: Identity) ->
     await check_domain(db, domain)
     await exclusively(db, CAPACITY_LOCK)
     if await repository.by_name(db, request.name):
-        raise ConflictError(f"there is a project {request.name} already", where="name", hint="choose another name")
+        raise ConflictError(
+            Sentence("there is a project {name} already", name=request.name),
+            where="name",
+            hint=Sentence("choose another name"),
+        )
     fields = request.model_dump(exclude={"period", "managers", "members", "domain"})
     project = Project(**fields, domain=domain, memberships=[])
     _set_period(project, request.period)
@@ -213,7 +238,7 @@ def _set_period(project: Project, period: Period) -> None:
         raise InputError(
             f"the period would end on {_moment(project.ends_at)}, before it starts on {_moment(project.starts_at)}",
             where="period.ends_at",
-            hint="write a later end",
+            hint=Sentence("write a later end"),
         )
 
 
@@ -284,7 +309,10 @@ def _check_weight(project: Project, before: int, caller: Identity) -> None:
         raise ForbiddenError(
             f"you may not {Action.PROJECT_WEIGH}",
             where="over_quota_weight",
-            hint=f"choose a weight up to the quota of {format_gpus(project.quota_milli)} GPUs, or ask an administrator",
+            hint=Sentence(
+                "choose a weight up to the quota of {quota} GPUs, or ask an administrator",
+                quota=format_gpus(project.quota_milli),
+            ),
         )
 
 
@@ -292,9 +320,9 @@ def _check_min_runtime(project: Project, before: int | None, caller: Identity) -
     """Refuse another time for which sessions keep what other domains may have a right to, but by the site's people."""
     if project.min_runtime_s != before and not caller.may(Action.PROJECT_WEIGH):
         raise ForbiddenError(
-            "you may not say how long sessions run before they are reclaimed",
+            Sentence("you may not say how long sessions run before they are reclaimed"),
             where="min_runtime_s",
-            hint="leave it as it is, or ask an administrator of the site",
+            hint=Sentence("leave it as it is, or ask an administrator of the site"),
         )
 
 
@@ -305,15 +333,19 @@ def _check_limit(project: Project, *, given: Collection[str]) -> None:
         return
     if not project.over_quota:
         raise InputError(
-            "a quota that is a hard cap is the limit itself",
+            Sentence("a quota that is a hard cap is the limit itself"),
             where=where if where in given else "over_quota",
-            hint="take the limit away, or let the project go over its quota",
+            hint=Sentence("take the limit away, or let the project go over its quota"),
         )
     if limit < project.quota_milli:
         raise InputError(
-            f"the limit would be {format_gpus(limit)} GPUs, and the quota is {format_gpus(project.quota_milli)}",
+            Sentence(
+                "the limit would be {limit} GPUs, and the quota is {quota}",
+                limit=format_gpus(limit),
+                quota=format_gpus(project.quota_milli),
+            ),
             where=where,
-            hint="choose a limit that is no less than the quota, or take it away",
+            hint=Sentence("choose a limit that is no less than the quota, or take it away"),
         )
 
 
@@ -329,7 +361,9 @@ async def _check_domain(db: AsyncSession, project: Project, before: QuotaPeriod 
             f"from {_moment(step.since)} the quotas of {project.domain} would come to {format_gpus(step.milli)} GPUs, "
             f"and the domain may have {format_gpus(limit)}",
             where=field,
-            hint="choose a smaller quota or another period, or ask an administrator of the site for a larger domain",
+            hint=Sentence(
+                "choose a smaller quota or another period, or ask an administrator of the site for a larger domain"
+            ),
         )
 
 
@@ -346,7 +380,7 @@ async def _check_room(db: AsyncSession, project: Project, before: QuotaPeriod | 
             f"from {_moment(step.since)} the hard quotas would come to {format_gpus(step.milli)} GPUs, "
             f"and the cluster has {format_gpus(milli)}",
             where=field,
-            hint="choose a smaller quota or another period, or let the project go over its quota",
+            hint=Sentence("choose a smaller quota or another period, or let the project go over its quota"),
         )
 
 

@@ -17,6 +17,7 @@ from api.resources.sandboxes.schemas import SandboxChange, SandboxRequest
 from api.tables.sandboxes import Sandbox
 from common.errors import ConflictError, InputError, NotFoundError, Problem
 from common.sandbox import SandboxRule
+from common.sentence import Sentence
 from common.syscalls import is_known
 
 every = repository.every
@@ -26,7 +27,9 @@ async def get(db: AsyncSession, name: str) -> Sandbox:
     """Return one sandbox; raises NotFoundError."""
     sandbox = await repository.by_name(db, name)
     if sandbox is None:
-        raise NotFoundError(f"there is no sandbox {name}", where="name", hint="list the sandboxes")
+        raise NotFoundError(
+            Sentence("there is no sandbox {name}", name=name), where="name", hint=Sentence("list the sandboxes")
+        )
     return sandbox
 
 
@@ -43,7 +46,11 @@ async def create(db: AsyncSession, request: SandboxRequest) -> Sandbox:
     rule that names a call which there is not.
     """
     if await repository.by_name(db, request.name):
-        raise ConflictError(f"there is a sandbox {request.name} already", where="name", hint="choose another name")
+        raise ConflictError(
+            Sentence("there is a sandbox {name} already", name=request.name),
+            where="name",
+            hint=Sentence("choose another name"),
+        )
     _check(request.rules)
     sandbox = Sandbox(
         name=request.name,
@@ -127,5 +134,7 @@ async def _give(db: AsyncSession, sandbox: Sandbox, request: SandboxRequest | Sa
         if taken:
             where, what = taken[0]
             raise ConflictError(
-                f"{what} has the sandbox {other.name} already", where=where, hint=f"take it from {other.name} first"
+                Sentence("{what} has the sandbox {name} already", what=what, name=other.name),
+                where=where,
+                hint=Sentence("take it from {name} first", name=other.name),
             )

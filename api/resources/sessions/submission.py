@@ -93,9 +93,9 @@ def _names(request: BatchRequest) -> list[str]:
         _name.validate_python(names[-1])
     except ValidationError as error:
         raise InputError(
-            f"the last session would be called {names[-1]}, which is too long",
+            Sentence("the last session would be called {name}, which is too long", name=names[-1]),
             where="name",
-            hint="choose a shorter one",
+            hint=Sentence("choose a shorter one"),
         ) from error
     return names
 
@@ -213,9 +213,12 @@ def _check_length(request: SessionRequest) -> None:
     sizes = {field: sum(len(word.encode()) + 1 for word in found) for field, found in words.items()}
     if sum(sizes.values()) > MAX_WORDS_KIB << 10:
         raise InputError(
-            f"command, args and environment are longer than {MAX_WORDS_KIB} KiB together, a byte more a word",
+            Sentence(
+                "command, args and environment are longer than {most} KiB together, a byte more a word",
+                most=MAX_WORDS_KIB,
+            ),
             where=max(sizes, key=lambda field: sizes[field]),
-            hint="put what is long into a file on a PVC or into the image",
+            hint=Sentence("put what is long into a file on a PVC or into the image"),
         )
 
 
@@ -240,7 +243,9 @@ async def _image(db: AsyncSession, request: SessionRequest, project: Project) ->
         reference = _reference.validate_python(request.image)
     except ValidationError as error:
         raise InputError(
-            f"{request.image} is not the reference of an image", where="image", hint="write it like tensorflow:2.15"
+            Sentence("{image} is not the reference of an image", image=request.image),
+            where="image",
+            hint=Sentence("write it like tensorflow:2.15"),
         ) from error
     if await images.is_of_others(db, reference, [project.id]):
         raise images.unknown(reference)
@@ -264,18 +269,22 @@ def _check_unmoved(user: HeldUser, caller: Identity) -> None:
     """
     if user.domain != caller.domain:
         raise ConflictError(
-            f"{caller.name} has been moved to another domain meanwhile", where="project", hint="submit it again"
+            Sentence("{name} has been moved to another domain meanwhile", name=caller.name),
+            where="project",
+            hint=Sentence("submit it again"),
         )
 
 
 async def _check_names(db: AsyncSession, project: Project, names: Sequence[str], caller: Identity) -> None:
     live = await repository.live_by_names(db, project.id, names)
     for session in (live[name] for name in names if name in live):
-        taken = f"{project.name} has a session {session.name} already"
+        taken = Sentence("{project} has a session {name} already", project=project.name, name=session.name)
         if not access.sees(caller, session, project):
-            raise ConflictError(taken, where="name", hint="choose another name")
+            raise ConflictError(taken, where="name", hint=Sentence("choose another name"))
         raise ConflictError(
-            f"{taken}, and it is {session.state}", where="name", hint="choose another name, or delete that session"
+            Sentence("{taken}, and it is {state}", taken=taken, state=session.state),
+            where="name",
+            hint=Sentence("choose another name, or delete that session"),
         )
 
 

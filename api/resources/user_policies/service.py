@@ -13,6 +13,7 @@ from api.resources.user_policies.schemas import PolicyChange, PolicyRequest
 from api.tables.user_policies import UserPolicy
 from common.errors import ConflictError, NotFoundError, Problem, UnauthenticatedError
 from common.gpu.share import format_gpus
+from common.sentence import Sentence, Several
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,10 @@ class Extra:
 
 
 AMOUNTS: tuple[tuple[str, Callable[[int], str]], ...] = (
-    ("name", lambda sessions: f"{sessions} live sessions"),
-    ("gpu_milli", lambda milli: f"{format_gpus(milli)} GPUs"),
-    ("cpu_milli", lambda milli: f"{milli / 1000:g} CPU cores"),
-    ("memory_mib", lambda mib: f"{mib} MiB of memory"),
+    ("name", lambda sessions: Sentence("{amount} live sessions", amount=sessions)),
+    ("gpu_milli", lambda milli: Sentence("{amount} GPUs", amount=format_gpus(milli))),
+    ("cpu_milli", lambda milli: Sentence("{amount} CPU cores", amount=f"{milli / 1000:g}")),
+    ("memory_mib", lambda mib: Sentence("{amount} MiB of memory", amount=mib)),
 )
 """What a policy limits: the field of a request that says how much, and how its amounts are written."""
 
@@ -54,7 +55,7 @@ async def hold(db: AsyncSession, user_id: UUID) -> HeldUser:
     """
     user = await repository.hold_user(db, user_id)
     if user is None:
-        raise UnauthenticatedError("the user has been deleted", hint="sign in as another user")
+        raise UnauthenticatedError(Sentence("the user has been deleted"), hint=Sentence("sign in as another user"))
     return HeldUser(user_id, user.domain, await repository.of_user(db, user_id))
 
 
@@ -71,7 +72,8 @@ async def check(db: AsyncSession, user: HeldUser, extra: Extra) -> None:
             continue
         if found := _excess(where, text, limit=limit, held=now_held, more=more):
             reason, hint = found
-            problems.append(Problem(where, f"the policy {policy.name} allows you {text(limit)}, and {reason}", hint))
+            told = {"name": policy.name, "most": text(limit), "reason": reason}
+            problems.append(Problem(where, Sentence("the policy {name} allows you {most}, and {reason}", **told), hint))
     if problems:
         raise ConflictError.of(problems)
 
@@ -81,11 +83,20 @@ def _excess(
 ) -> tuple[str, str] | None:
     """Return why it is too much where sessions have `held` and others are to have `more`, and what to do about it."""
     if more is None:
-        return f"without {where} there is no limit", f"write {where}, or name a preset that does"
+        return (
+            Sentence("without {where} there is no limit", where=where),
+            Sentence("write {where}, or name a preset that does", where=where),
+        )
     if held is None:
-        return "one of your live sessions has no limit", "end it, or ask an administrator for another policy"
+        return (
+            Sentence("one of your live sessions has no limit"),
+            Sentence("end it, or ask an administrator for another policy"),
+        )
     if held + more > limit:
-        return f"this would make {text(held + more)}", "end a session, or ask an administrator for another policy"
+        return (
+            Sentence("this would make {amount}", amount=text(held + more)),
+            Sentence("end a session, or ask an administrator for another policy"),
+        )
     return None
 
 
@@ -117,14 +128,20 @@ async def get(db: AsyncSession, name: str) -> UserPolicy:
     """Return one policy; raises NotFoundError."""
     policy = await repository.by_name(db, name)
     if policy is None:
-        raise NotFoundError(f"there is no user policy {name}", where="name", hint="list the policies")
+        raise NotFoundError(
+            Sentence("there is no user policy {name}", name=name), where="name", hint=Sentence("list the policies")
+        )
     return policy
 
 
 async def create(db: AsyncSession, request: PolicyRequest) -> UserPolicy:
     """Create a policy; raises ConflictError where the name is taken."""
     if await repository.by_name(db, request.name):
-        raise ConflictError(f"there is a user policy {request.name} already", where="name", hint="choose another name")
+        raise ConflictError(
+            Sentence("there is a user policy {name} already", name=request.name),
+            where="name",
+            hint=Sentence("choose another name"),
+        )
     policy = UserPolicy(**request.model_dump())
     repository.add(db, policy)
     await db.flush()
@@ -143,10 +160,17 @@ async def delete(db: AsyncSession, name: str) -> None:
     """Delete a policy that no user and no domain has; raises ConflictError."""
     policy = await get(db, name)
     if count := await repository.count_users(db, name):
-        noun = "user" if count == 1 else "users"
-        raise ConflictError(f"{count} {noun} have the policy {name}", where="name", hint="give them another one first")
+        raise ConflictError(
+            Sentence.counted(
+                "{count} user has the policy {name}", "{count} users have the policy {name}", count, name=name
+            ),
+            where="name",
+            hint=Sentence("give them another one first"),
+        )
     if domains := await repository.domains_of(db, name):
         raise ConflictError(
-            f"{name} binds the domains {', '.join(domains)}", where="name", hint="give them another one"
+            Sentence("{name} binds the domains {domains}", name=name, domains=Several(domains)),
+            where="name",
+            hint=Sentence("give them another one"),
         )
     await repository.delete(db, policy)

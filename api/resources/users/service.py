@@ -16,6 +16,7 @@ from api.resources.users import repository
 from api.resources.users.schemas import UserChange, UserRequest
 from api.tables.users import User, UserSource
 from common.errors import ConflictError, ForbiddenError, InputError, NotFoundError, Problem, UnauthenticatedError
+from common.sentence import Sentence
 
 OWN_STAYS = ("role", "disabled", "domain")
 """What nobody changes of themselves: a slip would lock them out."""
@@ -91,7 +92,11 @@ async def create(db: AsyncSession, request: UserRequest, caller: Identity | None
         _check_given(caller, request.model_dump(include={"role", "policy"}, exclude_defaults=True))
     await _check_references(db, {"domain": domain, "policy": request.policy})
     if await repository.by_name(db, request.name):
-        raise ConflictError(f"there is a user {request.name} already", where="name", hint="choose another name")
+        raise ConflictError(
+            Sentence("there is a user {name} already", name=request.name),
+            where="name",
+            hint=Sentence("choose another name"),
+        )
     fields = request.model_dump(exclude={"password", "domain"})
     user = User(**fields, domain=domain, password_hash=await passwords.make_hash(request.password))
     repository.add(db, user)
@@ -117,9 +122,9 @@ async def of_person(db: AsyncSession, name: str, person: Person) -> User:
     if user.source is not UserSource.LDAP or user.directory_id not in (None, person.entry_id):
         _audit("refused: another entry of the directory", user, None, entry=person.entry_id)
         raise ForbiddenError(
-            f"the account {name} belongs to another entry of the directory",
+            Sentence("the account {name} belongs to another entry of the directory", name=name),
             where="name",
-            hint=f"if it is yours, an administrator gives it to you: penstock user unbind {name}",
+            hint=Sentence("if it is yours, an administrator gives it to you: penstock user unbind {name}", name=name),
         )
     if user.directory_id is None:
         user.directory_id = person.entry_id
@@ -167,7 +172,9 @@ async def change(db: AsyncSession, user: User, request: UserChange, caller: Iden
     _check_source(user, given)
     changed = {name for name, value in given.items() if getattr(user, name) != value}
     if user.id == caller.id and (slips := changed.intersection(OWN_STAYS)):
-        raise ConflictError("you cannot change this of yourself", where=min(slips), hint="ask another administrator")
+        raise ConflictError(
+            Sentence("you cannot change this of yourself"), where=min(slips), hint=Sentence("ask another administrator")
+        )
     _check_given(caller, {name: given[name] for name in changed})
     await _check_references(db, {name: given[name] for name in ("domain", "policy") if name in changed})
     stays = given.get("role", user.role) is UserRole.ADMIN and not given.get("disabled") and not given.get("domain")
@@ -185,7 +192,9 @@ async def change(db: AsyncSession, user: User, request: UserChange, caller: Iden
 async def delete(db: AsyncSession, user: User, caller: Identity) -> None:
     """Delete a user; raises ConflictError for oneself and for the last administrator."""
     if user.id == caller.id:
-        raise ConflictError("you cannot delete yourself", where="name", hint="ask another administrator")
+        raise ConflictError(
+            Sentence("you cannot delete yourself"), where="name", hint=Sentence("ask another administrator")
+        )
     if await _is_last_admin(db, user):
         raise _last(user)
     await repository.delete(db, user)
@@ -196,7 +205,9 @@ async def set_password(user: User, password: str, caller: Identity | None) -> No
     """Give a user a new password; raises ConflictError for one whose password the directory knows."""
     if user.source is UserSource.LDAP:
         raise ConflictError(
-            f"the password of {user.name} is in the directory", where="password", hint="change it in the directory"
+            Sentence("the password of {name} is in the directory", name=user.name),
+            where="password",
+            hint=Sentence("change it in the directory"),
         )
     user.password_hash = await passwords.make_hash(password)
     _audit("password changed", user, caller)
@@ -205,9 +216,13 @@ async def set_password(user: User, password: str, caller: Identity | None) -> No
 async def replace_given_password(user: User, password: str, caller: Identity) -> None:
     """Let a user replace the password that an administrator has made; any other is the administrators' to change."""
     if not user.must_change_password:
-        raise ForbiddenError("only an administrator changes passwords", where="password", hint="ask an administrator")
+        raise ForbiddenError(
+            Sentence("only an administrator changes passwords"), where="password", hint=Sentence("ask an administrator")
+        )
     if await passwords.matches(user.password_hash, password):
-        raise InputError("this is the password that you were given", where="password", hint="choose another one")
+        raise InputError(
+            Sentence("this is the password that you were given"), where="password", hint=Sentence("choose another one")
+        )
     await set_password(user, password, caller)
     user.must_change_password = False
 
@@ -225,14 +240,18 @@ async def check_password(user: User | None, password: str) -> User:
 def check_enabled(user: User) -> User:
     """Return the user; raises ForbiddenError for a disabled one."""
     if user.disabled:
-        raise ForbiddenError(f"the user {user.name} is disabled", where="name", hint="ask an administrator")
+        raise ForbiddenError(
+            Sentence("the user {name} is disabled", name=user.name), where="name", hint=Sentence("ask an administrator")
+        )
     return user
 
 
 def wrong_login() -> UnauthenticatedError:
     """Return the error of every login that is not right, whatever is wrong with it."""
     return UnauthenticatedError(
-        "name or password is wrong", where="password", hint="try again, or ask an administrator for a new password"
+        Sentence("name or password is wrong"),
+        where="password",
+        hint=Sentence("try again, or ask an administrator for a new password"),
     )
 
 
@@ -240,7 +259,11 @@ def _check_source(user: User, given: Mapping[str, Any]) -> None:
     """Refuse for somebody whom only this site knows what is the directory's."""
     by_directory = "role_source" if given.get("role_source") is UserSource.LDAP else "directory_id"
     if by_directory in given and user.source is not UserSource.LDAP:
-        raise InputError(f"{user.name} is not a user of the directory", where=by_directory, hint="leave it out")
+        raise InputError(
+            Sentence("{name} is not a user of the directory", name=user.name),
+            where=by_directory,
+            hint=Sentence("leave it out"),
+        )
 
 
 def _check_given(caller: Identity, given: Mapping[str, Any]) -> None:
@@ -258,17 +281,29 @@ async def _is_last_admin(db: AsyncSession, user: User) -> bool:
 async def _check_references(db: AsyncSession, given: dict[str, str | None]) -> None:
     domain, policy = given.get("domain"), given.get("policy")
     if domain and not await repository.is_domain(db, domain):
-        raise InputError(f"there is no domain {domain}", where="domain", hint="create the domain first")
+        raise InputError(
+            Sentence("there is no domain {name}", name=domain),
+            where="domain",
+            hint=Sentence("create the domain first"),
+        )
     if policy and not await repository.is_policy(db, policy):
-        raise InputError(f"there is no user policy {policy}", where="policy", hint="create the policy first")
+        raise InputError(
+            Sentence("there is no user policy {name}", name=policy),
+            where="policy",
+            hint=Sentence("create the policy first"),
+        )
 
 
 def _unknown(name: str) -> NotFoundError:
-    return NotFoundError(f"there is no user {name}", where="name", hint="list the users")
+    return NotFoundError(Sentence("there is no user {name}", name=name), where="name", hint=Sentence("list the users"))
 
 
 def _last(user: User) -> ConflictError:
-    return ConflictError(f"{user.name} is the last administrator", where="name", hint="make another one first")
+    return ConflictError(
+        Sentence("{name} is the last administrator", name=user.name),
+        where="name",
+        hint=Sentence("make another one first"),
+    )
 
 
 def _audit(what: str, user: User, caller: Identity | None, **more: str) -> None:

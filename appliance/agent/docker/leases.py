@@ -7,6 +7,7 @@ gone, they end, and only then the step does, if it still lives.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import socket
 import struct
@@ -92,8 +93,11 @@ class Leases:
             task.add_done_callback(connected.discard)
 
         server = await asyncio.start_unix_server(connect, self._path, limit=MAX_TEXT)
-        # who connects shows who he is
-        self._path.chmod(0o666)
+        # nobody else's connections take the agent's time; where several may come, who connects shows who he is
+        others = self._users - {ROOT}
+        if len(others) == 1:
+            os.chown(self._path, next(iter(others)), -1)
+        self._path.chmod(0o666 if len(others) > 1 else 0o600)
         try:
             async with server:
                 await self._sweep(live, withdraw)
@@ -107,9 +111,9 @@ class Leases:
         while True:
             missing = {lease for lease in live() if not self.is_held(lease)}
             unheld = {lease: unheld.get(lease, clock.time()) for lease in missing}
-            for lease, since in unheld.items():
-                if clock.time() - since > RETURN_S:
-                    await _end(lease, withdraw)
+            over = [lease for lease, since in unheld.items() if clock.time() - since > RETURN_S]
+            # at once: a step that comes back while others end is heard before the next look
+            await asyncio.gather(*(_end(lease, withdraw) for lease in over))
             await asyncio.sleep(CHECK_S)
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, withdraw: Withdraw) -> None:

@@ -46,33 +46,29 @@ def import_command(
     A site that trusts no key yet needs `--key` or `--trust-first`.
     """
     from common.errors import IntegrityError
-    from reservoir.intake.take import take
+    from reservoir.intake.store import Store
+    from reservoir.intake.take import take_held
+    from reservoir.intake.trust import Spoken
 
     problems: list[Problem] = []
     answers: dict[str, Imported] = {}
-    with progress_bars() as progress:
+    store, spoken = Store(root), Spoken(public_key(key), trust_first, replace_key)
+    # held as a whole, so that what one medium brought needs no second look with the next
+    with progress_bars() as progress, store.changing():
         for folder in bundles:
             try:
-                taken = take(
-                    folder,
-                    root,
-                    key=public_key(key),
-                    trust_first=trust_first,
-                    replace_key=replace_key,
-                    allow_rollback=allow_rollback,
-                    progress=progress,
-                )
+                taken = take_held(store, folder, spoken, allow_rollback=allow_rollback, progress=progress)
             except IntegrityError as error:
                 # what is good of a medium counts, and so do the others
                 problems += error.problems
                 continue
             changed = taken.changed or (taken.identity in answers and answers[taken.identity].changed)
             answers[taken.identity] = replace(taken, changed=changed)
-    for taken in answers.values():
-        if taken.warning:
-            print(f"warning: {taken.warning}", file=sys.stderr)
-    if problems:
-        raise IntegrityError.of(problems)
+        for taken in answers.values():
+            if taken.warning:
+                print(f"warning: {taken.warning}", file=sys.stderr)
+        if problems:
+            raise IntegrityError.of(problems)
     if as_json:
         results = [_described(taken) for taken in answers.values()]
         print(json.dumps(results[0] if len(results) == 1 else results))

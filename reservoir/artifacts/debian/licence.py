@@ -18,7 +18,7 @@ GNU = re.compile(
     r"(?:GNU-)?(AGPL|LGPL|GPL|Affero(?:-GPL)?)(?:-?v?|-v)([123](?:\.[01])?)(?:(\+|-or-later)|-only)?", re.IGNORECASE
 )
 HEAD = re.compile(r"^Format(-Specification)?:", re.MULTILINE | re.IGNORECASE)
-STATED = re.compile(r"^License:[ \t]*(?:\n[ \t]+)?(\S[^\n]*)$", re.MULTILINE | re.IGNORECASE)
+STATED = re.compile(r"^Licen[cs]e[ \t]*:[ \t]*(?:\n[ \t]+)?(\S[^\n]*)$", re.MULTILINE | re.IGNORECASE)
 COMMON = re.compile(r"/usr/share/common-licenses/([A-Za-z0-9.-]*[A-Za-z0-9])")
 AR_HEAD = 60
 

@@ -1,11 +1,19 @@
 #!/usr/bin/python3
-"""What a node is made of: cores, memory, disk, interfaces, InfiniBand, GPUs and their driver, and rights of root."""
+"""What a node is made of, and what it has for itself.
+
+Cores, memory, disk, interfaces, InfiniBand, GPUs and their driver, and rights of root; names, ids and addresses.
+"""
 
 from __future__ import annotations
 
+import array
+import fcntl
 import os
 import re
 import shutil
+import socket
+import struct
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +24,30 @@ module: node_machine
 short_description: Say what a node is made of
 description: Looks at hardware and kernel; judges and changes nothing.
 author: Penstock
-options: {}
+options:
+  address: {type: str, default: "", description: Address that the site gives to this node.}
 """
 
+OPTIONS: dict[str, dict[str, Any]] = {"address": {"type": "str", "default": ""}}
 NVIDIA, GPU_CLASSES = "0x10de", ("0x0300", "0x0302")
+# of Linux's sockios.h, and an entry of its list of addresses: interface, then family, port and address
+SIOCGIFCONF, ADDRESSES, ENTRY = 0x8912, 4096, "16s2x2x4s16x"
+ARP, ETHERNET, IP, PROBE = 0x0806, 1, 0x0800, 1
+ARP_PACKET, ARP_BYTES = "!HHBBH6s4s6s4s", 28
+ANSWER_S = 1.0
 # by their numbers in Linux's capability.h
 CAPABILITIES = {"CAP_DAC_OVERRIDE": 1, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21}
 
 
 def main() -> None:
     """Return what is there as `penstock_machine`."""
-    module = AnsibleModule(argument_spec={}, supports_check_mode=True)
-    module.exit_json(changed=False, penstock_machine=look())
+    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    module.exit_json(changed=False, penstock_machine=look(address=module.params["address"]))
 
 
-def look(root: Path = Path("/")) -> dict[str, Any]:
-    """Return what the kernel tells of a node below /sys and /proc."""
+def look(root: Path = Path("/"), address: str = "") -> dict[str, Any]:
+    """Return what the kernel tells of a node below /sys and /proc, and who has its address."""
+    carrier = carrier_of(address)
     memory = re.search(r"^MemTotal:\s+(\d+) kB", content(root / "proc/meminfo"), re.MULTILINE)
     return {
         "cores": len(os.sched_getaffinity(0)),
@@ -43,6 +59,10 @@ def look(root: Path = Path("/")) -> dict[str, Any]:
         "gpus": sum(is_gpu(path) for path in root.glob("sys/bus/pci/devices/*")),
         "driver": content(root / "sys/module/nvidia/version"),
         "missing_capabilities": missing_capabilities(content(root / "proc/self/status")),
+        "hostname": content(root / "proc/sys/kernel/hostname"),
+        "machine_id": content(root / "etc/machine-id"),
+        "mac": content(root / "sys/class/net" / carrier / "address") if carrier else "",
+        "claimants": claimants(address, carrier, root) if carrier else [],
     }
 
 
@@ -69,6 +89,45 @@ def missing_capabilities(status: str) -> list[str]:
     found = re.search(r"^CapBnd:\s*([0-9a-f]+)", status, re.MULTILINE)
     bound = int(found[1], 16) if found else 0
     return [name for name, number in CAPABILITIES.items() if not bound >> number & 1]
+
+
+def carrier_of(address: str) -> str:
+    """Return the interface that has an IPv4 address; nothing where none has."""
+    found = array.array("B", bytes(ADDRESSES * struct.calcsize(ENTRY)))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        place, size = found.buffer_info()
+        said = fcntl.ioctl(asked, SIOCGIFCONF, struct.pack("iL", size, place))
+    for label, own in struct.iter_unpack(ENTRY, found.tobytes()[: struct.unpack("iL", said)[0]]):
+        if socket.inet_ntoa(own) == address:
+            return str(label.rstrip(b"\0").decode().partition(":")[0])
+    return ""
+
+
+def claimants(address: str, carrier: str, root: Path) -> list[str]:
+    """Return the hardware addresses of other machines that answer to this node's own address (ARP, RFC 5227)."""
+    ours = {content(path) for path in root.glob("sys/class/net/*/address")}
+    if content(root / "sys/class/net" / carrier / "type") != str(ETHERNET):
+        return []
+    mac = bytes.fromhex(content(root / "sys/class/net" / carrier / "address").replace(":", ""))
+    # a sender's address would change what others know
+    asked = struct.pack(ARP_PACKET, ETHERNET, IP, 6, 4, PROBE, mac, bytes(4), bytes(6), socket.inet_aton(address))
+    found = set()
+    try:
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ARP)) as wire:
+            wire.bind((carrier, ARP))
+            wire.send(b"\xff" * 6 + mac + struct.pack("!H", ARP) + asked)
+            until = time.monotonic() + ANSWER_S
+            while (left := until - time.monotonic()) > 0:
+                wire.settimeout(left)
+                packet = wire.recv(64)[14 : 14 + ARP_BYTES].ljust(ARP_BYTES, b"\0")
+                *_, who, claimed, _, _ = struct.unpack(ARP_PACKET, packet)
+                if claimed == socket.inet_aton(address) and (known := who.hex(":")) not in ours:
+                    found.add(known)
+    except TimeoutError:
+        pass
+    except OSError:
+        return []  # no right to ask, as in some containers
+    return sorted(found)
 
 
 def content(path: Path) -> str:

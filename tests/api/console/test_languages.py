@@ -113,3 +113,21 @@ async def test_a_reason_that_its_parts_do_not_make_is_shown_as_it_stands_on_ever
         assert (page.status_code, "as it stands" in page.text) == (200, True), path
     for path in ("/sessions?project=team-a", "/sessions/odd?project=team-a", "/sessions/odd/events?project=team-a"):
         assert "as it stands" in (await ready.admin.get(f"{V1}{path}")).text
+
+
+async def test_what_is_refused_is_said_in_the_readers_language_on_pages_and_to_their_scripts(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    korean = {"Accept-Language": "ko"}
+    script = {**korean, "HX-Request": "true"}
+    page = await browser.get("/presets/lost", headers=korean)
+    assert (page.status_code, "프리셋 lost이(가) 없습니다" in page.text) == (404, True)
+    wrong = await browser.post("/user-policies", data={"name": "students", "max_sessions": "-1"}, headers=script)
+    (told,) = wrong.json()["errors"]
+    assert (told["pointer"], told["detail"], told["hint"]) == ("/max_sessions", "0보다 작습니다", "0 이상으로 적으세요")
+    for status in (204, 409):
+        made = await browser.post("/user-policies", data={"name": "students"}, headers=script)
+        assert made.status_code == status
+    assert made.json()["errors"][0]["detail"] == "사용자 정책 students이(가) 이미 있습니다"
+    programs = await ready.admin.get(f"{V1}/presets/lost", headers=korean)
+    assert programs.json()["errors"][0]["detail"] == "there is no preset lost", "programs read one language"

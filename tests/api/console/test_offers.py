@@ -145,6 +145,17 @@ async def test_what_belongs_to_a_group_is_described_and_chosen_without_a_termina
     assert [told["pointer"] for told in wrong.json()["errors"]] == ["/gpu_model"]
 
 
+async def test_a_group_is_moved_to_a_domain_and_back(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await ok(ready.admin.post(f"{V1}/domains", json={"name": "acme"}))
+    await browser.post("/resource-groups", data={**GROUP, "projects": ""}, headers=PART)
+    for domain in ("acme", ""):
+        moved = await browser.post("/resource-groups/big", data={"moved": "true", "domain": domain}, headers=PART)
+        assert moved.status_code == 204
+        assert (await ok(ready.admin.get(f"{V1}/resource-groups/big")))["domain"] == (domain or None)
+        value = f' value="{domain}"' if domain else ""
+        assert f'name="domain"{value}' in (await browser.get("/resource-groups/big")).text
+
+
 async def test_a_preset_is_changed(ready: Cluster, browser: httpx.AsyncClient) -> None:
     await browser.post("/presets", data=PRESET, headers=PART)
     page = (await browser.get("/presets/half")).text

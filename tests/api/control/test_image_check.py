@@ -95,6 +95,17 @@ async def test_what_an_agent_refuses_has_failed(cluster: Cluster) -> None:
     assert (shown["status"], shown["error"]) == ("failed", "worker1 refused it: that is no image")
 
 
+async def test_the_error_of_an_image_names_no_node_that_was_deleted(cluster: Cluster) -> None:
+    await cluster.add_node()
+    await add_image(cluster)
+    cluster.engine.failure = InputError("that is no image", hint="write another")
+    await run(cluster)
+    await ok(cluster.admin.patch(f"{V1}/nodes/worker1/mode", json={"mode": "maintenance"}))
+    await ok(cluster.admin.delete(f"{V1}/nodes/worker1"))
+    (shown,) = await ok(cluster.admin.get(f"{V1}/images"))
+    assert (shown["status"], shown["error"]) == ("failed", "a node refused it: that is no image")
+
+
 async def test_without_an_agent_that_answers_it_waits(cluster: Cluster) -> None:
     await add_image(cluster)
     assert (await run(cluster))["status"] == "unchecked", "no node at all"

@@ -56,7 +56,7 @@ class Node(Machine):
     def play(self, name: str, site: Site, publish: tuple[str, ...]) -> playbook.Result:
         """Run one of the product's playbooks on this node alone, as a deploy does."""
         hosts = inventory.build(site, version="1", state=str(self.state), root=str(self.state))
-        asked = preflight.with_questions(hosts, site, self.bundle, ROOT / "roles")["all"]
+        asked = preflight.with_questions(hosts, site, [self.bundle], ROOT / "roles")["all"]
         asked["hosts"] = {"near": asked["hosts"]["near"]}
         for group in asked["children"].values():
             group["hosts"].pop("far", None)

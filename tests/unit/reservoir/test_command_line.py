@@ -12,10 +12,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from appliance.cli import main
 from appliance.cli.reservoir import uploads
 from common.errors import PartialError
+from reservoir.bundle import bundles
+from reservoir.contents.bundle import Bundle
+from reservoir.download import cache
+from reservoir.media import split
 from reservoir.serving.uploads import server
 from reservoir.serving.uploads.names import Names
 from reservoir.serving.uploads.server import Server
 from reservoir.signing import ed25519
+from tests.unit.reservoir.media.test_split import SIZE
 from tests.unit.reservoir.parts import flip_bit, make_bundle
 
 
@@ -340,3 +345,28 @@ def test_uploads_that_a_publication_hides_are_told(
     for command in ("publish", "status"):
         assert call(monkeypatch, command, "--root", tmp_path) == 0
         assert "hidden, as the publication has them too: demo" in " ".join(capsys.readouterr().out.split())
+
+
+def test_media_that_come_together_are_read_once(
+    monkeypatch: pytest.MonkeyPatch, bundle: Path, key: Ed25519PrivateKey, tmp_path: Path
+) -> None:
+    """Neither is what one of them brought read anew with the next, nor is the list, which all have, decoded again."""
+    media = split.split(bundle, SIZE, key, tmp_path / "media")
+    assert len(media) > 1
+    again: list[Path] = []
+    decoded: list[str] = []
+    decode = bundles.decode
+
+    def reads_as(path: Path, sha256: str) -> bool:
+        again.append(path)
+        return cache.reads_as(path, sha256)
+
+    def decoding(content: bytes, where: str) -> Bundle:
+        decoded.append(where)
+        return decode(content, where)
+
+    monkeypatch.setattr("reservoir.intake.arrival.reads_as", reads_as)
+    monkeypatch.setattr(bundles, "decode", decoding)
+    assert call(monkeypatch, "import", "--trust-first", *media, "--root", tmp_path / "site") == 0
+    assert [path for path in again if path.parent.name != "record"] == []
+    assert len(decoded) == 1

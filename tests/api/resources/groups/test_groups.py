@@ -198,6 +198,35 @@ async def test_bad_groups(cluster: Cluster, change: dict[str, Any], where: str) 
     assert await ok(cluster.admin.get(GROUPS)) == []
 
 
+async def test_a_group_moves_to_a_domain_and_back(cluster: Cluster) -> None:
+    await ok(cluster.admin.post(f"{V1}/domains", json={"name": "acme"}))
+    await create(cluster, "a")
+    for domain in ("acme", None):
+        assert (await ok(cluster.admin.patch(f"{GROUPS}/a", json={"domain": domain})))["domain"] == domain
+        assert (await ok(cluster.admin.patch(f"{GROUPS}/a", json={"purpose": "tests"})))["domain"] == domain
+
+
+async def test_a_group_with_others_in_it_does_not_move_to_a_domain(cluster: Cluster) -> None:
+    await ok(cluster.admin.post(f"{V1}/domains", json={"name": "acme"}))
+    await cluster.add_project("team-b", 0)
+    await create(cluster, "a", projects=["team-b"])
+    assert (await refused(cluster.admin.patch(f"{GROUPS}/a", json={"domain": "acme"}), 422))["where"] == "projects"
+    assert (await refused(cluster.admin.patch(f"{GROUPS}/a", json={"domain": "none"}), 422))["where"] == "domain"
+    await ok(cluster.admin.patch(f"{V1}/projects/team-b", json={"training_group": "a"}))
+    error = await refused(cluster.admin.patch(f"{GROUPS}/a", json={"projects": [], "domain": "acme"}), 409)
+    assert (error["where"], "team-b" in error["reason"]) == ("domain", True)
+    assert (await ok(cluster.admin.get(f"{GROUPS}/a")))["domain"] is None
+
+
+async def test_who_looks_after_a_domain_moves_no_group(cluster: Cluster) -> None:
+    await ok(cluster.admin.post(f"{V1}/domains", json={"name": "acme"}))
+    await create(cluster, "a", domain="acme")
+    async with await cluster.user("dora", UserRole.ADMIN) as dora:
+        await ok(cluster.admin.patch(f"{V1}/users/dora", json={"domain": "acme"}))
+        await refused(dora.patch(f"{GROUPS}/a", json={"domain": None}), 403)
+        await ok(dora.patch(f"{GROUPS}/a", json={"purpose": "tests"}))
+
+
 async def test_null_changes_nothing(cluster: Cluster) -> None:
     await create(cluster, "a")
     for field in ("description", "nodes", "open", "users"):

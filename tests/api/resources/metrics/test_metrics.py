@@ -153,6 +153,16 @@ async def test_the_hour_that_goes_on_is_not_packed(cluster: Cluster, session: di
     assert await pack(cluster) == 0
 
 
+async def test_samples_of_a_moment_ago_are_not_packed_when_their_hour_ends(
+    cluster: Cluster, session: dict[str, Any]
+) -> None:
+    hour = now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+    await report(cluster, sample(session, hour - timedelta(minutes=1)))
+    for minutes, packed in ((14, 0), (15, 1)):
+        async with cluster.database.transaction() as db:
+            assert await service.pack(db, hour + timedelta(minutes=minutes)) == packed
+
+
 async def test_late_samples_join_their_hour(cluster: Cluster, session: dict[str, Any]) -> None:
     """An agent that was away tells what it has kept, and some of it again."""
     hour = now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)

@@ -132,7 +132,7 @@ async def test_after_its_period_a_project_can_be_looked_at_but_not_used(cluster:
     assert (shown["active"], shown["quota_milli"]) == (False, 4000)
     request = {"name": "after", "project": "team-a", "image": "python", "gpu_milli": 500}
     problem = await refused(cluster.admin.post(f"{V1}/sessions", json=request), 409)
-    assert problem["reason"] == "project team-a is not active: its period ended on 2026-03-11 12:00:00 UTC"
+    assert problem["reason"] == "project team-a is not active: its period ended on 2026-03-11 12:00 UTC"
     await create(cluster, "team-b", over_quota=False)
     async with cluster.database.reading() as db:
         (project,) = await service.expired(db, clock())
@@ -147,7 +147,7 @@ async def test_before_its_period_a_project_cannot_be_used(cluster: Cluster, cloc
     await create(cluster, period={"starts_at": clock.day(1), "ends_at": None})
     request = {"name": "early", "project": "team-a", "image": "python", "gpu_milli": 500}
     problem = await refused(cluster.admin.post(f"{V1}/sessions", json=request), 409)
-    assert problem["reason"] == "project team-a is not active: its period begins on 2026-03-02 12:00:00 UTC"
+    assert problem["reason"] == "project team-a is not active: its period begins on 2026-03-02 12:00 UTC"
     async with cluster.database.reading() as db:
         assert await service.expired(db, clock()) == []
     clock.go_on(days=1)

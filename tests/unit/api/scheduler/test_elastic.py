@@ -156,3 +156,15 @@ def test_what_is_not_elastic_or_ends_is_one_part(*, terminating: bool) -> None:
     assert parts(plain) == (plain,)
     ends = replace(runs(gang("g", "a", 1, 2), on("n", 1), on("n", 0, 1)), terminating=True)
     assert parts(ends) == (ends,)
+
+
+def test_gangs_in_a_full_group_hide_no_other_one() -> None:
+    many = 100
+    nodes = node("m", many, groups=("x",)), node("n", 4, groups=("y",))
+    world = World(nodes, (project("a", many), project("b", 1)), now=10)
+    for at in range(many):
+        each = gang(f"g{at:02}", "a", 1, 2, groups=("x",), grouped_only=True)
+        world.running[each.id] = replace(runs(each, on("m", *[0] * at, 1)), grows_at=1)
+    world.running["h"] = replace(runs(gang("h", "b", 1, 4, groups=("y",)), on("n", 1)), grows_at=1)
+    world.step()
+    assert ranks(world, "h") == (0, 1, 2, 3)

@@ -32,3 +32,22 @@ def test_nodes_are_looked_at_only_until_there_is_room(monkeypatch: pytest.Monkey
     decision = decide(Snapshot(1000 * SECOND, nodes, projects, running, (gang,)))
     assert len(decision.reclaims) == GPUS * CONTAINERS
     assert looks[0] < 2 * len(running) ** 2, "with a look at every node for each step it were thousands more"
+
+
+def test_nobody_is_tried_where_not_even_all_who_may_go_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On each node somebody stays: no whole one becomes free, whoever of the many others goes."""
+    looks, fitting = [0], Node.fitting
+
+    def counted(self: Node, *args: object) -> int:
+        looks[0] += 1
+        return fitting(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Node, "fitting", counted)
+    nodes = tuple(node(f"n{at:02}", GPUS) for at in range(NODES))
+    running = [runs(work(f"{each.name}-b", "b"), on(each.name, 1)) for each in nodes]
+    running += [runs(work(f"{each.name}-c", "c", preemptible=False), on(each.name, 0, 1)) for each in nodes]
+    gang = work("gang", "a", GPUS, replicas=CONTAINERS, at=1000)
+    projects = (project("a", GPUS * CONTAINERS), project("b", 0), project("c", NODES))
+    decision = decide(Snapshot(1000 * SECOND, nodes, projects, tuple(running), (gang,)))
+    assert not decision.reclaims
+    assert looks[0] <= 12 * NODES

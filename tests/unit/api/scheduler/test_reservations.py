@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.scheduler.reserve import RESERVED_PART
+from api.scheduler.reserve import RESERVED_FOR, RESERVED_PART
 from api.scheduler.snapshot import Cause, Running, SchedulerSettings
 from tests.unit.api.scheduler.world import SECOND, World, node, on, project, runs, work
 
@@ -175,3 +175,13 @@ def test_a_place_for_a_fair_share_saves_nobody_from_a_higher_priority_of_its_pro
     world.delete("high")
     world.settle()
     assert "waits" in world.running, "what its project gives up is the place of who waits for it"
+
+
+def test_those_who_wait_for_closed_nodes_take_nobody_else_s_turn() -> None:
+    closed = node("c", GPUS, open=False, groups=("a",))
+    owners = [project(f"p{at:02}", 1) for at in range(RESERVED_FOR)]
+    world = World((node("n", 4), closed), (*owners, project("o", 4)), now=NOW)
+    world.running["r"] = runs(work("r", "b", 1, preemptible=False), on("n", 1))
+    world.submit(*(work(f"c{each.name}", each.name, 1, 0, groups=("a",), grouped_only=True) for each in owners))
+    world.submit(work("large", "o", 4, NOW - 100))
+    assert set(world.step().reservations) == {"large"}

@@ -144,3 +144,17 @@ def test_a_guarantee_takes_nothing_of_a_part_of_a_domain_s_quota() -> None:
     world.submit(*(work(f"c{at}", "c", at=1) for at in range(2)))
     assert sorted(world.settle()) == ["d0", "d1"]
     assert world.held() == {"a": 2000, "c": 2000, "d": 0}
+
+
+def test_a_domain_keeps_below_its_limit_until_those_have_ended_who_make_room() -> None:
+    """What is nominated counts once, whatever other projects the domain has."""
+    world = Site(
+        (node("n", 4),), (project("p", 0, domain="d"), project("q", 2, domain="d"), project("r", 0, domain="d"))
+    )
+    world.domains = (DomainState("d", 2000, 1, 2000),)
+    world.submit(work("p1", "p"), work("p2", "p"))
+    world.settle()
+    world.submit(work("q1", "q", 2))
+    assert len(world.step().reclaims) == 2
+    assert not world.step().placements, "both still hold what they had"
+    assert set(world.step().placements) == {"q1"}

@@ -43,6 +43,15 @@ def test_who_is_next_to_go_beyond_its_whole_sessions_comes_after_those_that_do_n
     assert not any(decision.reclaims for decision in world.decisions)
 
 
+def test_no_places_are_kept_from_a_higher_priority_of_the_same_project() -> None:
+    """Beyond the quota of two only c3 and the large one go; kept for that alone, c3 would stop it in the next cycle."""
+    world = World((node("n", 6),), (project("c", 2),), SchedulerSettings(0, 0), now=NOW)
+    world.submit(*(work(f"c{at}", "c", at=at, priority=90) for at in range(1, 4)), work("large", "c", 4, priority=50))
+    world.settle()
+    assert {"c1", "c2", "c3"} <= set(world.running)
+    assert not any(decision.reclaims for decision in world.decisions)
+
+
 @example(
     sizes=[2],
     waiting=[

@@ -31,6 +31,7 @@ SAYS_ONLY_THAT_IT_IS_DONE = {
         "user logout",
         "node end-unknown",
         "apikey revoke",
+        "notices end",
     ),
     *(
         f"{group} delete"

@@ -207,6 +207,9 @@ def test_a_group_is_created_changed_and_deleted(logged_in: FakeApi, run: Run) ->
     assert run("group", "update", "v100", *changes)[0] == 0
     added = {f"add_{kind}s": ["a"] for kind in ("node", "user", "project")}
     assert logged_in.last.body == added | {f"remove_{kind}s": ["b"] for kind in ("node", "user", "project")}
+    for written, domain in (("acme", "acme"), ("none", None)):
+        assert run("group", "update", "v100", "--domain", written)[0] == 0
+        assert logged_in.last.body == {"domain": domain}
     logged_in.on("DELETE", "/resource-groups/v100", {"done": True})
     assert run("group", "delete", "v100")[1] == "Deleted resource group v100.\n"
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from appliance.cli import output
-from appliance.cli.sandbox import format_rule, parse_rule
 from appliance.client.views import DeniedCalls, Sandbox
-from common.errors import InputError
 from tests.unit.appliance.cli.conftest import FakeApi, Run
 from tests.unit.appliance.cli.samples import session
 
@@ -44,47 +41,6 @@ SHOWN: DeniedCalls = {
         }
     ],
 }
-
-
-@pytest.mark.parametrize(
-    ("text", "rule"),
-    [
-        ("mkdir", {"calls": ["mkdir"], "errno": "EPERM", "ends": False}),
-        ("mkdir,mkdirat:EROFS", {"calls": ["mkdir", "mkdirat"], "errno": "EROFS", "ends": False}),
-        ("ptrace:kill", {"calls": ["ptrace"], "ends": True}),
-        (
-            "socket(0=16|0x11):kill",
-            {"calls": ["socket"], "ends": True, "when": [{"argument": 0, "values": [16, 17]}]},
-        ),
-        (
-            "clone(0&0x10000000, 2=0)",
-            {
-                "calls": ["clone"],
-                "errno": "EPERM",
-                "ends": False,
-                "when": [{"argument": 0, "bits": 1 << 28}, {"argument": 2, "values": [0]}],
-            },
-        ),
-    ],
-)
-def test_a_rule_is_one_line(text: str, rule: dict[str, Any]) -> None:
-    assert parse_rule(text) == rule
-
-
-@pytest.mark.parametrize("text", ["", "mkdir:", "mkdir:eperm", "socket(0)", "socket()", "socket(0=x)", "a b(0>1)"])
-def test_what_is_no_rule_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(InputError) as refused:
-        parse_rule(text)
-    assert refused.value.problems[0].where == "--deny"
-    assert "write it like" in refused.value.problems[0].hint
-
-
-@pytest.mark.parametrize("rule", STRICT["rules"])
-def test_what_is_shown_can_be_written_again(rule: Any) -> None:
-    written = parse_rule(format_rule(rule))
-    whole = {"when": [], "errno": "EPERM"} | written
-    whole["when"] = [{"values": [], "bits": 0} | test for test in whole["when"]]
-    assert whole == rule
 
 
 def test_a_sandbox_is_created_and_shown(logged_in: FakeApi, run: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from appliance.cli.lab import app as lab_app
 from appliance.cli.site import app as site_app
-from appliance.site import deployment, lab, planning, report, verification
+from appliance.site import deployment, lab, planning, renewal, report, verification
 from appliance.site import uninstall as end
 from appliance.site.foreseen import Foreseen
 from appliance.site.playbook import Counts
@@ -391,3 +392,30 @@ def test_the_end_says_what_is_kept(ended: Ended) -> None:
     assert "Penstock is removed from 2 nodes" in result.stdout
     assert "kept: /var/lib/penstock" in result.stdout
     assert [what for what, _ in ended.asked] == ["look", "end"]
+
+
+ENDS = {"ca": datetime(2036, 2, 27, tzinfo=UTC), "one": datetime(2028, 6, 3, tzinfo=UTC)}
+
+
+def renewed(monkeypatch: pytest.MonkeyPatch, done: renewal.Renewal, *words: str) -> Result:
+    monkeypatch.setattr(renewal, "renew", lambda _: done)
+    return run(site_app, "renew", *words)
+
+
+def test_renew_tells_which_certificate_ends_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = renewed(monkeypatch, renewal.Renewal(ENDS))
+    assert result.exit_code == 0
+    said = "nothing to renew: the first certificate to end, that of one, counts until 2028-06-03\n"
+    assert result.stdout == said
+
+
+def test_renew_names_who_got_a_certificate_and_who_did_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = deployment.Deployment("north", "1.2.3", "penstock-1.2.3-abc", "2028-04-05T04:30:00Z")
+    done = renewal.Renewal(ENDS, ["one", "two"], deploy=made)
+    assert renewed(monkeypatch, done).stdout == "renewed and brought to its node: one, two\n"
+    made.left_out = {"two": [Problem("two", "it does not answer", "mend it")]}
+    result = renewed(monkeypatch, done)
+    assert isinstance(result.exception, PartialError)
+    assert result.stdout == "renewed and brought to its node: one, two, without two\n"
+    plain = json.loads(renewed(monkeypatch, done, "-o", "json").stdout)
+    assert (plain["ends"]["one"], plain["due"]) == ("2028-06-03T00:00:00Z", ["one", "two"])

@@ -78,10 +78,21 @@ def test_the_configuration_says_what_each_node_lends() -> None:
         "NodeName=w1 NodeAddr=10.0.0.3 CPUs=64 RealMemory=250000 Gres=fgpu:4000 State=UNKNOWN",
         "NodeName=w2 NodeAddr=10.0.0.4 CPUs=32 RealMemory=90000 Gres=fgpu:5000,gpu:3 State=UNKNOWN",
         "NodeName=c1 NodeAddr=10.0.0.5 CPUs=16 RealMemory=32000 State=UNKNOWN",
-        "PartitionName=penstock Nodes=w1,w2 AllowGroups=penstock MaxTime=INFINITE State=UP",
-        "PartitionName=people Nodes=w2,c1 Default=YES MaxTime=INFINITE State=UP",
+        "PartitionName=penstock Nodes=w1,w2 AllowGroups=penstock MaxTime=INFINITE PriorityTier=2 State=UP",
+        "PartitionName=people Nodes=w2,c1 Default=YES DefMemPerCPU=2000 MaxTime=INFINITE PriorityTier=1 State=UP",
     ]
+    assert "AccountingStorageTRES=gres/fgpu,gres/gpu" in lines
     assert "NodeName=w2 Name=gpu File=/dev/nvidia[5-7]" in rendered("etc/slurm/gres.conf.j2")
+
+
+def test_the_accounting_is_on_the_master_and_keeps_as_long_as_the_site_says() -> None:
+    hosts = built(NODES + "slurm: {accounting_days: 30}\n")
+    assert list(hosts["children"]["slurm_accounting"]["hosts"]) == ["m1"]
+    assert hosts["children"]["munge"] == hosts["children"]["cluster_engine"]
+    assert hosts["vars"]["site_slurm"]["accounting_days"] == 30
+    assert "AccountingStorageHost=10.0.0.2" in rendered("etc/slurm/slurm.conf.j2")
+    ways = hosts["hosts"]["w1"]["node_ways"]
+    assert ("10.0.0.2:6819" in ways, "10.0.0.3:6819" in ways) == (True, False), "sessions do not reach it"
 
 
 def test_a_backup_controller_comes_after_the_master() -> None:
@@ -149,3 +160,5 @@ def test_what_cannot_be_is_refused(before: str, after: str, where: str, reason: 
 def test_ports_of_slurm_belong_to_its_units() -> None:
     whole: Site = site(NODES)
     assert _ports(whole, whole.nodes[1])[6818] == ("slurmd.",)
+    assert _ports(whole, whole.master)[6819] == ("slurmdbd.",)
+    assert 6819 not in _ports(whole, whole.nodes[1])

@@ -33,6 +33,10 @@ LARGE: dict[str, Any] = {
     "gpus": 8,
     "driver": "535.261.03",
     "missing_capabilities": [],
+    "hostname": "second",
+    "machine_id": "3d1219c7c4c5404aaa1f6d2a48adfda4",
+    "mac": "02:00:00:00:00:02",
+    "claimants": [],
 }
 
 

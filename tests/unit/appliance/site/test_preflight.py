@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from appliance.site import inventory, preflight
+from appliance.site import inventory, preflight, ways
 from appliance.site.model import Site
 from appliance.site.site_file import load
 from common.yaml_document import parse
 from reservoir.contents.artifact import DebianArtifact
 from reservoir.contents.bundle import Bundle
+from tests.unit.appliance.site.test_needs import LARGE
 
 ROOT = Path(__file__).parents[4]
 SITE = """\
@@ -201,7 +202,7 @@ def test_the_role_is_asked_for_packages_and_ports_of_the_nodes_roles() -> None:
         targets=[type("Target", (), target)], artifacts=[DebianArtifact.model_validate(deb)]
     )
     hosts = inventory.build(site(), version="1")
-    asked = preflight.with_questions(hosts, site(), bundle, ROOT / "roles")["all"]
+    asked = preflight.with_questions(hosts, site(), [bundle], ROOT / "roles")["all"]
     index = "Package: chrony\nVersion: 4\nDepends: libc6,\n adduser\nFilename: chrony_4_amd64.deb\nSize: 7\n"
     assert asked["vars"]["site_indexes"] == {"bookworm": index}
     assert asked["hosts"]["first"]["node_ports"] == [443, 5000, 5001, 5432, 8443, 9443, 56789, 56790]
@@ -211,3 +212,19 @@ def test_the_role_is_asked_for_packages_and_ports_of_the_nodes_roles() -> None:
     assert "nfs-kernel-server" in asked["hosts"]["third"]["node_packages"]
     assert "nfs-ganesha" not in asked["hosts"]["third"]["node_packages"]
     assert "node_packages" not in hosts["all"]["hosts"]["first"]
+    assert {"protocol": "tcp", "port": 6001} in asked["hosts"]["second"]["node_listens"]
+    assert asked["vars"]["site_listen_s"] == ways.ANSWER_S + 3
+
+
+def test_a_table_has_what_nodes_say_of_each_other() -> None:
+    tried: dict[str, dict[str, Any]] = {
+        "second": {ways.TRIED: {"tcp/10.0.0.1:8443": "Connection refused"}},
+        "first": {ways.LISTENS: ["tcp/8443"]},
+    }
+    same: dict[str, Any] = {"hostname": "debian", "machine_id": "", "mac": "", "claimants": ["02:00:00:00:00:01"]}
+    machines = {name: {preflight.MACHINE: LARGE | same} for name in ("first", "second")}
+    published = {name: tried[name] | machines[name] for name in machines}
+    found = preflight.table(site(), Bundle.model_construct(targets=[], artifacts=[]), published)
+    wrong = {name: [check.id for check in checks if check.state == "fail"] for name, checks in found.items()}
+    assert wrong == {"first": ["duplicates"], "second": ["duplicates", "ways"]}
+    assert [check.state for check in found["first"] if check.id == "duplicates"] == ["fail", "warn"]

@@ -28,13 +28,15 @@ def units(node: str, groups: list[str], slurm: object) -> list[str]:
         text.strip().removeprefix("{{").removesuffix("}}").strip()
     )
     found = expression(group_names=groups, inventory_hostname=node, site_slurm=slurm)
-    return [unit for unit in found or () if unit.startswith(("munge", "slurm"))]
+    return [unit for unit in found or () if unit.startswith(("munge", "mariadb", "slurm"))]
 
 
 def test_each_node_of_slurm_is_looked_at_for_what_it_runs() -> None:
     told = cluster_engine.variables(SITE)
-    assert units("m1", ["cluster_engine"], told) == ["munge.service", "slurmctld.service"]
-    assert units("w1", ["cluster_engine"], told) == ["munge.service", "slurmd.service"]
+    of_master = ["munge", "slurm_accounting", "cluster_engine"]
+    running = ["munge.service", "mariadb.service", "slurmdbd.service", "slurmctld.service"]
+    assert units("m1", of_master, told) == running
+    assert units("w1", ["munge", "cluster_engine"], told) == ["munge.service", "slurmd.service"]
 
 
 def test_a_site_without_slurm_has_none_of_them() -> None:

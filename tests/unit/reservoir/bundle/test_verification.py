@@ -206,6 +206,13 @@ def test_nothing_endless_is_read_before_the_signature_holds(bundle: Path, name: 
     assert f"{name}: is no ordinary file" in refusal(bundle)
 
 
+@pytest.mark.parametrize("name", [bundles.SIGNATURE, bundles.PUBLIC_KEY, "volume.json.sig"])
+def test_a_key_or_a_signature_has_a_few_kilobytes_at_most(bundle: Path, name: str) -> None:
+    (bundle / "volume.json").touch()
+    (bundle / name).write_bytes(b" " * 4097)
+    assert f"{name}: is longer than any file of its kind" in refusal(bundle)
+
+
 def test_a_list_that_would_fill_the_memory_is_refused(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ed25519, "LONGEST", 100)
     assert "bundle.json: is longer than any file of its kind" in refusal(bundle)

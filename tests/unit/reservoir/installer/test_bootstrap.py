@@ -563,14 +563,16 @@ def test_a_chain_of_keys_is_short(
     assert "more than 64 keys" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", [bundles.KEYS, bundles.PUBLIC_KEY, bundles.SIGNATURE])
+@pytest.mark.parametrize(
+    ("name", "longest"), [(bundles.KEYS, 1 << 20), (bundles.PUBLIC_KEY, 4096), (bundles.SIGNATURE, 4096)]
+)
 def test_what_is_read_before_anybody_is_trusted_is_short(
-    bundle: Path, install: Run, capsys: pytest.CaptureFixture[str], name: str
+    bundle: Path, install: Run, capsys: pytest.CaptureFixture[str], name: str, longest: int
 ) -> None:
     path = bundle / name
     path.touch()
     with path.open("ab") as file:
-        file.truncate((1 << 20) + 1)
+        file.truncate(longest + 1)
     assert install(bundle, "--verify-only") == 3
     assert f"{name}: is longer than any of its kind" in capsys.readouterr().err
 
@@ -993,6 +995,26 @@ def installed(machine: Machine, key: Ed25519PrivateKey, monkeypatch: pytest.Monk
     installed = Installed(machine, key)
     monkeypatch.setattr(sys, "prefix", str(installed.place))
     return installed
+
+
+def test_a_full_disk_leaves_what_is_noted_of_the_key_as_it_was(tmp_path: Path) -> None:
+    """A record cut short would say that no key was given up."""
+    rotation = keychain.statement(Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate().public_key(), 1, 0)
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    given_up = {"fingerprint": "c" * 64, "how": "key", "before": ["a" * 64]}
+    BOOTSTRAP.pin(folder, SimpleNamespace(key=b"c" * 32), given_up, [rotation.model_dump()])
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    # no file may grow meanwhile
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        for key, chain in ((b"c", [rotation.model_dump()] * 2), (b"d", [])):
+            with pytest.raises(OSError, match="too large"):
+                BOOTSTRAP.pin(folder, SimpleNamespace(key=key * 32), given_up | {"before": []}, chain)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_a_full_disk_leaves_what_is_known_of_keys(installed: Installed, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,14 +15,20 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from common.errors import ForbiddenError, InputError
 from reservoir.artifacts.image import cosign
+from reservoir.bundle import bundles
 from reservoir.contents.artifact import Artifact, ImageArtifact
+from reservoir.contents.bundle import Bundle
 from reservoir.intake.store import Store
 from reservoir.publication import scanning
 from reservoir.publication.publish import publish
 from reservoir.publication.scanning import Asked
-from reservoir.scan.policy import load
+from reservoir.scan import image_rules
+from reservoir.scan.image_rules import HUB
+from reservoir.scan.policy import SignedImages, load
 from tests.unit.reservoir.parts import image_blobs, image_parts, make_bundle, take
 from tests.unit.reservoir.scan.advisories import URLLIB3, write
+
+SPELLINGS = ("x", "library/x", f"{HUB}/x", f"{HUB}/library/x")
 
 MAKER, OTHER = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
 
@@ -120,3 +126,33 @@ def test_a_policy_that_grew_stricter_stops_what_was_taken_before(
 def test_a_key_that_is_none_is_an_error_of_the_policy() -> None:
     with pytest.raises(InputError, match="not a public key of cosign"):
         load(policy({"images": ["*"], "keys": {"vendor": "cosign.pub"}}), "policy.yml")
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [(name, pattern) for name in SPELLINGS for pattern in (*SPELLINGS, "library/*", f"{HUB}/*")]
+    + [("vendor/tool", f"{HUB}/vendor/*"), (f"{HUB}/vendor/tool", "vendor/*"), ("a.example/x", "a.example/*")],
+)
+def test_a_name_means_the_image_that_docker_takes_it_for(
+    tmp_path: Path, key: Ed25519PrivateKey, name: str, pattern: str
+) -> None:
+    assert list(image_rules.judge(one_image(tmp_path, key, name), rules(pattern)))
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [("x", "*/*"), ("vendor/x", "x"), ("a.example/x", f"{HUB}/*"), ("a.example/x", "x"), ("vendor/x", "library/*")],
+)
+def test_a_name_means_no_other_image(tmp_path: Path, key: Ed25519PrivateKey, name: str, pattern: str) -> None:
+    assert not list(image_rules.judge(one_image(tmp_path, key, name), rules(pattern)))
+
+
+def one_image(folder: Path, key: Ed25519PrivateKey, name: str) -> Bundle:
+    """The list of a bundle with an image that nobody signed."""
+    made = make_bundle(folder / "one", key, made=images(folder / "parts", name))
+    return bundles.decode((made / bundles.LIST).read_bytes(), "")
+
+
+def rules(pattern: str) -> list[SignedImages]:
+    """What a policy says that wants an image signed."""
+    return load(policy({**ASKED, "images": [pattern]}), "policy.yml").signed_images

@@ -27,10 +27,17 @@ def debian(line: str, deny: list[str]) -> bool:
     ["AGPLv3", "AGPL3", "GNU-AGPL-3", "Affero-GPL-3", "Affero", "MIT, AGPL-3", "MIT/AGPL-3", "MIT and/or AGPL-3",
      "MIT AND AGPL-3", "MIT with AGPL-3", "MIT | AGPL-3", "(MIT or ISC) and AGPL-3", "AGPL-3+ with exception",
      "MIT with Affero exception", "GPL-3+ with AGPL-3 exception", "custom", "MIT-noncommercial",
-     "MIT, custom", "Zlib/custom", "permissive-custom", "BSD-with-network-copyleft", "public-domain-and-custom"],
+     "MIT, custom", "Zlib/custom", "permissive-custom", "BSD-with-network-copyleft", "public-domain-and-custom",
+     "Expat and\n AGPL-3+", "Expat-or-Foo", "Expat-Server-Side-Public", "Apache-2.0-with-Commons-Clause"],
 )  # fmt: skip
 def test_a_spelling_of_a_denied_licence_does_not_pass(line: str) -> None:
     assert not debian(line, AGPL)
+
+
+@pytest.mark.parametrize("field", ["Licence:", "License :", "licence\t:"])
+def test_a_field_that_is_spelled_otherwise_is_read(field: str) -> None:
+    text = f"Format: 1.0\n\nFiles: *\nLicense: Expat\n\nFiles: server\n{field} AGPL-3+\n"
+    assert not passes(copyright_file(text).expression, AGPL)
 
 
 @pytest.mark.parametrize(

@@ -216,6 +216,8 @@ async def test_other_users_of_the_node_hold_nothing() -> None:
 
 async def _only_root_and_one_user_hold(folder: Path) -> None:
     async with listening(folder, users=[65533]) as node:
+        shown = node.path.stat()
+        assert (shown.st_uid, shown.st_mode & 0o777) == (65533, 0o600), "others take no time of the agent"
         stranger = hold(node.path, user=65534)
         await asyncio.sleep(0.5)
         assert not node.leases._held
@@ -253,3 +255,18 @@ def test_leases_are_read_as_they_are_written() -> None:
     assert str(lease) == LEASE
     assert Lease.read(LEASE + "x") is None
     assert HOLDER.startswith("/usr/lib/penstock/")
+
+
+async def test_no_lease_that_nobody_holds_waits_for_the_end_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the last of many would go on for long, and a step that comes back meanwhile would lose its containers."""
+    monkeypatch.setattr(leasing, "RETURN_S", 0.1)
+    monkeypatch.setattr(leasing, "CHECK_S", 0.05)
+    async with listening(tmp_path) as node:
+        orphans = {"penstock:one:0", "penstock:another:0"}
+        node.live |= orphans
+        await until(lambda: set(node.withdrawn) == orphans)
+        assert node.live == orphans, "none has ended yet"
+        node.ends.set()
+        await until(lambda: not node.live)

@@ -122,15 +122,18 @@ def test_what_is_packed_is_unpacked_no_further_than_is_declared(
     assert [path.name for path in tmp_path.iterdir()] == ["packed"], "nothing stays beside it"
 
 
+def test_what_unpacks_takes_no_module_from_where_somebody_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "common").mkdir()
+    (tmp_path / "common" / "__init__.py").touch()
+    (tmp_path / "reservoir.py").touch()
+    monkeypatch.chdir(tmp_path)
+    packed = tmp_path / "packed"
+    packed.write_bytes(zstd(PRIMARY))
+    assert metadata.MetadataFile("primary.xml.zst", packed, "vendor", len(PRIMARY)).text() == PRIMARY.decode()
+
+
 def test_the_index_says_how_long_a_file_is_unpacked(cache: Cache) -> None:
     assert read(cache)["primary"].open_size == 0
     assert read(cache, size=f"{len(PRIMARY)}</size><open-size>12345</open-size><size>")["primary"].open_size == 12345
-
-
-def test_nothing_of_the_working_directory_unpacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("common", "reservoir", "resource"):
-        (tmp_path / f"{name}.py").write_text("raise SystemExit('mine')")
-    monkeypatch.chdir(tmp_path)
-    packed = tmp_path / "primary.xml.zst"
-    packed.write_bytes(zstd(b"<metadata/>"))
-    assert metadata.MetadataFile(packed.name, packed).text() == "<metadata/>"

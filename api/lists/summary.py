@@ -1,0 +1,141 @@
+"""Summary: what somebody has and may have, and what is free in the groups that the work may run in."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import Row, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.auth.identity import Identity
+from api.clock import now
+from api.lists import session_search, session_views
+from api.lists.nodes import Groups
+from api.lists.overview import OPEN
+from api.lists.session_search import Search
+from api.resources.groups import service as groups
+from api.resources.projects import service as projects
+from api.resources.schemas import View
+from api.resources.sessions import service as sessions
+from api.resources.sessions.views import SessionEntryView
+from api.resources.user_policies import service as user_policies
+from api.resources.user_policies.service import Limit
+from api.tables.nodes import Gpu, Node
+from api.tables.sessions import ENDED, HOLDS, Container, GpuShareRow, Session, State
+
+SHOWN = 10
+LIVE = [state for state in State if state not in ENDED]
+OF = {"name": "sessions"}
+"""What a limit is of where the field of a request that says how much is called another way."""
+
+
+class LimitView(View):
+    """What one's live sessions have of one kind together, the most that they may have, and what is left of it.
+
+    `of` is `sessions`, `gpu_milli`, `cpu_milli` or `memory_mib`. null is no limit: `held` is null where one of the
+    sessions has none.
+    """
+
+    of: str
+    held: int | None
+    most: int | None
+    left: int | None
+
+
+class GroupRoomView(View):
+    """What there is in a resource group that one may use, and what of it no session holds.
+
+    Of its nodes those count that take new sessions; what sessions have of cores or memory without a limit counts as
+    nothing. The group without a name is of the nodes that are in none.
+    """
+
+    name: str
+    nodes: int
+    gpu_milli: int
+    free_gpu_milli: int
+    cpu_milli: int
+    free_cpu_milli: int
+    memory_mib: int
+    free_memory_mib: int
+
+
+class ProjectShareView(View):
+    """A project that one may use now: its quota of GPUs, and what its sessions hold of them, in milli-GPU."""
+
+    name: str
+    quota_milli: int
+    used_milli: int
+    over_quota: bool
+
+
+class SummaryView(View):
+    """What somebody runs, newest first, and may run. There are `more` sessions than those that are named."""
+
+    sessions: list[SessionEntryView]
+    more: bool
+    limits: list[LimitView]
+    groups: list[GroupRoomView]
+    projects: list[ProjectShareView]
+
+
+async def read(
+    db: AsyncSession, caller: Identity, by_node: Groups, *, apps_url: str, limit: int = SHOWN
+) -> SummaryView:
+    """Return what a caller runs, at most `limit` sessions of it, and may run."""
+    ids, more = await session_search.page(db, caller, Search(mine=True, states=LIVE), limit=limit)
+    used = await sessions.used_by_project(db)
+    open_now = [project for project in await projects.visible(db, caller) if projects.is_active(project, now())]
+    return SummaryView(
+        sessions=await session_views.entries(db, ids, apps_url),
+        more=more is not None,
+        limits=[_limit(limit) for limit in await user_policies.limits(db, caller.id)],
+        groups=_group_room(await _nodes(db), by_node, await groups.usable(db, caller)),
+        projects=[
+            ProjectShareView(
+                name=project.name,
+                quota_milli=project.quota_milli,
+                used_milli=used.get(project.id, 0),
+                over_quota=project.over_quota,
+            )
+            for project in open_now
+        ],
+    )
+
+
+def _limit(limit: Limit) -> LimitView:
+    left = None if limit.most is None else max(0, limit.most - limit.held) if limit.held is not None else 0
+    return LimitView(of=OF.get(limit.where, limit.where), held=limit.held, most=limit.most, left=left)
+
+
+async def _nodes(db: AsyncSession) -> list[Row[Any]]:
+    """Return the nodes that take new sessions: name, what they have and what of it is free."""
+    of_gpus = select(Gpu.node_id, func.sum(Gpu.capacity_milli).label("gpu_milli")).group_by(Gpu.node_id).subquery().c
+    placed = select(Container.node_id).join(Session, Session.id == Container.session_id).where(HOLDS)
+    sizes = placed.add_columns(func.sum(Session.cpu_milli).label("cpu"), func.sum(Session.memory_mib).label("memory"))
+    of_sizes = sizes.group_by(Container.node_id).subquery().c
+    shares = placed.join(Container.gpu_shares).add_columns(func.sum(GpuShareRow.milli).label("milli"))
+    of_shares = shares.group_by(Container.node_id).subquery().c
+    gpu_milli, held = func.coalesce(of_gpus.gpu_milli, 0), func.coalesce(of_shares.milli, 0)
+    cpu, memory = func.coalesce(of_sizes.cpu, 0), func.coalesce(of_sizes.memory, 0)
+    query = (
+        select(Node.name, gpu_milli, gpu_milli - held, Node.cpu_milli, Node.cpu_milli - cpu)
+        .add_columns(Node.memory_mib, Node.memory_mib - memory)
+        .outerjoin(of_gpus.node_id.table, of_gpus.node_id == Node.id)
+        .outerjoin(of_sizes.node_id.table, of_sizes.node_id == Node.id)
+        .outerjoin(of_shares.node_id.table, of_shares.node_id == Node.id)
+        .where(OPEN)
+    )
+    return list(await db.execute(query))
+
+
+def _group_room(nodes: list[Row[Any]], by_node: Groups, usable: Collection[str]) -> list[GroupRoomView]:
+    sums: defaultdict[str, list[int]] = defaultdict(lambda: [0] * 7)
+    for name, *amounts in (tuple(node) for node in nodes):
+        for group in by_node.get(name) or ("",):
+            # what sessions hold without a limit, or more than there is, leaves nothing
+            sums[group] = [has + max(0, int(more)) for has, more in zip(sums[group], (1, *amounts), strict=True)]
+    fields = [field for field in GroupRoomView.model_fields if field != "name"]
+    mine = [group for group in ("", *sorted(usable)) if group in sums]
+    return [GroupRoomView(name=group, **dict(zip(fields, sums[group], strict=True))) for group in mine]

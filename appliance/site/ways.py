@@ -1,0 +1,134 @@
+"""Ways between nodes: which ports of which nodes must answer whom, and the verdict on those that were tried. Pure.
+
+Before services are there, the role `preflight` listens on their ports for a moment, and answers on those of UDP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from appliance.site import cluster_engine
+from appliance.site.model import NFS_PORT, ExternalStorage, Node, NodeRole, Site
+from appliance.site.slurm import CONTROLLER_PORT, NODE_PORT
+from common.checks import Check, CheckState
+
+LISTENS, TRIED = "penstock_listens", "penstock_tried"
+"""What the role publishes: ports that are listened on or held by somebody, and the ways that it went."""
+TCP, UDP = "tcp", "udp"
+TIME_PORT, VXLAN_PORT = 123, 4789
+ANSWER_S = 120
+"""So long at most a node listens, and a second more for each node of the site."""
+
+Published = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Way:
+    """A port of a node that another one needs. `node` is the name of the one that is unfit where it does not answer.
+
+    Without what is `needed` a deploy comes to nothing; without the rest some sessions do.
+    """
+
+    source: Node
+    target: Node
+    port: int
+    what: str
+    node: str
+    protocol: str = TCP
+    needed: bool = True
+
+    @property
+    def key(self) -> str:
+        """How the role names it: the protocol, and where it leads."""
+        return f"{self.protocol}/{self.target.address}:{self.port}"
+
+
+def between(site: Site) -> list[Way]:
+    """Return all ways between different nodes of a site, each port once."""
+    found = {(way.source.name, way.key): way for way in _between(site) if way.source is not way.target}
+    return list(found.values())
+
+
+def questions(site: Site) -> dict[str, dict[str, Any]]:
+    """Return what each node is asked, by names: the ports that it listens on for a moment, and whom it tries."""
+    asked: dict[str, dict[str, Any]] = {node.name: {"node_listens": [], "node_tries": []} for node in site.nodes}
+    for way in between(site):
+        port = {"protocol": way.protocol, "port": way.port}
+        if port not in (listens := asked[way.target.name]["node_listens"]):
+            listens.append(port)
+        asked[way.source.name]["node_tries"].append(port | {"address": str(way.target.address), "key": way.key})
+    return asked
+
+
+def judge(ways: list[Way], published: Published) -> dict[str, list[Check]]:
+    """Return by nodes which ways were tried in vain, and for each node that tried some without that, that all is well.
+
+    What nobody listened on says nothing: a node that does not answer is named by itself.
+    """
+    found: dict[str, list[Check]] = {name: [] for name, said in published.items() if said.get(TRIED)}
+    for way in ways:
+        reason = published.get(way.source.name, {}).get(TRIED, {}).get(way.key)
+        listens = published.get(way.target.name, {}).get(LISTENS, ())
+        if reason and way.node in published and f"{way.protocol}/{way.port}" in listens:
+            found.setdefault(way.node, []).append(_in_vain(way, reason))
+    name = "nodes reach each other"
+    return {
+        node: checks
+        or [Check("ways", name, CheckState.OK, f"{len(published[node][TRIED])} ports of others were tried")]
+        for node, checks in found.items()
+    }
+
+
+def _in_vain(way: Way, reason: str) -> Check:
+    port = f"{way.protocol.upper()} port {way.port}"
+    said = f"{way.source.name} does not reach {port} of {way.target.name} ({way.what}): {reason}"
+    hint = f"let firewalls pass {port} from {way.source.address} to {way.target.address}"
+    return Check("ways", "nodes reach each other", CheckState.FAIL if way.needed else CheckState.WARN, said, hint)
+
+
+def _between(site: Site) -> Iterator[Way]:
+    master, reservoir, ports = site.master, site.reservoir, site.ports
+    workers = [node for node in site.with_role(NodeRole.WORKER) if node.agent_port is not None]
+    for node in site.nodes:
+        yield Way(node, reservoir, ports.reservoir, "packages", node.name)
+        if site.logs.gather:
+            yield Way(node, master, ports.agents, "journals", node.name)
+        for port, what in ((ports.console, "console"), (ports.api, "API"), (ports.apps, "apps")):
+            yield Way(node, master, port, what, node.name, needed=False)
+        if not site.time.servers:
+            yield Way(node, master, TIME_PORT, "time", node.name, UDP, needed=False)
+    for node in workers:
+        yield Way(node, reservoir, ports.registry, "images", node.name)
+        yield Way(node, master, ports.agents, "control API", node.name)
+        yield Way(master, node, node.agent_port or 0, "agent", node.name)
+        if node.kubernetes is None:
+            first, _ = site.node_agent.port_range
+            yield Way(master, node, first, "ports of sessions", node.name, needed=False)
+    yield from _of_storages(site)
+    yield from _of_slurm(site)
+    # each with the next one: all pairs would be too many, and firewalls stand between rows
+    of_sessions = [node for node in workers if node.kubernetes is None]
+    for one, other in pairwise([*of_sessions, *of_sessions[:1]] if len(of_sessions) > 1 else []):
+        yield Way(one, other, VXLAN_PORT, "sessions on several nodes", one.name, UDP, needed=False)
+
+
+def _of_storages(site: Site) -> Iterator[Way]:
+    for storage in site.storage:
+        if isinstance(storage, ExternalStorage):
+            continue
+        for node in site.nodes:
+            if set(storage.clients) & set(node.roles):
+                yield Way(node, site.nfs_server(storage), NFS_PORT, f"storage {storage.name}", node.name)
+
+
+def _of_slurm(site: Site) -> Iterator[Way]:
+    members = [node for node in site.nodes if node.name in cluster_engine.members(site)]
+    controllers = [node for node in members if node.name in (site.master.name, site.slurm.backup_controller)]
+    for node in members:
+        for controller in controllers:
+            if node.slurm is not None:
+                yield Way(node, controller, CONTROLLER_PORT, "slurmctld", node.name)
+                yield Way(controller, node, NODE_PORT, "slurmd", node.name)

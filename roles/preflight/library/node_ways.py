@@ -1,0 +1,169 @@
+#!/usr/bin/python3
+"""Ways from this node to others, tried before there are services: it listens on their ports for a moment itself.
+
+Who listens is a process without a parent. It ends when it is told to, or after a time; the kernel takes connections
+for it, and it gives back what comes by UDP.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: node_ways
+short_description: Try ports between nodes
+description: Listens on ports for a moment, tries those of other nodes, or ends what listens; keeps nothing.
+author: Penstock
+options:
+  step: {type: str, choices: [listen, try, end], required: true, description: What to do.}
+  address: {type: str, default: "", description: Address to listen on.}
+  ports: {type: list, elements: dict, default: [], description: "Ports to listen on, with `protocol` and `port`."}
+  seconds: {type: int, default: 120, description: For how long to listen at most.}
+  ways: {type: list, elements: dict, default: [], description: "What to try: `address`, `port`, `protocol`, `key`."}
+"""
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "step": {"type": "str", "choices": ["listen", "try", "end"], "required": True},
+    "address": {"type": "str", "default": ""},
+    "ports": {"type": "list", "elements": "dict", "default": []},
+    "seconds": {"type": "int", "default": 120},
+    "ways": {"type": "list", "elements": "dict", "default": []},
+}
+KINDS = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
+# an abstract name, which goes with the process
+CONTROL = "\0penstock-preflight"
+QUEUE = 4096
+PATIENCE_S, TIMES = 1.0, 3
+TOGETHER = 64
+END_S = 5.0
+
+
+def main() -> None:
+    """Listen, try or end; return `penstock_listens` or `penstock_tried`."""
+    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    said = module.params
+    if said["step"] == "listen":
+        module.exit_json(changed=False, penstock_listens=listen(said["address"], said["ports"], said["seconds"]))
+    if said["step"] == "try":
+        module.exit_json(changed=False, penstock_tried=tried(said["ways"]))
+    if not end():
+        module.fail_json(msg="what listens for preflight does not end. Hint: look at `ss -lxp | grep preflight`")
+    module.exit_json(changed=False)
+
+
+def listen(address: str, ports: list[dict[str, Any]], seconds: int) -> list[str]:
+    """Start to listen on ports, and return those that answer, as `tcp/443`: these, and those that others hold."""
+    end()
+    held, opened = [], []
+    for each in ports:
+        protocol, port = each["protocol"], int(each["port"])
+        listening, answers = opening(address, protocol, port)
+        opened += [listening] if listening else []
+        held += [f"{protocol}/{port}"] if answers else []
+    if opened:
+        start(opened, seconds)
+    return held
+
+
+def opening(address: str, protocol: str, port: int) -> tuple[socket.socket | None, bool]:
+    """Return a socket on a port, if it can be had, and whether somebody answers there; of UDP no stranger does."""
+    found = socket.socket(socket.AF_INET, KINDS[protocol])
+    try:
+        if protocol == "tcp":
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((address, port))
+        if protocol == "tcp":
+            found.listen(QUEUE)
+    except OSError as error:
+        found.close()
+        return None, error.errno == errno.EADDRINUSE and protocol == "tcp"
+    return found, True
+
+
+def start(opened: list[socket.socket], seconds: int) -> None:
+    """Let a process of its own have the sockets."""
+    control = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    control.bind(CONTROL)
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        for each in (control, *opened):
+            each.close()
+        return
+    # whatever happens, nothing of the module's own end is done twice
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for standard in range(3):
+                os.dup2(nowhere, standard)
+            answer(control, opened, time.monotonic() + seconds)
+    finally:
+        os._exit(0)
+
+
+def answer(control: socket.socket, opened: list[socket.socket], until: float) -> None:
+    """Give back what comes by UDP, until somebody says that it is enough."""
+    packets = [each for each in opened if each.type == socket.SOCK_DGRAM]
+    while (left := until - time.monotonic()) > 0:
+        ready, _, _ = select.select([control, *packets], [], [], left)
+        if control in ready:
+            return
+        for each in ready:
+            with suppress(OSError):
+                each.sendto(*each.recvfrom(64))
+
+
+def end() -> bool:
+    """End who listens, if anybody does; return whether nobody does any more."""
+    until = time.monotonic() + END_S
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as control:
+        control.setblocking(False)
+        while time.monotonic() < until:
+            try:
+                control.sendto(b"end", CONTROL)
+            except ConnectionRefusedError:
+                return True
+            except BlockingIOError:
+                pass
+            time.sleep(0.02)
+    return False
+
+
+def tried(ways: list[dict[str, Any]]) -> dict[str, str]:
+    """Return by their keys why ways led nowhere; those that did not are empty."""
+    with ThreadPoolExecutor(TOGETHER) as threads:
+        said = threads.map(lambda way: reason(way["address"], int(way["port"]), way["protocol"]), ways)
+        return dict(zip([way["key"] for way in ways], said, strict=True))
+
+
+def reason(address: str, port: int, protocol: str) -> str:
+    """Return why a port does not answer; nothing where it does."""
+    word = os.urandom(8)
+    for _ in range(TIMES):
+        try:
+            with socket.socket(socket.AF_INET, KINDS[protocol]) as way:
+                way.settimeout(PATIENCE_S)
+                way.connect((address, port))
+                if protocol == "udp":
+                    way.send(word)
+                    way.recv(64)
+            return ""
+        except TimeoutError:
+            said = f"no answer within {PATIENCE_S * TIMES:.0f} s"
+        except OSError as error:
+            return os.strerror(error.errno) if error.errno else str(error)
+    return said
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""The site at a glance: what there is of it, who holds how much, what is idle, and what waits."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import update
+
+from api.clock import now
+from api.lists.overview import IDLE_AFTER, IdleGpus
+from api.tables.metrics import GpuSample
+from api.tables.sessions import Session
+from tests.api.cluster import V1, Cluster, ok, refused
+from tests.api.steps import run
+
+pytestmark = pytest.mark.anyio
+
+
+async def seen(cluster: Cluster, **query: Any) -> dict[str, Any]:
+    """Return the overview, with what is idle looked at anew."""
+    cluster.app.state.idle_gpus = IdleGpus()
+    return dict(await ok(cluster.admin.get(f"{V1}/overview", params=query)))
+
+
+async def sample(cluster: Cluster, session: dict[str, Any], busy_permille: int | None, ago: timedelta) -> None:
+    """Write what an agent saw of a session's GPU."""
+    (container,) = session["containers"]
+    at_s = int((now() - ago).timestamp())
+    where = {"session_id": UUID(session["id"]), "rank": 0, "uuid": container["gpus"][0]["uuid"], "at_s": at_s}
+    async with cluster.database.transaction() as db:
+        db.add(GpuSample(**where, busy_permille=busy_permille, memory_mib=1, processes=1))
+
+
+async def test_what_is_held_and_waited_for_is_added_up_by_project(ready: Cluster) -> None:
+    await ready.add_project("team-b", 4000)
+    await run(ready, "one", gpu_milli=2000)
+    await run(ready, "two", gpu_milli=500)
+    await ready.submit("three", 4000, preemptible=False)
+    await ready.submit("four", 3000, "team-b", preemptible=False)
+    await ready.settle()
+    site = await seen(ready)
+    assert (site["gpu_milli"], site["used_milli"], site["waiting_milli"]) == (4000, 2500, 7000)
+    assert (site["node_count"], site["open_count"]) == (1, 1)
+    assert {state: count for state, count in site["sessions"].items() if count} == {"RUNNING": 2, "PENDING": 2}
+    assert [
+        (each["name"], each["used_milli"], each["quota_milli"], each["waiting"], each["waiting_milli"])
+        for each in site["projects"]
+    ] == [("team-a", 2500, 4000, 1, 4000), ("team-b", 0, 4000, 1, 3000)]
+    assert [each["name"] for each in site["running"]] == ["two", "one"]
+    assert {each["name"] for each in site["waiting"]} == {"three", "four"}
+    (node,) = site["nodes"]
+    assert sum(gpu["used_milli"] for gpu in node["gpus"]) == 2500
+
+
+async def test_nodes_that_take_nothing_new_come_first(ready: Cluster) -> None:
+    for name in ("worker2", "worker3"):
+        await ready.add_node(name)
+    await ok(ready.admin.patch(f"{V1}/nodes/worker3/mode", json={"mode": "maintenance"}))
+    site = await seen(ready, nodes=2)
+    assert (site["node_count"], site["open_count"]) == (3, 2)
+    assert [node["name"] for node in site["nodes"]] == ["worker3", "worker1"]
+
+
+async def test_a_gpu_is_idle_when_its_session_did_nothing_with_it_for_ten_minutes(ready: Cluster) -> None:
+    session = await run(ready, "one", gpu_milli=500)
+    await sample(ready, session, 0, timedelta(minutes=1))
+    assert (await seen(ready))["idle_milli"] == 0, "it has only begun"
+    async with ready.database.transaction() as db:
+        await db.execute(update(Session).values(started_at=now() - timedelta(hours=1)))
+    site = await seen(ready)
+    assert (site["idle_milli"], site["projects"][0]["idle_milli"]) == (500, 500)
+    await sample(ready, session, 900, IDLE_AFTER + timedelta(minutes=1))
+    assert (await seen(ready))["idle_milli"] == 500, "what it did before does not count"
+    await sample(ready, session, 900, timedelta(minutes=9))
+    assert (await seen(ready))["idle_milli"] == 0
+
+
+@pytest.mark.parametrize("told", [None, "nothing"])
+async def test_what_nobody_can_tell_is_not_idle(ready: Cluster, told: str | None) -> None:
+    session = await run(ready, "one")
+    async with ready.database.transaction() as db:
+        await db.execute(update(Session).values(started_at=now() - timedelta(hours=1)))
+    if told is None:
+        await sample(ready, session, None, timedelta(minutes=1))
+    assert (await seen(ready))["idle_milli"] == 0
+
+
+async def test_a_large_site_takes_no_more_statements_than_a_small_one(ready: Cluster, statements: list[str]) -> None:
+    async def sent() -> int:
+        await ready.settle()
+        statements.clear()
+        await seen(ready)
+        return len([each for each in statements if each.lstrip().startswith(("SELECT", "WITH"))])
+
+    await run(ready, "first")
+    await seen(ready)
+    few = await sent()
+    for number in range(3):
+        await ready.add_node(f"more{number}")
+        await ready.add_project(f"team-{number}", 1000)
+        await ready.submit("work", 500, f"team-{number}")
+    assert await sent() == few <= 14
+
+
+async def test_members_do_not_see_the_site(ready: Cluster) -> None:
+    async with await ready.user("alice") as alice:
+        await refused(alice.get(f"{V1}/overview"), 403)

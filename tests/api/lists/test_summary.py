@@ -1,0 +1,56 @@
+"""What somebody runs, may run, and where there is room for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.cluster import V1, Cluster, ok
+
+pytestmark = pytest.mark.anyio
+
+
+async def summary(client: httpx.AsyncClient, **query: Any) -> dict[str, Any]:
+    return dict(await ok(client.get(f"{V1}/summary", params=query)))
+
+
+async def test_it_names_own_sessions_limits_and_what_is_left_of_them(ready: Cluster) -> None:
+    policy = {"name": "small", "max_sessions": 3, "max_gpu_milli": 2000}
+    await ok(ready.admin.post(f"{V1}/user-policies", json=policy))
+    await ready.submit("of-another")
+    async with await ready.user("alice") as alice:
+        await ok(ready.admin.patch(f"{V1}/users/alice", json={"policy": "small"}))
+        await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"members": ["alice"]}))
+        body = {"project": "team-a", "image": "python", "gpu_milli": 500, "memory_mib": 1024}
+        for name in ("first", "second"):
+            await ok(alice.post(f"{V1}/sessions", json={"name": name, **body}))
+        mine = await summary(alice)
+        assert ([each["name"] for each in mine["sessions"]], mine["more"]) == (["second", "first"], False)
+        short = await summary(alice, limit=1)
+        assert ([each["name"] for each in short["sessions"]], short["more"]) == (["second"], True)
+    limits = {limit["of"]: (limit["held"], limit["most"], limit["left"]) for limit in mine["limits"]}
+    assert (limits["sessions"], limits["gpu_milli"]) == ((2, 3, 1), (1000, 2000, 1000))
+    assert limits["memory_mib"] == (2048, None, None)
+    (project,) = mine["projects"]
+    assert (project["name"], project["quota_milli"]) == ("team-a", 4000)
+
+
+async def test_room_is_told_of_the_groups_that_one_may_use_alone(ready: Cluster) -> None:
+    for name in ("worker2", "worker3", "worker4"):
+        await ready.add_node(name)
+    await ok(ready.admin.patch(f"{V1}/nodes/worker4/mode", json={"mode": "maintenance"}))
+    async with await ready.user("alice") as alice:
+        for name, node, people in (("ours", "worker2", ["alice"]), ("theirs", "worker3", [])):
+            group = {"name": name, "nodes": [node], "users": people}
+            await ok(ready.admin.post(f"{V1}/resource-groups", json=group))
+        await ready.submit("work", 1500, cpu_milli=1000)
+        await ready.settle()
+        assert (await ready.session("work"))["node"] == "worker1"
+        groups = {group["name"]: group for group in (await summary(alice))["groups"]}
+    assert set(groups) == {"", "ours"}, "nodes of no group are for everybody"
+    assert (groups["ours"]["nodes"], groups["ours"]["gpu_milli"], groups["ours"]["free_gpu_milli"]) == (1, 4000, 4000)
+    assert groups[""]["nodes"] == 1, "what takes nothing new has no room"
+    assert groups[""]["gpu_milli"] - groups[""]["free_gpu_milli"] in (1500, 2000)
+    assert groups[""]["cpu_milli"] - groups[""]["free_cpu_milli"] >= 1000

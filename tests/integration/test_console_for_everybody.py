@@ -1,0 +1,148 @@
+"""The console for whoever does without a mouse, a large screen, English, or eyes: every page in each role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser import findings, moved
+from tests.integration.test_console import PASSWORD, V1, Site, browser, ok, site
+
+__all__ = ["site"]
+
+READERS = {"admin": "en", "auditor": "ko", "boss": "ja", "manager": "zh", "member": "th"}
+"""Who looks at the pages, in which language; the boss is the administrator of a domain."""
+DETAILS = "main tbody th a[href^='/'], main .tabs a[href^='/']"
+FOCUSED = """
+() => {
+    const { activeElement: at } = document;
+    const { outlineStyle, outlineWidth } = getComputedStyle(at);
+    const { left, right, top, bottom, width } = at.getBoundingClientRect();
+    const seen = width > 0 && left >= 0 && right <= innerWidth && top < innerHeight && bottom > 0;
+    return { name: at.name || at.textContent.trim(), shown: seen && outlineStyle !== "none" && outlineWidth !== "0px" };
+}
+"""
+"""What has the keyboard, and whether people see that."""
+STILL = 0.1
+"""What browsers call a page that moves so little that nobody minds."""
+
+
+@pytest.fixture(scope="module")
+def peopled(site: Site) -> Site:
+    """A site with people of each role and something on every page."""
+    ok(site.admin.post(f"{V1}/user-policies", json={"name": "students", "max_gpu_milli": 4000}))
+    ok(site.admin.post(f"{V1}/domains", json={"name": "acme", "policy": "students"}))
+    ok(site.admin.post(f"{V1}/resource-groups", json={"name": "everything", "nodes": ["worker1"], "open": True}))
+    rules = [{"calls": ["ptrace", "process_vm_readv"], "ends": True}]
+    ok(site.admin.post(f"{V1}/sandboxes", json={"name": "strict", "rules": rules, "projects": ["team-a"]}))
+    people = {"auditor": {"role": "auditor"}, "boss": {"role": "admin", "domain": "acme"}, "manager": {}, "member": {}}
+    for name, more in people.items():
+        ok(site.admin.post(f"{V1}/users", json={"name": name, "password": PASSWORD, **more}))
+    ok(site.admin.patch(f"{V1}/projects/team-a", json={"managers": ["manager"], "members": ["member", "admin"]}))
+    site.submit("running", ports=[8888])
+    for name in ("large", "waiting"):
+        site.submit(name, gpu_milli=4000, preemptible=False)
+    site.back_up()
+    return site
+
+
+def pages_of(page: Page, site: Site) -> Iterator[str]:
+    """Go to each page that leads on from the start page, and to the first of what each of them lists."""
+    page.goto(f"{site.url}/")
+    seen = {"/docs"}
+    to_see = ["/", *_addresses(page, "header a")]
+    while to_see:
+        address = to_see.pop(0)
+        if address not in seen:
+            seen.add(address)
+            page.goto(site.url + address)
+            yield address
+            to_see += _addresses(page, DETAILS)[:1] if "/" not in address[1:] else []
+    page.goto(f"{site.url}/nothing-here")
+    yield "/nothing-here"
+
+
+def _addresses(page: Page, selector: str) -> list[str]:
+    found: list[str] = page.eval_on_selector_all(selector, "all => all.map(each => each.getAttribute('href'))")
+    return [address for address in found if address.startswith("/")]
+
+
+@pytest.mark.parametrize(("name", "language"), READERS.items())
+def test_every_page_can_be_read_in_each_role(peopled: Site, name: str, language: str) -> None:
+    """In the dark and on a narrow screen: the journeys see the other colours and widths."""
+    with browser(peopled, 360) as window:
+        page = window.page
+        page.emulate_media(color_scheme="dark")
+        page.set_extra_http_headers({"Accept-Language": language})
+        signed_in(page, peopled, name)
+        wrong = {}
+        for address in pages_of(page, peopled):
+            assert page.locator("html").get_attribute("lang") == language
+            window.show(f"{name}{address.partition('?')[0].replace('/', '-')}")
+            if found := findings(page):
+                wrong[address] = found
+        assert wrong == {}
+        window.faults[:] = [fault for fault in window.faults if "404 (Not Found)" not in fault]
+        page.evaluate("document.querySelector('main').append(document.createElement('input'))")
+        assert [found.partition(":")[0] for found in findings(page)] == ["label"], "axe looks"
+
+
+def test_a_page_that_changes_by_itself_keeps_still(peopled: Site) -> None:
+    with browser(peopled, 1280) as window:
+        page = window.page
+        signed_in(page, peopled, "admin")
+        for path in ("/sessions", "/overview", "/queue"):
+            window.open(path)
+            focused = page.locator("main a").first
+            focused.focus()
+            name = f"new-on-{path[1:]}"
+            peopled.submit(name, gpu_milli=4000, preemptible=False)
+            page.evaluate("document.body.dispatchEvent(new Event('refresh'))")
+            expect(page.get_by_text(name).first).to_be_visible()
+            assert moved(page) <= STILL, path
+            assert page.evaluate("document.activeElement.closest('main') !== null"), "focus stays where it was"
+        page.evaluate("document.querySelector('main').style.marginTop = '400px'")
+        assert moved(page) > STILL, "what moves is seen"
+
+
+def test_a_user_gets_along_without_a_mouse(peopled: Site) -> None:
+    with browser(peopled, 1280) as window:
+        page, keys = window.page, window.page.keyboard
+        page.on("dialog", lambda dialog: dialog.accept())
+        window.open("/login?next=/launch")
+        for words in ("member", PASSWORD):
+            keys.type(words)
+            keys.press("Tab")
+        keys.press("Enter")
+        expect(page).to_have_url(f"{peopled.url}/launch")
+        expect(page.get_by_label("Name", exact=True)).to_be_focused()
+        keys.type("by-keys")
+        seen = []
+        for _ in range(30):
+            keys.press("Tab")
+            about = page.evaluate(FOCUSED)
+            seen.append(about["name"])
+            assert about["shown"], about
+            if about["name"] == "share":
+                keys.press("ArrowRight")
+            if about["name"] == "Launch":
+                break
+        assert seen[-1] == "Launch", seen
+        keys.press("Enter")
+        expect(page).to_have_url(f"{peopled.url}/sessions/by-keys?project=team-a")
+        keys.press("Tab")
+        expect(page.locator(".skip")).to_be_focused()
+        expect(page.locator(".skip")).to_be_in_viewport()
+        keys.press("Enter")
+        expect(page.locator("#content")).to_be_focused()
+        page.get_by_role("button", name="End", exact=True).focus()
+        keys.press("Enter")
+        expect(page.locator("dl .state")).to_have_text("ended")
+
+
+def signed_in(page: Page, site: Site, name: str) -> None:
+    """Sign somebody in without the login page."""
+    answer = page.request.post(f"{site.url}{V1}/auth/login", data={"name": name, "password": PASSWORD})
+    assert answer.ok, answer.text()

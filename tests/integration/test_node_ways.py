@@ -1,0 +1,204 @@
+"""Ports between nodes and addresses that two machines have, on networks of the kernel with a firewall of its own."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from appliance.site import inventory, playbook, preflight
+from appliance.site.site_file import load
+from common.yaml_document import parse
+from reservoir.contents.bundle import Bundle
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = """\
+import json, sys
+sys.path.insert(0, {root!r})
+from tests.role_modules import role_module
+module = role_module("preflight/library/{module}.py")
+print(json.dumps({call}))
+"""
+PORTS = [{"protocol": "tcp", "port": 8443}, {"protocol": "tcp", "port": 6001}, {"protocol": "udp", "port": 4789}]
+TWIN = "10.99.0.9"
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A network namespace with an interface and an address."""
+
+    namespace: str
+    address: str
+
+    def says(self, module: str, call: str) -> Any:
+        """What a function of one of the role's modules returns there."""
+        script = SCRIPT.format(root=str(ROOT), module=module, call=call)
+        words = ["ip", "netns", "exec", self.namespace, sys.executable, "-c", script]
+        done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
+        return json.loads(done.stdout)
+
+    def firewall(self, rule: str) -> None:
+        """Have a rule for what comes in."""
+        rules = f"table inet firewall {{ chain input {{ type filter hook input priority 0; {rule} }}; }}\n"
+        words = ["ip", "netns", "exec", self.namespace, "nft", "--file", "-"]
+        subprocess.run(words, input=rules, text=True, check=True)
+
+    def reaches(self, other: Machine) -> dict[str, str]:
+        """Why each of the ports of another machine does not answer; empty where it does."""
+        ways = [port | {"address": other.address, "key": f"{port['protocol']}/{port['port']}"} for port in PORTS]
+        found: dict[str, str] = self.says("node_ways", f"module.tried({ways!r})")
+        return found
+
+    def listens(self, seconds: int = 60) -> list[str]:
+        """Which ports answer there for a while."""
+        found: list[str] = self.says("node_ways", f"module.listen({self.address!r}, {PORTS!r}, {seconds})")
+        return found
+
+    def ends(self) -> None:
+        """Listen no more."""
+        assert self.says("node_ways", "module.end()")
+
+
+@pytest.fixture
+def machines() -> Iterator[tuple[Machine, Machine]]:
+    word = uuid.uuid4().hex[:6]
+    both = [f"pt-{name}-{word}" for name in ("one", "two")]
+    for name in both:
+        ip("netns", "add", name)
+    try:
+        ip("-n", both[0], "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", both[1])
+        for number, name in enumerate(both, 1):
+            for address in (f"10.99.0.{number}", TWIN):
+                ip("-n", name, "address", "add", f"{address}/24", "dev", "eth0")
+            for interface in ("lo", "eth0"):
+                ip("-n", name, "link", "set", interface, "up")
+        one, two = (Machine(name, f"10.99.0.{number}") for number, name in enumerate(both, 1))
+        yield one, two
+        two.ends()
+    finally:
+        for name in both:
+            ip("netns", "delete", name)
+
+
+def test_ports_answer_while_somebody_listens_for_services_that_are_not_there_yet(
+    machines: tuple[Machine, Machine],
+) -> None:
+    one, two = machines
+    refused = dict.fromkeys(("tcp/8443", "tcp/6001", "udp/4789"), "Connection refused")
+    assert one.reaches(two) == refused
+    assert two.listens() == list(refused)
+    assert one.reaches(two) == dict.fromkeys(refused, "")
+    two.ends()
+    assert one.reaches(two) == refused
+
+
+def test_a_port_is_free_for_its_service_as_soon_as_nobody_listens_any_more(machines: tuple[Machine, Machine]) -> None:
+    one, two = machines
+    two.listens()
+    one.reaches(two)
+    two.ends()
+    bound = f"[__import__('socket').create_server(({two.address!r}, port)).close() for port in (8443, 6001)]"
+    assert two.says("node_ways", bound) == [None, None]
+
+
+def test_a_firewall_is_found_whether_it_drops_or_rejects(machines: tuple[Machine, Machine]) -> None:
+    one, two = machines
+    two.listens()
+    two.firewall("tcp dport 6001 drop; tcp dport 8443 reject with tcp reset; udp dport 4789 drop;")
+    assert one.reaches(two) == {
+        "tcp/8443": "Connection refused",
+        "tcp/6001": "no answer within 3 s",
+        "udp/4789": "no answer within 3 s",
+    }
+
+
+def test_who_listens_ends_by_itself_and_gives_way_to_the_next(machines: tuple[Machine, Machine]) -> None:
+    one, two = machines
+    two.listens()
+    assert two.listens(seconds=0) == ["tcp/8443", "tcp/6001", "udp/4789"], "a preflight that was killed is no hindrance"
+    assert set(one.reaches(two).values()) == {"Connection refused"}
+
+
+def test_a_port_that_a_service_holds_already_is_tried_all_the_same(machines: tuple[Machine, Machine]) -> None:
+    one, two = machines
+    held = (
+        "import socket, time; s = socket.create_server(('0.0.0.0', 6001)); print('ready', flush=True); time.sleep(60)"
+    )
+    words = ["ip", "netns", "exec", two.namespace, sys.executable, "-c", held]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as service:
+        try:
+            assert service.stdout is not None
+            assert service.stdout.readline() == b"ready\n"
+            assert "tcp/6001" in two.listens()
+            two.ends()
+            assert one.reaches(two)["tcp/6001"] == ""
+        finally:
+            service.kill()
+
+
+def test_another_machine_with_the_same_address_is_found_by_what_answers(machines: tuple[Machine, Machine]) -> None:
+    one, two = machines
+    alone = one.says("node_machine", f"module.look(address={one.address!r})")
+    twin = one.says("node_machine", f"module.look(address={TWIN!r})")
+    other = two.says("node_machine", f"module.look(address={TWIN!r})")
+    assert alone["claimants"] == []
+    assert twin["claimants"] == [other["mac"]] != [twin["mac"]]
+    assert twin["hostname"] == socket.gethostname()
+
+
+SITE = """\
+name: north
+nodes:
+  - {name: one, address: 10.99.0.1, roles: [reservoir, master]}
+  - {name: two, address: 10.99.0.2, roles: [worker], agent_port: 6001}
+"""
+
+
+def preflight_of(folder: Path, machines: tuple[Machine, Machine], *, check: bool) -> dict[str, list[tuple[str, str]]]:
+    """State and evidence of what a deploy's preflight says of ways, by nodes; Ansible enters the namespaces."""
+    site = load(parse(SITE, "site.yml"))
+    target = SimpleNamespace(name="debian", release="bookworm", os="debian")
+    bundle = Bundle.model_construct(targets=[target], artifacts=[])
+    hosts = inventory.build(site, version="1", state=str(folder), root=str(folder))
+    asked = preflight.with_questions(hosts, site, [bundle], ROOT / "roles")
+    for machine, name in zip(machines, ("one", "two"), strict=True):
+        python = folder / f"python-{name}"
+        python.write_text(f'#!/bin/sh\nexec ip netns exec {machine.namespace} /usr/bin/python3 "$@"\n')
+        python.chmod(0o755)
+        here = {"ansible_connection": "local", "ansible_become": False, "ansible_python3_interpreter": str(python)}
+        asked["all"]["hosts"][name] |= here
+    state = folder / "state"
+    done = playbook.run(
+        "preflight", asked, state=state, listen=lambda _: None, publish=preflight.PUBLISHED, check=check
+    )
+    done.require_success()
+    table = preflight.table(site, bundle, done.published)
+    return {
+        name: [(str(each.state), each.evidence) for each in own if each.id == "ways"] for name, own in table.items()
+    }
+
+
+@pytest.mark.parametrize("check", [True, False], ids=["--check", "deploy"])
+def test_a_deploy_names_the_closed_way_and_leaves_nothing_that_listens(
+    tmp_path: Path, machines: tuple[Machine, Machine], check: bool
+) -> None:
+    two = machines[1]
+    two.firewall("tcp dport 6001 drop;")
+    said = preflight_of(tmp_path, machines, check=check)
+    assert said["one"] == [("ok", "2 ports of others were tried")]
+    reason = "one does not reach TCP port 6001 of two (agent): no answer within 3 s"
+    assert said["two"] == [("fail", reason)], "all else is open, also what nothing serves yet"
+    assert set(machines[1].reaches(machines[0]).values()) == {"Connection refused"}

@@ -257,7 +257,7 @@ def signed(bundle: Path, name: str, key: bytes, form: dict[str, Any]) -> tuple[b
     # a key of anybody's signs it so far, and people compare what is printed beside
     for word, part in form.items():
         if not has(part, found.get(word)):
-            refuse(path, f"its {word} is none", OTHER)
+            refuse(path, f"{word!r} is not as schema 1 has it", OTHER)
     return content, found
 
 

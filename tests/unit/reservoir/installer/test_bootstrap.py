@@ -857,17 +857,23 @@ def _listed(**changes: object) -> Callable[[bytes], bytes]:
     return lambda content: json.dumps(json.loads(content) | changes).encode()
 
 
+ODD: dict[str, Sequence[Any]] = {
+    "artifacts": ("x", 5, None, [{}], [[]]),
+    "installer": (None, [], {"../x": "0" * 64}),
+    "attachments": (None, [], {"x": "0"}),
+    "created": (None, 1),
+    "targets": (None, [1], [{"name": []}]),
+    "version": ("1" * 5000, []),
+    "expires": ([1], 1),
+}
+
+
 @pytest.mark.parametrize(
     "odd",
     [
         *(lambda _, text=text: text for text in (b"[]", b"{", b"5", b"null", b"\xff\xfe", b'{"schema": 1}')),
         *(lambda _, text=text: text for text in (b"[" * 200_000, b'{"schema": 1, "x": ' + b"9" * 5000 + b"}")),
-        *(_listed(artifacts=odd) for odd in ("x", 5, None, [{}], [[]])),
-        *(_listed(**{name: odd}) for name in ("installer", "attachments") for odd in (None, [], {"../x": "0" * 64})),
-        *(_listed(created=odd) for odd in (None, 1)),
-        *(_listed(targets=odd) for odd in (None, [1], [{"name": []}])),
-        *(_listed(version=odd) for odd in ("1" * 5000, [])),
-        _listed(expires=[1]),
+        *(_listed(**{name: value}) for name, values in ODD.items() for value in values),
         lambda content: content.replace(b'"sha256": "', b'"sha256": "../'),
         lambda content: content.replace(b'"size": ', b'"size": 0.'),
         lambda content: content.replace(b'"filename": "', b'"filename": "\\u0000'),

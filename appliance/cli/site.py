@@ -328,13 +328,13 @@ def report(
 ) -> None:
     """Verify the site and write the hand-over report."""
     from appliance.cli.progress import screen
-    from appliance.site import deployment, verification
+    from appliance.site import deploy_records, deployment, verification
     from appliance.site import report as reporting
 
     site = read_site(file)
     with screen() as listener:
         verdict = verification.verify(site, listen=listener.event)
-    for path in reporting.write(site, verdict, deployment.records(), output):
+    for path in reporting.write(site, verdict, deploy_records.read(deployment.STATE), output):
         print(path)
 
 

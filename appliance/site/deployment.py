@@ -5,12 +5,11 @@ Every step keeps what is right already, so that a second deploy changes nothing 
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ from typing import Any
 
 from appliance.site import (
     departure,
+    deploy_records,
     driver_bundles,
     edge_certificate,
     engine_change,
@@ -64,7 +64,6 @@ READABLE = "abcdefghjkmnpqrstuvwxyz23456789"
 """Letters and digits that cannot be taken for each other."""
 
 KEPT_FOLDER = preflight.KEPT
-RECORDS_KEPT = 50
 
 
 @dataclass
@@ -195,7 +194,7 @@ def deploy(
             rollout.install()
             done.ok = True
         finally:
-            _record(done, state)
+            deploy_records.keep(done.json(), state)
     return done
 
 
@@ -218,26 +217,6 @@ def require_controller(site: Site) -> None:
             where="nodes",
             hint=f"run the command on {site.reservoir.name}, or correct its address in the site file",
         ) from error
-
-
-def records(state: Path = STATE) -> list[dict[str, Any]]:
-    """Return the records of the deploys of this controller, the latest first."""
-    paths = sorted((state / "deploys").glob("*.json"), reverse=True)
-    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-
-
-def behind(site: Site, deploys: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the nodes that the last deploy which went there left out, and why. `deploys` are records, latest first."""
-    found: dict[str, str] = {}
-    for node in site.nodes:
-        for record in deploys:
-            if node.name in record.get("reached", ()):
-                break
-            if problems := record.get("left_out", {}).get(node.name):
-                reasons = "; ".join(problem["reason"] for problem in problems)
-                found[node.name] = f"left out of the deploy of {record['started']}: {reasons}"
-                break
-    return found
 
 
 class _Clock:
@@ -346,7 +325,7 @@ def new_password() -> str:
 
 def _back_up(backups: Backups, done: Deployment, held: Alone, clock: _Clock) -> None:
     """Take a verified backup before the database is migrated."""
-    if migrates(done.schema, records(backups.places.state)):
+    if migrates(done.schema, deploy_records.read(backups.places.state)):
         with clock("backup"), suppress(NotFoundError):  # a master that is new has no database
             done.backup = backups.take(held).name
 
@@ -365,13 +344,3 @@ def require_releases(site: Site, bundle: Bundle) -> None:
     ]
     if problems:
         raise InputError.of(problems)
-
-
-def _record(done: Deployment, state: Path) -> None:
-    """Keep what came of this deploy for the hand-over report."""
-    folder = state / "deploys"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    record = folder / f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}.json"
-    files.write(record, json.dumps(done.json(), indent=1) + "\n", 0o600)
-    for old in sorted(folder.glob("*.json"))[:-RECORDS_KEPT]:
-        old.unlink()

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from appliance.site import deployment, pki, product
+from appliance.site import deploy_records, deployment, pki, product
 from appliance.site.deployment import ROOT, STATE, DeployListener, Deployment
 from appliance.site.inventory import SITE_FILE
 from appliance.site.model import NodeRole, Site
@@ -68,7 +68,7 @@ def _require_deployed(state: Path, root: Path) -> None:
     """Raise ConflictError where a deploy of what the reservoir holds would change more than certificates."""
     store = Store(root)
     identity, _ = product.listed(None, root)
-    deployed = next((record["bundle"] for record in deployment.records(state) if record["ok"]), "nothing")
+    deployed = next((record["bundle"] for record in deploy_records.read(state) if record["ok"]), "nothing")
     if identity != deployed:
         reason = f"the reservoir holds {identity}, and {deployed} is what was deployed last"
     elif new := sorted(due(store).keys() ^ set(record_of(store.current)["bundles"])):
@@ -81,7 +81,7 @@ def _require_deployed(state: Path, root: Path) -> None:
 def _waiting(site: Site, state: Path) -> list[str]:
     """Return the nodes that some deploy has reached, and none since their certificate was made anew."""
     reached: dict[str, float] = {}
-    for record in deployment.records(state):
+    for record in deploy_records.read(state):
         ended = datetime.fromisoformat(record["started"]).timestamp() + record["seconds"]
         for name in record.get("reached", ()):
             reached[name] = max(ended, reached.get(name, 0.0))

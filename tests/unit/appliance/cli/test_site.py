@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from appliance.cli.lab import app as lab_app
 from appliance.cli.site import app as site_app
-from appliance.site import deployment, lab, planning, renewal, report, verification
+from appliance.site import deploy_records, deployment, lab, planning, renewal, report, verification
 from appliance.site import uninstall as end
 from appliance.site.foreseen import Foreseen
 from appliance.site.playbook import Counts
@@ -187,7 +187,7 @@ def test_a_smoke_test_needs_a_login_before_anything_is_asked(monkeypatch: pytest
 
 def test_report_prints_what_it_wrote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(verification, "verify", lambda *_, **__: Verdict("lab", "now", {}))
-    monkeypatch.setattr(deployment, "records", list)
+    monkeypatch.setattr(deploy_records, "read", lambda _: [])
     monkeypatch.setattr(report, "write", lambda _site, _verdict, _deploys, folder: [folder / "report.md"])
     assert run(site_app, "report", "-f", EXAMPLE, "-o", tmp_path).stdout == f"{tmp_path}/report.md\n"
 

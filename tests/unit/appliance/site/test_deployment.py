@@ -13,7 +13,17 @@ from typing import Any
 
 import pytest
 
-from appliance.site import departure, deployment, driver_bundles, pki, playbook, preflight, product, served
+from appliance.site import (
+    departure,
+    deploy_records,
+    deployment,
+    driver_bundles,
+    pki,
+    playbook,
+    preflight,
+    product,
+    served,
+)
 from appliance.site.backup.make import Backups
 from appliance.site.model import Site
 from appliance.site.site_file import load
@@ -156,7 +166,7 @@ def run(
 
 
 def records(world: World) -> list[dict[str, Any]]:
-    return deployment.records(world.state)
+    return deploy_records.read(world.state)
 
 
 def test_the_first_deploy_does_all_steps_in_order(site: Site, world: World) -> None:
@@ -363,19 +373,19 @@ def test_a_worker_that_is_down_is_left_out_and_the_next_deploy_catches_it_up(sit
     assert (done.ok, done.reached) == (True, ["master1", "storage1", "worker1"])
     (record,) = records(world)
     assert record["left_out"]["worker2"][0]["where"] == "worker2: Time: Install"
-    missed = deployment.behind(site, records(world))
+    missed = deploy_records.behind(site, records(world))
     assert missed == {"worker2": f"left out of the deploy of {record['started']}: no room"}
     world.down = []
     assert not run(site, world).left_out
     assert world.did[-2] == "nodes worker1 worker2"
-    assert deployment.behind(site, records(world)) == {}
+    assert deploy_records.behind(site, records(world)) == {}
 
 
 def test_a_deploy_that_goes_elsewhere_catches_nobody_up(site: Site, world: World) -> None:
     world.down = ["worker2"]
     run(site, world)
     run(site, world, ["worker1"])
-    assert list(deployment.behind(site, records(world))) == ["worker2"]
+    assert list(deploy_records.behind(site, records(world))) == ["worker2"]
 
 
 def test_an_unfit_worker_is_left_out(site: Site, world: World) -> None:
@@ -419,7 +429,7 @@ def test_too_many_failures_end_the_waves(site: Site, world: World) -> None:
     (record,) = records(world)
     assert (record["ok"], record["reached"]) == (False, ["master1", "storage1"])
     assert record["left_out"]["worker2"][0]["reason"] == "the deploy stopped before it was done with this node"
-    assert list(deployment.behind(site, records(world))) == ["worker1", "worker2"]
+    assert list(deploy_records.behind(site, records(world))) == ["worker1", "worker2"]
 
 
 def test_a_limit_names_workers_beside_those_that_all_need(site: Site, world: World) -> None:

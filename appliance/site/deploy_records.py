@@ -38,10 +38,17 @@ def keep(plain: Record, state: Path) -> None:
             old.unlink()
 
 
-def installs(file: str, bundles: Iterable[str]) -> dict[str, Any]:
-    """Return what a deploy installs: by which site file, from which bundles that are served, with which program."""
-    digest = hashlib.sha256(file.encode()).hexdigest()
-    return {"site_file": digest, "bundles": sorted(bundles), "program": version("penstock")}
+def installs(file: str, bundles: Iterable[str], authority: Path) -> dict[str, Any]:
+    """Return what a deploy installs: site file, bundles that are served, program, and the site's authority.
+
+    `file` is the text of the site file, and `authority` the certificate of the authority.
+    """
+    return {
+        "site file": hashlib.sha256(file.encode()).hexdigest(),
+        "bundles": sorted(bundles),
+        "program": version("penstock"),
+        "authority": hashlib.sha256(authority.read_bytes()).hexdigest() if authority.is_file() else "",
+    }
 
 
 def last_by_node(deploys: Sequence[Record]) -> dict[str, Record]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,12 @@ def test_the_last_that_went_to_a_node_counts_also_where_it_failed_there(tmp_path
     assert {name: record["started"] for name, record in went.items()} == {"w1": "bad", "w2": "bad"}
 
 
-def test_what_is_installed_differs_by_site_file_bundles_and_program() -> None:
-    said = deploy_records.installs("name: lab\n", ["b", "a"])
-    assert said == deploy_records.installs("name: lab\n", ["a", "b"])
-    assert said["bundles"] == ["a", "b"]
-    assert said != deploy_records.installs("name: lab2\n", ["a", "b"])
+def test_what_is_installed_differs_by_site_file_bundles_program_and_authority(tmp_path: Path) -> None:
+    authority = tmp_path / "ca.crt"
+    authority.write_bytes(b"one")
+    said = deploy_records.installs("name: lab\n", ["b", "a"], authority)
+    assert said == deploy_records.installs("name: lab\n", ["a", "b"], authority)
+    assert (said["bundles"], said["program"]) == (["a", "b"], version("penstock"))
+    assert said != deploy_records.installs("name: lab2\n", ["a", "b"], authority)
+    authority.write_bytes(b"two")
+    assert said != deploy_records.installs("name: lab\n", ["a", "b"], authority)

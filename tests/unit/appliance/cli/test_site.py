@@ -419,3 +419,11 @@ def test_renew_names_who_got_a_certificate_and_who_did_not(monkeypatch: pytest.M
     assert result.stdout == "renewed and brought to its node: one, two, without two\n"
     plain = json.loads(renewed(monkeypatch, done, "-o", "json").stdout)
     assert (plain["ends"]["one"], plain["due"]) == ("2028-06-03T00:00:00Z", ["one", "two"])
+
+
+def test_renew_names_workers_that_it_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem("two", "the last deploy to two installed something else", "deploy to it")
+    result = renewed(monkeypatch, renewal.Renewal(ENDS, ["two"], left_out={"two": [problem]}))
+    assert isinstance(result.exception, PartialError)
+    assert "installed something else" in str(result.exception)
+    assert result.stdout == ""

@@ -18,6 +18,8 @@ from common import files
 
 FOLDER = "deploys"
 RECORDS_KEPT, RENEWALS_KEPT = 50, 10
+OF_NODES = ("reached", "nodes", "left_out")
+"""The parts of a record that say something of nodes, by their names."""
 
 Record = Mapping[str, Any]
 
@@ -52,10 +54,13 @@ def installs(file: str, bundles: Iterable[str], authority: Path) -> dict[str, An
 
 
 def last_by_node(deploys: Sequence[Record]) -> dict[str, Record]:
-    """Return the last deploy that went to each node, by names, be it that it failed there. `deploys`: latest first."""
+    """Return the last deploy that was to go to each node, by names. `deploys` are records, latest first.
+
+    One that left a node out counts, for it may have been interrupted there.
+    """
     found: dict[str, Record] = {}
     for record in deploys:
-        for name in {*record.get("reached", ()), *record.get("nodes", ())}:
+        for name in {name for part in OF_NODES for name in record.get(part, ())}:
             found.setdefault(name, record)
     return found
 
@@ -84,7 +89,7 @@ def _needed(deploys: Sequence[Record]) -> list[bool]:
     for record in deploys:
         renewal = record.get("renewal", False)
         counts[renewal] += 1
-        says = {(part, name) for part in ("reached", "nodes", "left_out") for name in record.get(part, ())}
+        says = {(part, name) for part in OF_NODES for name in record.get(part, ())}
         says |= {("ok", "")} if record["ok"] else set()
         needed.append(counts[renewal] <= (RENEWALS_KEPT if renewal else RECORDS_KEPT) or not says <= seen)
         seen |= says

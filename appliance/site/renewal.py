@@ -7,7 +7,7 @@ out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +17,7 @@ from appliance.site import deploy_records, deployment, pki, product, waves
 from appliance.site.deploy_records import Record
 from appliance.site.deployment import ROOT, STATE, DeployListener, Deployment
 from appliance.site.inventory import SITE_FILE
-from appliance.site.model import NodeRole, Site
+from appliance.site.model import Site
 from appliance.site.rollout import Problems
 from common.errors import ConflictError, Problem
 from reservoir.intake.store import Store
@@ -73,9 +73,8 @@ def renew(listener: DeployListener, *, state: Path = STATE, root: Path = ROOT, n
         raise ConflictError(reason, where=str(state / "pki"), hint="run `penstock site deploy` when all nodes are up")
     stands = _stands(site, state, root)
     wanted = {*done.due, *done.waiting}
-    done.left_out = _others(
-        waves.plan(site, sorted(wanted & {node.name for node in site.nodes})).workers, state, stands
-    )
+    workers = [name for name in waves.plan(site).workers if name in wanted]
+    done.left_out = _others(workers, deploy_records.read(state), stands)
     if not wanted - done.left_out.keys():
         return done
 
@@ -83,10 +82,9 @@ def renew(listener: DeployListener, *, state: Path = STATE, root: Path = ROOT, n
         if _stands(site, state, root) != stands:
             raise ConflictError("another deploy ran meanwhile", where=str(state), hint="renew again")
 
-    workers = [node.name for node in site.with_role(NodeRole.WORKER) if node.name in wanted - done.left_out.keys()]
-    text = _site_file(state)
+    limit = [name for name in workers if name not in done.left_out]
     done.deploy = deployment.deploy(
-        site, None, listener, file=text, limit=workers, renewal=require, state=state, root=root
+        site, None, listener, file=_site_file(state), limit=limit, renewal=require, state=state, root=root
     )
     return done
 
@@ -113,7 +111,7 @@ def _stands(site: Site, state: Path, root: Path) -> Record:
         reason = f"since {stands['started']}, the last deploy that came to its end, changed: {', '.join(other)}"
     elif pki.AUTHORITY not in pki.ends(state / "pki"):
         reason = "the site's authority is damaged, and a deploy would make another one"
-    elif others := _others(waves.plan(site).first, state, stands):
+    elif others := _others(waves.plan(site).first, deploys, stands):
         reason = "; ".join(problem.reason for problems in others.values() for problem in problems)
     else:
         return stands
@@ -125,9 +123,9 @@ def _site_file(state: Path) -> str:
     return (state / SITE_FILE).read_bytes().decode()
 
 
-def _others(names: Iterable[str], state: Path, stands: Record) -> Problems:
-    """Return those of the nodes that the last deploy which went there left with something else, and why."""
-    went = deploy_records.last_by_node(deploy_records.read(state))
+def _others(names: Iterable[str], deploys: Sequence[Record], stands: Record) -> Problems:
+    """Return those of the nodes that the last deploy which was to go there left with something else, and why."""
+    went = deploy_records.last_by_node(deploys)
     found: Problems = {}
     for name in names:
         record = went.get(name)

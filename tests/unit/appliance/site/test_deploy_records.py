@@ -44,11 +44,16 @@ def test_the_last_that_was_ok_and_the_last_that_says_something_of_a_node_stay(tm
     assert names(tmp_path) == ["fails", "left w2 out", "failed at w2", "reached"]
 
 
-def test_the_last_that_went_to_a_node_counts_also_where_it_failed_there(tmp_path: Path) -> None:
-    note(tmp_path, "good", reached=["w1", "w2"])
+def test_the_last_that_was_to_go_to_a_node_counts_also_where_it_failed_or_stopped(tmp_path: Path) -> None:
+    note(tmp_path, "good", reached=["w1", "w2", "w3", "w4"])
     note(tmp_path, "bad", ok=False, reached=["w1"], nodes={"w1": {}, "w2": {}}, left_out={"w3": []})
     went = deploy_records.last_by_node(deploy_records.read(tmp_path))
-    assert {name: record["started"] for name, record in went.items()} == {"w1": "bad", "w2": "bad"}
+    assert {name: record["started"] for name, record in went.items()} == {
+        "w1": "bad",
+        "w2": "bad",
+        "w3": "bad",
+        "w4": "good",
+    }
 
 
 def test_what_is_installed_differs_by_site_file_bundles_program_and_authority(tmp_path: Path) -> None:

@@ -15,8 +15,10 @@ from appliance.site.model import NFS_PORT, ExternalStorage, Node, NodeRole, Site
 from appliance.site.slurm import CONTROLLER_PORT, NODE_PORT
 from common.checks import Check, CheckState
 
-LISTENS, TRIED = "penstock_listens", "penstock_tried"
-"""What the role publishes: ports that are listened on or held by somebody, and the ways that it went."""
+LISTENS, TRIED, LISTENED, UNHEARD = "penstock_listens", "penstock_tried", "penstock_listened", "penstock_unheard"
+"""What the role publishes: ports that are listened on or held by somebody, the ways that it went, which of those ports
+are still listened on at the end, and why nobody could listen."""
+NAME = "nodes reach each other"
 TCP, UDP = "tcp", "udp"
 TIME_PORT, VXLAN_PORT = 123, 4789
 ANSWER_S = 120
@@ -66,27 +68,45 @@ def questions(site: Site) -> dict[str, dict[str, Any]]:
 def judge(ways: list[Way], published: Published) -> dict[str, list[Check]]:
     """Return by nodes which ways were tried in vain, and for each node that tried some without that, that all is well.
 
-    What nobody listened on says nothing: a node that does not answer is named by itself.
+    What nobody listened on says nothing: a node that does not answer is named by itself. Nor does what nobody listens
+    on any more at the end keep a node out: another preflight may have ended meanwhile.
     """
     found: dict[str, list[Check]] = {name: [] for name, said in published.items() if said.get(TRIED)}
+    for name, said in published.items():
+        if said.get(UNHEARD):
+            found.setdefault(name, []).append(_unheard(name, said[UNHEARD]))
     for way in ways:
         reason = published.get(way.source.name, {}).get(TRIED, {}).get(way.key)
-        listens = published.get(way.target.name, {}).get(LISTENS, ())
-        if reason and way.node in published and f"{way.protocol}/{way.port}" in listens:
-            found.setdefault(way.node, []).append(_in_vain(way, reason))
-    name = "nodes reach each other"
+        target, port = published.get(way.target.name, {}), f"{way.protocol}/{way.port}"
+        if reason and way.node in published and port in target.get(LISTENS, ()):
+            listened = port in target.get(LISTENED, ())
+            found.setdefault(way.node, []).append(_in_vain(way, reason) if listened else _unknown(way, reason))
     return {
         node: checks
-        or [Check("ways", name, CheckState.OK, f"{len(published[node][TRIED])} ports of others were tried")]
+        or [Check("ways", NAME, CheckState.OK, f"{len(published[node][TRIED])} ports of others were tried")]
         for node, checks in found.items()
     }
 
 
 def _in_vain(way: Way, reason: str) -> Check:
     port = f"{way.protocol.upper()} port {way.port}"
-    said = f"{way.source.name} does not reach {port} of {way.target.name} ({way.what}): {reason}"
     hint = f"let firewalls pass {port} from {way.source.address} to {way.target.address}"
-    return Check("ways", "nodes reach each other", CheckState.FAIL if way.needed else CheckState.WARN, said, hint)
+    return Check("ways", NAME, CheckState.FAIL if way.needed else CheckState.WARN, _told(way, reason), hint)
+
+
+def _unknown(way: Way, reason: str) -> Check:
+    said = f"{_told(way, reason)}, but nobody listened there any more"
+    return Check("ways", NAME, CheckState.WARN, said, "look whether another preflight ran meanwhile, and try again")
+
+
+def _unheard(node: str, reason: str) -> Check:
+    said = f"others could not try the ports of {node}: {reason}"
+    return Check("ways", NAME, CheckState.WARN, said, "look who has that name on the node, and try again")
+
+
+def _told(way: Way, reason: str) -> str:
+    port = f"{way.protocol.upper()} port {way.port}"
+    return f"{way.source.name} does not reach {port} of {way.target.name} ({way.what}): {reason}"
 
 
 def _between(site: Site) -> Iterator[Way]:

@@ -93,7 +93,8 @@ def published(**changes: dict[str, Any]) -> dict[str, dict[str, Any]]:
         }
         for name, of_node in asked.items()
     }
-    return {name: of_node | changes.get(name, {}) for name, of_node in said.items()}
+    known = {name: of_node | {ways.LISTENED: of_node[ways.LISTENS]} for name, of_node in said.items()}
+    return {name: of_node | changes.get(name, {}) for name, of_node in known.items()}
 
 
 def judged(**changes: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:
@@ -133,3 +134,17 @@ def test_sessions_on_several_nodes_are_no_reason_to_keep_a_worker_out() -> None:
 
 def test_a_port_that_nobody_could_listen_on_says_nothing() -> None:
     assert judged(one=vain("one", "tcp/10.0.0.1:8443"), res={ways.LISTENS: []}) == {}
+
+
+def test_a_port_that_nobody_listens_on_any_more_is_unknown_and_keeps_nobody_out() -> None:
+    found = judged(one=vain("one", "tcp/10.0.0.1:8443"), res={ways.LISTENED: []})
+    reason = (
+        "one does not reach TCP port 8443 of res (packages): Connection refused, but nobody listened there any more"
+    )
+    assert found == {"one": [("warn", reason)]}
+
+
+def test_a_node_that_could_not_listen_is_told() -> None:
+    found = judged(res={ways.LISTENS: [], ways.UNHEARD: "/run/penstock-preflight-5b3c: File exists"})
+    reason = "others could not try the ports of res: /run/penstock-preflight-5b3c: File exists"
+    assert found == {"res": [("warn", reason)]}

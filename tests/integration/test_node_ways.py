@@ -64,10 +64,10 @@ class Machine:
         words = ["ip", "netns", "exec", self.namespace, "nft", "--file", "-"]
         subprocess.run(words, input=rules, text=True, check=True)
 
-    def reaches(self, other: Machine) -> dict[str, str]:
+    def reaches(self, other: Machine, run: str = RUN) -> dict[str, str]:
         """Why each of the ports of another machine does not answer; empty where it does."""
         ways = [port | {"address": other.address, "key": f"{port['protocol']}/{port['port']}"} for port in PORTS]
-        found: dict[str, str] = self.says("node_ways", f"module.tried({ways!r})")
+        found: dict[str, str] = self.says("node_ways", f"module.tried({run!r}, {ways!r})")
         return found
 
     def listens(self, seconds: int = 60, run: str = RUN) -> list[str]:
@@ -167,6 +167,26 @@ def test_nobody_but_root_ends_a_preflight(machines: tuple[Machine, Machine]) -> 
     two.listens()
     assert two.says("node_ways", f"[__import__('os').setuid(65534), module.end({RUN!r})][1]") is False
     assert set(one.reaches(two).values()) == {""}
+
+
+def test_by_udp_only_the_own_run_is_answered_and_no_answer_is_a_request(machines: tuple[Machine, Machine]) -> None:
+    one, two = machines
+    two.listens()
+    script = f"""
+import socket
+def said(word):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        way.settimeout(0.5)
+        way.sendto(word, ({two.address!r}, 4789))
+        try:
+            return way.recv(128)
+        except TimeoutError:
+            return None
+answer = said(module.request({RUN!r}, b"12345678"))
+found = [answer is not None, said(b"boom"), said(module.request({OTHER!r}, b"12345678")), said(answer or b"none")]
+"""
+    found = f"(lambda known: [exec({script!r}, known), known['found']][1])({{'module': module}})"
+    assert one.says("node_ways", found) == [True, None, None, None]
 
 
 def test_a_name_that_is_taken_is_told_and_stops_nothing(machines: tuple[Machine, Machine]) -> None:

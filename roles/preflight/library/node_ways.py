@@ -2,7 +2,7 @@
 """Ways from this node to others, tried before there are services: it listens on their ports for a moment itself.
 
 Who listens is a process without a parent. It ends when it is told to, or after a time; the kernel takes connections
-for it, and it gives back what comes by UDP. Every run has a name of its own, so that two do not end each other.
+for it, and it answers by UDP what this run asks. Every run has a name of its own, so that two do not end each other.
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ NAME = "penstock-ways"
 # root's alone, as the folders of runs in it are: nobody else ends a run
 PLACE = Path("/run")
 QUEUE = 4096
+# equally long, and an answer is no request: who forges a sender makes neither more of it nor two of these talk
+ASKS, ANSWERS = b"penstock-ways? ", b"penstock-ways! "
+LONGEST = 128
 PATIENCE_S, TIMES = 1.0, 3
 TOGETHER = 64
 END_S = 5.0
@@ -62,7 +65,7 @@ def main() -> None:
     if said["step"] == "listen":
         module.exit_json(changed=False, **listen(said["run"], said["address"], said["ports"], said["seconds"]))
     if said["step"] == "try":
-        module.exit_json(changed=False, penstock_tried=tried(said["ways"]))
+        module.exit_json(changed=False, penstock_tried=tried(said["run"], said["ways"]))
     listened = still(said["address"], said["listens"])
     if not end(said["run"]):
         module.warn(f"what listens for preflight does not end yet; it does so by itself within {said['seconds']} s")
@@ -83,7 +86,7 @@ def listen(run: str, address: str, ports: list[dict[str, Any]], seconds: int) ->
         held += [f"{protocol}/{port}"] if answers else []
     try:
         if opened:
-            start(folder(run), opened, seconds)
+            start(run, opened, seconds)
     except OSError as error:
         return {"penstock_listens": [], "penstock_unheard": f"{folder(run)}: {error.strerror or error}"}
     return {"penstock_listens": held}
@@ -122,8 +125,9 @@ def opening(address: str, protocol: str, port: int) -> tuple[socket.socket | Non
     return found, True
 
 
-def start(place: Path, opened: list[socket.socket], seconds: int) -> None:
-    """Let a process of its own have the sockets; raises OSError where its folder is there already."""
+def start(run: str, opened: list[socket.socket], seconds: int) -> None:
+    """Let a process of its own have the sockets; raises OSError where the run's folder is there already."""
+    place = folder(run)
     place.mkdir(mode=0o700)
     control = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     control.bind(str(place / "control"))
@@ -143,7 +147,7 @@ def start(place: Path, opened: list[socket.socket], seconds: int) -> None:
             with suppress(OSError):
                 Path("/proc/self/comm").write_text(NAME)
             try:
-                answer(control, opened, time.monotonic() + seconds)
+                answer(run, control, opened, time.monotonic() + seconds)
             finally:
                 for each in (*opened, control):
                     each.close()
@@ -152,8 +156,9 @@ def start(place: Path, opened: list[socket.socket], seconds: int) -> None:
         os._exit(0)
 
 
-def answer(control: socket.socket, opened: list[socket.socket], until: float) -> None:
-    """Give back what comes by UDP, until somebody says that it is enough."""
+def answer(run: str, control: socket.socket, opened: list[socket.socket], until: float) -> None:
+    """Answer what the run asks by UDP, until somebody says that it is enough."""
+    asks = request(run, b"")
     packets = [each for each in opened if each.type == socket.SOCK_DGRAM]
     while (left := until - time.monotonic()) > 0:
         ready, _, _ = select.select([control, *packets], [], [], left)
@@ -161,7 +166,14 @@ def answer(control: socket.socket, opened: list[socket.socket], until: float) ->
             return
         for each in ready:
             with suppress(OSError):
-                each.sendto(*each.recvfrom(64))
+                said, sender = each.recvfrom(LONGEST)
+                if said.startswith(asks):
+                    each.sendto(ANSWERS + said[len(ASKS) :], sender)
+
+
+def request(run: str, word: bytes) -> bytes:
+    """Return what a run asks by UDP; what it is answered has the same run and word."""
+    return ASKS + run.encode() + b" " + word
 
 
 def end(run: str) -> bool:
@@ -183,24 +195,25 @@ def end(run: str) -> bool:
     return False
 
 
-def tried(ways: list[dict[str, Any]]) -> dict[str, str]:
+def tried(run: str, ways: list[dict[str, Any]]) -> dict[str, str]:
     """Return by their keys why ways led nowhere; those that did not are empty."""
     with ThreadPoolExecutor(TOGETHER) as threads:
-        said = threads.map(lambda way: reason(way["address"], int(way["port"]), way["protocol"]), ways)
+        said = threads.map(lambda way: reason(run, way["address"], int(way["port"]), way["protocol"]), ways)
         return dict(zip([way["key"] for way in ways], said, strict=True))
 
 
-def reason(address: str, port: int, protocol: str) -> str:
+def reason(run: str, address: str, port: int, protocol: str) -> str:
     """Return why a port does not answer; nothing where it does."""
-    word = os.urandom(8)
+    asked = request(run, os.urandom(8))
     for _ in range(TIMES):
         try:
             with socket.socket(socket.AF_INET, KINDS[protocol]) as way:
                 way.settimeout(PATIENCE_S)
                 way.connect((address, port))
                 if protocol == "udp":
-                    way.send(word)
-                    way.recv(64)
+                    way.send(asked)
+                    if way.recv(LONGEST) != ANSWERS + asked[len(ASKS) :]:
+                        return "what answers is not this preflight"
             return ""
         except TimeoutError:
             said = f"no answer within {PATIENCE_S * TIMES:.0f} s"

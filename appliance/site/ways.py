@@ -21,6 +21,8 @@ are still listened on at the end, and why nobody could listen."""
 NAME = "nodes reach each other"
 TCP, UDP = "tcp", "udp"
 TIME_PORT, VXLAN_PORT = 123, 4789
+AGENT_SETTINGS = "/etc/penstock/agent.env"
+"""A node that has the file may run sessions at any moment."""
 ANSWER_S = 120
 """So long at most a node listens, and a second more for each node of the site."""
 
@@ -31,7 +33,8 @@ Published = Mapping[str, Mapping[str, Any]]
 class Way:
     """A port of a node that another one needs. `node` is the name of the one that is unfit where it does not answer.
 
-    Without what is `needed` a deploy comes to nothing; without the rest some sessions do.
+    Without what is `needed` a deploy comes to nothing; without the rest some sessions do. Where the target has the file
+    `unless`, nobody listens there for a moment, as the port's user may want it just then; nothing is said of the way.
     """
 
     source: Node
@@ -41,6 +44,7 @@ class Way:
     node: str
     protocol: str = TCP
     needed: bool = True
+    unless: str = ""
 
     @property
     def key(self) -> str:
@@ -59,8 +63,9 @@ def questions(site: Site) -> dict[str, dict[str, Any]]:
     asked: dict[str, dict[str, Any]] = {node.name: {"node_listens": [], "node_tries": []} for node in site.nodes}
     for way in between(site):
         port = {"protocol": way.protocol, "port": way.port}
-        if port not in (listens := asked[way.target.name]["node_listens"]):
-            listens.append(port)
+        listened = port | ({"unless": way.unless} if way.unless else {})
+        if listened not in (listens := asked[way.target.name]["node_listens"]):
+            listens.append(listened)
         asked[way.source.name]["node_tries"].append(port | {"address": str(way.target.address), "key": way.key})
     return asked
 
@@ -132,7 +137,8 @@ def _between(site: Site) -> Iterator[Way]:
     # each with the next one: all pairs would be too many, and firewalls stand between rows
     of_sessions = [node for node in workers if node.kubernetes is None]
     for one, other in pairwise([*of_sessions, *of_sessions[:1]] if len(of_sessions) > 1 else []):
-        yield Way(one, other, VXLAN_PORT, "sessions on several nodes", one.name, UDP, needed=False)
+        what = "sessions on several nodes"
+        yield Way(one, other, VXLAN_PORT, what, one.name, UDP, needed=False, unless=AGENT_SETTINGS)
 
 
 def _of_storages(site: Site) -> Iterator[Way]:

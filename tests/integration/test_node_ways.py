@@ -189,6 +189,18 @@ found = [answer is not None, said(b"boom"), said(module.request({OTHER!r}, b"123
     assert one.says("node_ways", found) == [True, None, None, None]
 
 
+def test_a_port_that_sessions_may_want_is_left_to_them(machines: tuple[Machine, Machine], tmp_path: Path) -> None:
+    two = machines[1]
+    (tmp_path / "agent.env").touch()
+    ports = [PORTS[0], PORTS[2] | {"unless": str(tmp_path / "agent.env")}]
+    call = f"module.listen({RUN!r}, {two.address!r}, {ports!r}, 60)"
+    assert two.says("node_ways", call) == {"penstock_listens": ["tcp/8443"]}
+    opened = f"module.opening({two.address!r}, 'udp', 4789)[0] is not None"
+    assert two.says("node_ways", opened), "a session on several nodes starts meanwhile"
+    (tmp_path / "agent.env").unlink()
+    assert two.says("node_ways", call) == {"penstock_listens": ["tcp/8443", "udp/4789"]}
+
+
 def test_a_name_that_is_taken_is_told_and_stops_nothing(machines: tuple[Machine, Machine]) -> None:
     two = machines[1]
     (two.folder / f"penstock-preflight-{RUN}").touch()

@@ -29,7 +29,7 @@ options:
   step: {type: str, choices: [listen, try, end], required: true, description: What to do.}
   run: {type: str, required: true, description: Name of the run; it ends what it has started itself.}
   address: {type: str, default: "", description: Address to listen on.}
-  ports: {type: list, elements: dict, default: [], description: "Ports to listen on, with `protocol` and `port`."}
+  ports: {type: list, elements: dict, default: [], description: "Ports, but none whose file `unless` exists."}
   seconds: {type: int, default: 120, description: For how long to listen at most.}
   listens: {type: list, elements: str, default: [], description: "Ports that were listened on, as `tcp/443`."}
   ways: {type: list, elements: dict, default: [], description: "What to try: `address`, `port`, `protocol`, `key`."}
@@ -80,6 +80,8 @@ def listen(run: str, address: str, ports: list[dict[str, Any]], seconds: int) ->
     end(run)
     held, opened = [], []
     for each in ports:
+        if each.get("unless") and Path(each["unless"]).exists():
+            continue
         protocol, port = each["protocol"], int(each["port"])
         listening, answers = opening(address, protocol, port)
         opened += [listening] if listening else []

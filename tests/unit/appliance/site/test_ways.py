@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from appliance.agent import settings as agent_settings
 from appliance.site import ways
 from appliance.site.model import Site
 from appliance.site.site_file import load
@@ -81,6 +82,11 @@ def test_who_is_tried_listens() -> None:
     assert {"protocol": "tcp", "port": 6001, "address": "10.0.0.4", "key": "tcp/10.0.0.4:6001"} in asked["master"][
         "node_tries"
     ]
+
+
+def test_a_node_that_may_run_sessions_leaves_their_port_of_udp_alone() -> None:
+    of_agents = [port for port in ways.questions(site())["one"]["node_listens"] if "unless" in port]
+    assert of_agents == [{"protocol": "udp", "port": 4789, "unless": agent_settings.FILE}]
 
 
 def published(**changes: dict[str, Any]) -> dict[str, dict[str, Any]]:

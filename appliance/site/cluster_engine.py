@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Any
 
 from appliance.site.model import Node, NodeRole, Site
@@ -48,6 +49,7 @@ def variables(site: Site) -> dict[str, Any]:
         "accounting": str(site.master.address),
         "accounting_days": site.slurm.accounting_days,
         "state_folder": site.slurm.state_folder,
+        "state_folders": _upwards(site.slurm.state_folder),
         "user_id": site.slurm.user_id,
         "core_memory_mib": _core_memory_mib(site),
         "nodes": [_described(node) for node in site.nodes if _runs_jobs(node)],
@@ -70,6 +72,12 @@ def ports(site: Site, node: Node) -> dict[int, str]:
     """Return the ports that Slurm has on a node, and how the names of the units begin that listen on them."""
     held = PORTS if is_member(site, node) else {}
     return {port: unit for port, unit in held.items() if port != ACCOUNTING_PORT or node is site.master}
+
+
+def _upwards(folder: str) -> list[str]:
+    """Return a folder and those that it lies in, the root last."""
+    path = PurePosixPath(folder)
+    return [str(each) for each in (path, *path.parents)]
 
 
 def _core_memory_mib(site: Site) -> int:

@@ -280,6 +280,12 @@ def test_an_import_refuses_it_and_leaves_nothing(tmp_path: Path, faulty: Path, f
     assert not (tmp_path / "site").exists()
 
 
+@pytest.mark.parametrize("version", [b"0.1", b"1.9"])
+def test_a_wheel_of_another_small_version_is_no_fault(tmp_path: Path, key: Ed25519PrivateKey, version: bytes) -> None:
+    """`pip` refuses a greater first number alone."""
+    verify(make_bundle(tmp_path, key, made=wheel_that_says(WHEEL=b"Wheel-Version: " + version)(tmp_path)))
+
+
 def test_what_is_good_is_rehearsed_and_leaves_nothing(tmp_path: Path, key: Ed25519PrivateKey) -> None:
     made = make_bundle(tmp_path, key, made=parts(tmp_path / "parts"))
     cache, steps = Cache(tmp_path / "cache"), list[str]()

@@ -517,7 +517,7 @@ def keep(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError:
-        beside.unlink()
+        beside.unlink(missing_ok=True)
         raise
     beside.replace(path)
     os.sync()

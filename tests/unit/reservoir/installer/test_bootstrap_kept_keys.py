@@ -215,6 +215,17 @@ def test_a_full_disk_leaves_what_is_noted_of_the_key_as_it_was(tmp_path: Path) -
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
+def test_what_cannot_be_written_at_all_says_why(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            BOOTSTRAP.keep(tmp_path / "bundle.pub", "key")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_full_disk_leaves_what_is_known_of_keys(installed: Installed, capsys: pytest.CaptureFixture[str]) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

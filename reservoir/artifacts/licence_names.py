@@ -53,10 +53,14 @@ _BETWEEN = (
 _CHOICE = r"(?: (?:or|and|any|later|newer|greater|higher|at|your|option|only|[1-4](?:\.\d)?)){0,6}"
 
 
+# as `version 2 or any later version of the`, looked for only where a name follows, and not further away
+_BEFORE = re.compile(rf"\b(?P<before>{_VERSION}){_CHOICE} of (?:the )?\Z")
+_REACH = 80
+
+
 def _named(name: str) -> re.Pattern[str]:
     after = rf"(?: ?(?P<beside>{_VERSION})|{_BETWEEN} (?:versions?|v|ver) (?P<after>{_VERSION}))"
-    before = rf"(?P<before>{_VERSION}){_CHOICE} of (?:the )?"
-    return re.compile(rf"\b(?:{before})?(?:{name})(?:s?\b(?:{after})?|(?P<close>{_VERSION}))")
+    return re.compile(rf"\b(?:{name})(?:s?\b(?:{after})?|(?P<close>{_VERSION}))")
 
 
 _PATTERNS = {family: _named(name) for family, name in {**FAMILIES, **NARROWING}.items()}
@@ -70,12 +74,18 @@ def versions(text: str) -> dict[str, set[str]]:
     """Return the families that a text names anywhere, each with the versions that stand beside its name."""
     words = _words(text)
     return {
-        family: {
-            version.removeprefix("v").removesuffix(".0") for match in matches for version in match.groups() if version
-        }
+        family: {version for match in matches for version in _beside(words, match)}
         for family, pattern in _PATTERNS.items()
         if (matches := list(pattern.finditer(words)))
     }
+
+
+def _beside(words: str, name: re.Match[str]) -> Iterator[str]:
+    """Yield the versions that stand beside a name, before it or behind."""
+    before = _BEFORE.search(words, max(0, name.start() - _REACH), name.start())
+    for said in (*name.groups(), *(before.groups() if before else ())):
+        if said:
+            yield said.removeprefix("v").removesuffix(".0")
 
 
 def titles(text: str) -> Iterator[str]:

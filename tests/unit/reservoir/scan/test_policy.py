@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from common.errors import InputError
+from common.image_references import HUB
 from reservoir.scan.checker import scan
 from reservoir.scan.facts import Facts
-from reservoir.scan.image_rules import HUB
 from reservoir.scan.page import render
 from reservoir.scan.policy import ScanPolicy, load, read_policy
 from reservoir.scan.report import Infected, Malware, Report

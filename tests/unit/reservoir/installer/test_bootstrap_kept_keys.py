@@ -143,6 +143,53 @@ def test_the_installer_takes_of_a_chain_what_the_program_takes(
     assert machine.take(new, chain)
 
 
+@pytest.mark.parametrize(
+    ("change", "good"),
+    [
+        ({"later": [1]}, True),
+        ({"follows": None, "since": ""}, True),
+        ({"schema": 2}, False),
+        ({"schema": 1.0}, True),
+        ({"since": 5}, False),
+        ({"follows": "x"}, False),
+        ({"instead_of": ""}, False),
+        ({"before": None}, False),
+        ({"how": "else"}, False),
+    ],
+)
+def test_the_installer_takes_of_a_record_what_the_program_takes(
+    machine: Machine, key: Ed25519PrivateKey, change: dict[str, object], good: bool
+) -> None:
+    assert machine.install(key) == 0
+    path = machine.prefix / trust.RECORD
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+
+    def agree() -> None:
+        known = trust.known(Store(machine.site), machine.prefix)
+        assert known
+        assert known.trust.how == BOOTSTRAP.trust_of(machine.prefix / trust.PINNED, False)["how"] == "key"
+
+    if good:
+        agree()
+        return
+    with pytest.raises(IntegrityError, match="nobody knows which keys were given up"):
+        trust.known(Store(machine.site), machine.prefix)
+    with pytest.raises(BOOTSTRAP.RefusedError, match="nobody knows which keys were given up"):
+        BOOTSTRAP.trust_of(machine.prefix / trust.PINNED, False)
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+def test_a_record_that_is_a_folder_is_told_in_words(machine: Machine, key: Ed25519PrivateKey, given_up: bool) -> None:
+    assert machine.install(key) == 0
+    path = machine.prefix / trust.RECORD
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(IntegrityError, match=r"is a folder.*remove it"):
+        trust.known(Store(machine.site), machine.prefix, given_up=given_up)
+    with pytest.raises(BOOTSTRAP.RefusedError, match=r"is a folder.*remove it"):
+        BOOTSTRAP.trust_of(machine.prefix / trust.PINNED, given_up)
+
+
 @pytest.mark.parametrize("damaged", [trust.PINNED, trust.CHAIN, trust.RECORD])
 def test_what_is_kept_and_damaged_does_not_count_against_who_gives_it_up(
     machine: Machine, key: Ed25519PrivateKey, damaged: str

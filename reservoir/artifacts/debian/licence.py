@@ -51,7 +51,8 @@ def copyright_file(text: str) -> Found:
         if names:
             said = " ".join(names)
             # the text below a field may be another one
-            pasted = [name for name in (*licence_names.titles(text), *headed(text)) if not _says(said, name)]
+            below = (*licence_names.titles(text), *licence_names.terms(text), *headed(text))
+            pasted = [name for name in below if not _says(said, name)]
             names.update(f"LicenseRef-Debian-{name}" for name in pasted)
             return Found(expression(" AND ".join(sorted(names))), "copyright (machine-readable)")
     pointed = COMMON.findall(text)

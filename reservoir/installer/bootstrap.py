@@ -474,7 +474,9 @@ def trust_of(pin: Path, given_up: bool) -> dict[str, Any]:
         return dict(noted)
     before = noted["before"]
     last = max((place for place, each in enumerate(before) if each == name), default=len(before))
-    return {**nothing, "before": before[:last]}
+    # what is said of a key holds for the one that replaced it by a signed statement
+    said = {"how": noted["how"], "since": noted["since"]} if noted.get("follows") == name else {}
+    return {**nothing, **said, "before": before[:last]}
 
 
 def replaced(noted: dict[str, Any]) -> list[Any]:

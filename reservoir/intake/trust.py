@@ -255,4 +255,6 @@ def _noted(path: Path, name: str, given_up: bool) -> Trust:
     if noted.fingerprint == name:
         return noted
     last = max((place for place, each in enumerate(noted.before) if each == name), default=len(noted.before))
-    return nothing.model_copy(update={"before": noted.before[:last]})
+    # what is said of a key holds for the one that replaced it by a signed statement
+    said = {"how": noted.how, "since": noted.since} if noted.follows == name else {}
+    return nothing.model_copy(update={**said, "before": noted.before[:last]})

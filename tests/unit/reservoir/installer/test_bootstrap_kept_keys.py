@@ -165,7 +165,7 @@ def test_the_installer_takes_of_a_record_what_the_program_takes(
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
 
     def agree() -> None:
-        known = trust.known(Store(machine.site), machine.prefix)
+        known = trust.known(Store(machine.folder / "none"), machine.prefix)
         assert known
         assert known.trust.how == BOOTSTRAP.trust_of(machine.prefix / trust.PINNED, False)["how"] == "key"
 
@@ -173,9 +173,25 @@ def test_the_installer_takes_of_a_record_what_the_program_takes(
         agree()
         return
     with pytest.raises(IntegrityError, match="nobody knows which keys were given up"):
-        trust.known(Store(machine.site), machine.prefix)
+        trust.known(Store(machine.folder / "none"), machine.prefix)
     with pytest.raises(BOOTSTRAP.RefusedError, match="nobody knows which keys were given up"):
         BOOTSTRAP.trust_of(machine.prefix / trust.PINNED, False)
+
+
+def test_a_record_that_came_before_its_key_says_how_the_one_that_is_there_came(
+    machine: Machine, key: Ed25519PrivateKey
+) -> None:
+    assert machine.install(key) == 0
+    path = machine.prefix / trust.RECORD
+    noted = json.loads(path.read_text())
+    for follows, how in ((noted["fingerprint"], "key"), ("b" * 64, "unknown")):
+        later = {"fingerprint": "a" * 64, "follows": follows, "before": [noted["fingerprint"]]}
+        path.write_text(json.dumps(noted | later))
+        known = trust.known(Store(machine.folder / "none"), machine.prefix)
+        assert known
+        told = BOOTSTRAP.trust_of(machine.prefix / trust.PINNED, False)
+        assert (known.trust.how, known.trust.before) == (told["how"], told["before"]) == (how, [])
+        assert known.trust.since == told.get("since", "") == (noted["since"] if how == "key" else "")
 
 
 @pytest.mark.parametrize("given_up", [False, True])
@@ -185,7 +201,7 @@ def test_a_record_that_is_a_folder_is_told_in_words(machine: Machine, key: Ed255
     path.unlink()
     path.mkdir()
     with pytest.raises(IntegrityError, match=r"is a folder.*remove it"):
-        trust.known(Store(machine.site), machine.prefix, given_up=given_up)
+        trust.known(Store(machine.folder / "none"), machine.prefix, given_up=given_up)
     with pytest.raises(BOOTSTRAP.RefusedError, match=r"is a folder.*remove it"):
         BOOTSTRAP.trust_of(machine.prefix / trust.PINNED, given_up)
 

@@ -24,6 +24,7 @@ from common.errors import ConflictError, InputError, NotFoundError, Problem
 from common.sentence import Sentence
 
 version = repository.version
+version_of_people = repository.version_of_people
 
 LISTS = {f"{verb}{field}" for verb in ("", "add_", "remove_") for field in ("nodes", "users", "projects")}
 PEOPLE = {"description", "purpose", "open", *(field for field in LISTS if not field.endswith("nodes"))}

@@ -61,13 +61,16 @@ class Fleet:
         self.ids: dict[str, UUID] = {}
         self.gpu_models: tuple[str, ...] = ()
         self.version: tuple[object, ...] | None = None
+        self.rights: tuple[object, ...] = ()
+        """What is another value whenever somebody may use other groups than before."""
         self._known: dict[UUID, tuple[int, NodeSnapshot]] = {}
         self._cluster: ClusterState | None = None
 
     async def refresh(self, db: AsyncSession) -> object:
         """Read what has changed of the nodes; returns what is another value whenever something has."""
-        query = select(fingerprint(Node.id, Node.revision), *groups.version())
-        nodes, *of_groups = (await db.execute(query)).one()
+        query = select(fingerprint(Node.id, Node.revision), groups.version_of_people(), *groups.version())
+        nodes, of_people, *of_groups = (await db.execute(query)).one()
+        self.rights = (of_people, *of_groups)
         version = (nodes, tuple(of_groups), int(time.monotonic()) // READ_ANYWAY_S)
         if version != self.version:
             await self._read(db, anew=self.version is None or version[1:] != self.version[1:])

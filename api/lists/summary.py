@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection
+from itertools import product
 from typing import Any
 
 from sqlalchemy import Row, func, select
@@ -23,7 +24,8 @@ from api.resources.sessions.views import SessionEntryView
 from api.resources.user_policies import service as user_policies
 from api.resources.user_policies.service import Limit
 from api.tables.nodes import Gpu, Node
-from api.tables.sessions import ENDED, HOLDS, Container, GpuShareRow, Session, State
+from api.tables.projects import Project
+from api.tables.sessions import ENDED, HOLDS, Container, GpuShareRow, Kind, Session, State
 
 SHOWN = 10
 LIVE = [state for state in State if state not in ENDED]
@@ -45,7 +47,7 @@ class LimitView(View):
 
 
 class GroupRoomView(View):
-    """What there is in a resource group that one may use, and what of it no session holds.
+    """What there is in a resource group where one's work may run, and what of it no session holds.
 
     Of its nodes those count that take new sessions; what sessions have of cores or memory without a limit counts as
     nothing. The group without a name is of the nodes that are in none.
@@ -91,7 +93,7 @@ async def read(
         sessions=await session_views.entries(db, ids, apps_url),
         more=more is not None,
         limits=[_limit(limit) for limit in await user_policies.limits(db, caller.id)],
-        groups=_group_room(await _nodes(db), by_node, await groups.usable(db, caller)),
+        groups=_group_room(await _nodes(db), by_node, await _possible(db, caller, open_now)),
         projects=[
             ProjectShareView(
                 name=project.name,
@@ -107,6 +109,15 @@ async def read(
 def _limit(limit: Limit) -> LimitView:
     left = None if limit.most is None else max(0, limit.most - limit.held) if limit.held is not None else 0
     return LimitView(of=OF.get(limit.where, limit.where), held=limit.held, most=limit.most, left=left)
+
+
+async def _possible(db: AsyncSession, caller: Identity, own: Collection[Project]) -> set[str]:
+    """Return the groups where sessions of some projects may run; the one without a name is of the other nodes."""
+    permissions, names = await groups.permissions(db), set[str]()
+    for project, kind in product(own, Kind):
+        allowed, grouped_only = permissions.allowed(caller.id, project, kind)
+        names.update(allowed or (), () if grouped_only else ("",))
+    return names
 
 
 async def _nodes(db: AsyncSession) -> list[Row[Any]]:
@@ -130,12 +141,12 @@ async def _nodes(db: AsyncSession) -> list[Row[Any]]:
     return list(await db.execute(query))
 
 
-def _group_room(nodes: list[Row[Any]], by_node: Groups, usable: Collection[str]) -> list[GroupRoomView]:
+def _group_room(nodes: list[Row[Any]], by_node: Groups, possible: Collection[str]) -> list[GroupRoomView]:
     sums: defaultdict[str, list[int]] = defaultdict(lambda: [0] * 7)
     for name, *amounts in (tuple(node) for node in nodes):
         for group in by_node.get(name) or ("",):
             # what sessions hold without a limit, or more than there is, leaves nothing
             sums[group] = [has + max(0, int(more)) for has, more in zip(sums[group], (1, *amounts), strict=True)]
     fields = [field for field in GroupRoomView.model_fields if field != "name"]
-    mine = [group for group in ("", *sorted(usable)) if group in sums]
+    mine = [group for group in sorted(possible) if group in sums]
     return [GroupRoomView(name=group, **dict(zip(fields, sums[group], strict=True))) for group in mine]

@@ -21,11 +21,12 @@ from api.database import fingerprint
 from api.lists import nodes, queue, session_search, session_views
 from api.lists.nodes import Groups
 from api.lists.session_search import Search
+from api.resources.nodes.repository import IS_OPEN
 from api.resources.nodes.schemas import NodeView
 from api.resources.schemas import View
 from api.resources.sessions.views import QueueEntryView, SessionEntryView
 from api.tables.metrics import GpuSample
-from api.tables.nodes import Gpu, Node, NodeMode, NodeState
+from api.tables.nodes import Gpu, Node
 from api.tables.projects import Project
 from api.tables.sessions import HOLDING, HOLDS, LISTED, GpuShareRow, Session, State
 
@@ -109,14 +110,12 @@ async def idle_gpus_of(connection: HTTPConnection) -> IdleGpus:
 
 RememberedIdle = Annotated[IdleGpus, Depends(idle_gpus_of)]
 
-OPEN = and_(Node.state == NodeState.READY, Node.mode == NodeMode.ACTIVE, Node.unhealthy == "")
-"""Nodes that take new sessions."""
 _CAPACITY = select(func.coalesce(func.sum(Gpu.capacity_milli), 0)).scalar_subquery()
 
 
 async def node_totals(db: AsyncSession) -> NodeTotals:
     """Return what all nodes come to."""
-    query = select(func.count(), func.count().filter(OPEN), _CAPACITY, fingerprint(Node.id, Node.revision))
+    query = select(func.count(), func.count().filter(IS_OPEN), _CAPACITY, fingerprint(Node.id, Node.revision))
     count, open_, gpu_milli, revision = (await db.execute(query.select_from(Node))).one()
     return NodeTotals(count, open_, int(gpu_milli), revision)
 
@@ -159,7 +158,7 @@ async def read(
     projects = [_project(row, idle_by_project) for row in rows]
     running, _ = await session_search.page(db, caller, Search(states=[State.RUNNING]), limit=limit)
     waiting, _ = await queue.page(db, limit=limit, after=None)
-    shown = (await db.scalars(select(Node.id).order_by(case((OPEN, 1), else_=0), Node.name).limit(boxes))).all()
+    shown = (await db.scalars(select(Node.id).order_by(case((IS_OPEN, 1), else_=0), Node.name).limit(boxes))).all()
     found = {node["id"]: node for node in await nodes.rows(db, shown, groups)}
     return OverviewView(
         node_count=totals.count,

@@ -11,7 +11,10 @@ from sqlalchemy import update
 
 from api.clock import now
 from api.lists.overview import IDLE_AFTER, IdleGpus
+from api.resources.nodes.fleet import Fleet
+from api.resources.nodes.repository import CANNOT_BE_CALLED
 from api.tables.metrics import GpuSample
+from api.tables.nodes import Node, NodeState
 from api.tables.sessions import Session
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.api.steps import run
@@ -62,6 +65,30 @@ async def test_nodes_that_take_nothing_new_come_first(ready: Cluster) -> None:
     site = await seen(ready, nodes=2)
     assert (site["node_count"], site["open_count"]) == (3, 2)
     assert [node["name"] for node in site["nodes"]] == ["worker3", "worker1"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"withheld": "drained by hand"},
+        {"unknown_containers": 1},
+        {"clock_offset_s": 90},
+        {"message": f"{CANNOT_BE_CALLED}noon"},
+        {"unhealthy": "its disk is full"},
+        {"state": NodeState.LOST},
+    ],
+    ids=str,
+)
+async def test_nodes_that_get_no_sessions_are_not_open(ready: Cluster, change: dict[str, Any]) -> None:
+    await ready.add_node("worker2")
+    async with ready.database.transaction() as db:
+        await db.execute(update(Node).where(Node.name == "worker2").values(**change))
+    site, fleet = await seen(ready, nodes=1), Fleet()
+    assert (site["node_count"], site["open_count"]) == (2, 1)
+    assert [node["name"] for node in site["nodes"]] == ["worker2"]
+    async with ready.database.reading() as db:
+        await fleet.refresh(db)
+    assert {node.name: node.open for node in fleet.nodes} == {"worker1": True, "worker2": False}
 
 
 async def test_a_gpu_is_idle_when_its_session_did_nothing_with_it_for_ten_minutes(ready: Cluster) -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import select, update
 
+from api.tables.nodes import Gpu, Node
 from tests.api.cluster import V1, Cluster, ok
 
 pytestmark = pytest.mark.anyio
@@ -74,3 +76,15 @@ async def test_room_is_told_where_sessions_of_ones_projects_may_run(ready: Clust
         assert await told() == ["", "night", "open"], "interactive work may run anywhere yet"
         await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"interactive_group": "day"}))
         assert await told() == ["day", "night"]
+
+
+async def test_what_others_hold_of_a_node_is_not_free(ready: Cluster) -> None:
+    (before,) = (await summary(ready.admin))["groups"]
+    async with ready.database.transaction() as db:
+        gpu = await db.scalar(select(Gpu.uuid).limit(1))
+        orphaned = {str(gpu): 600, "GPU-that-is-gone": 1000}
+        values = {"orphaned_milli": orphaned, "foreign_cpu_milli": 1500, "foreign_memory_mib": 64}
+        await db.execute(update(Node).values(**values))
+    (after,) = (await summary(ready.admin))["groups"]
+    less = {"free_gpu_milli": 600, "free_cpu_milli": 1500, "free_memory_mib": 64}
+    assert after == before | {field: before[field] - amount for field, amount in less.items()}

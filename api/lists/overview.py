@@ -28,7 +28,7 @@ from api.resources.sessions.views import QueueEntryView, SessionEntryView
 from api.tables.metrics import GpuSample
 from api.tables.nodes import Gpu, Node
 from api.tables.projects import Project
-from api.tables.sessions import HOLDING, HOLDS, LISTED, GpuShareRow, Session, State
+from api.tables.sessions import HOLDING, HOLDS, LISTED, Container, GpuShareRow, Session, State
 
 IDLE_AFTER = timedelta(minutes=10)
 """What was not busy for so long is idle, though a session holds it. Samples of it are not packed yet."""
@@ -134,7 +134,10 @@ async def idle(db: AsyncSession, at: datetime) -> Idle:
     query = select(Session.project_id, func.sum(GpuShareRow.milli)).join(
         GpuShareRow, GpuShareRow.session_id == Session.id
     )
+    # further containers of an elastic session start later than that did
+    query = query.join(Container, and_(Container.session_id == Session.id, Container.rank == GpuShareRow.rank))
     query = query.where(HOLDS, Session.state == State.RUNNING, Session.started_at <= since)
+    query = query.where(Container.started_at <= since)
     # a limit keeps PostgreSQL from joining all samples that there are: of most shares the first one found will do
     found = select(GpuSample.at_s).limit(1)
     query = query.where(found.where(sample, busy).scalar_subquery().is_(None))

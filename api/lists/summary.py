@@ -130,8 +130,8 @@ async def _nodes(db: AsyncSession) -> list[Row[Any]]:
     of_sizes = sizes.group_by(Container.node_id).subquery().c
     shares = placed.join(Container.gpu_shares).add_columns(func.sum(GpuShareRow.milli).label("milli"))
     of_shares = shares.group_by(Container.node_id).subquery().c
-    gpu_milli, held = func.coalesce(of_gpus.gpu_milli, 0), func.coalesce(of_shares.milli, 0)
-    held += func.coalesce(of_gpus.orphaned, 0)
+    gpu_milli = func.coalesce(of_gpus.gpu_milli, 0)
+    held = func.coalesce(of_shares.milli, 0) + func.coalesce(of_gpus.orphaned, 0)
     cpu = func.coalesce(of_sizes.cpu, 0) + Node.foreign_cpu_milli
     memory = func.coalesce(of_sizes.memory, 0) + Node.foreign_memory_mib
     query = (

@@ -125,7 +125,7 @@ def _of_storages(site: Site) -> Iterator[Way]:
 
 
 def _of_slurm(site: Site) -> Iterator[Way]:
-    members = [node for node in site.nodes if node.name in cluster_engine.members(site)]
+    members = [node for node in site.nodes if cluster_engine.is_member(site, node)]
     controllers = [node for node in members if node.name in (site.master.name, site.slurm.backup_controller)]
     for node in members:
         for controller in controllers:

@@ -33,7 +33,7 @@ from tests.integration.site.test_backups import HEALTH
 from tests.role_modules import role_module
 
 wal = role_module("database_backup/library/wal_archive.py")
-NODE = {"name": "n1", "address": "127.0.0.1", "roles": ["reservoir", "master"]}
+NODE = {"name": "n1", "address": "10.0.0.1", "roles": ["reservoir", "master"]}
 TIMEOUT_S = 1
 SYSTEMCTL = """#!/bin/sh
 echo "$1 $2" >> {folder}/calls

@@ -45,12 +45,22 @@ def kept(draft: Draft, claim: Claim) -> Statement | None:
 
 
 def _before_others(draft: Draft, workload: Workload) -> Places | None:
-    """Find places that are kept for later: a workload that ends before delays nobody."""
+    """Find places that are kept for later: a workload that ends before delays nobody, or nobody for long."""
     if not workload.limit_s:
         return None
     ends_at = draft.now + workload.limit_s * SECOND
-    kept = [claim for claim in draft.claims.with_places() if ends_at <= claim.free_at < NEVER]
+    kept = [claim for claim in draft.claims.with_places() if ends_at <= _left_until(draft, claim)]
     if not kept:
         return None
     with draft.without(kept):
         return draft.find(draft.cluster, workload, Frontier(least=True), draft.ledger.may_hold)
+
+
+def _left_until(draft: Draft, claim: Claim) -> int:
+    """Return until when others may be on places that are kept: until they are free, as far as that is known.
+
+    Else for as long as the workload has waited: if they are free at once, it waits twice as long at most.
+    """
+    if claim.free_at < NEVER:
+        return claim.free_at
+    return draft.now + (draft.now - claim.workload.waiting_since)

@@ -146,7 +146,8 @@ class Cycle:
         """Return whether it waits long for a quota that would do for it and is no hard cap."""
         project = self.ledger.project(workload.project)
         is_enough = project.over_quota and 0 < workload.total_milli <= project.quota_milli
-        return is_enough and self.draft.waited_long(workload) and not self.ledger.in_quota(workload)
+        waits = is_enough and self.draft.waited_long(workload) and not self.ledger.in_quota(workload)
+        return waits and self.draft.open_nodes.could_take(workload)
 
     def _wants_more(self, workload: Workload) -> bool:
         """Return whether it could have more than the quota in time."""
@@ -155,6 +156,7 @@ class Cycle:
             bool(workload.total_milli)
             and not (is_larger or self.ledger.in_quota(workload))
             and self.ledger.may_be_fixed(workload)
+            and self.draft.open_nodes.could_take(workload)
         )
 
     def _goes_beyond(self, workload: Workload) -> bool:

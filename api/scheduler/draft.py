@@ -18,7 +18,7 @@ from functools import partial
 from api.scheduler import decision_lines, elastic, pending_reasons
 from api.scheduler.claims import SECOND, Claim, Standing
 from api.scheduler.cluster import ClusterState
-from api.scheduler.feasibility import Feasibility
+from api.scheduler.feasibility import Feasibility, OpenNodes
 from api.scheduler.holdings import Amounts, Holdings
 from api.scheduler.ledger import Ledger
 from api.scheduler.pending_reasons import PendingWorkload
@@ -91,6 +91,7 @@ class Draft:
     def __init__(self, state: PlannerState, now: int, settings: SchedulerSettings) -> None:
         self.cluster, self.later, self.residents = state.now, state.later, state.residents
         self.capacity = state.capacity
+        self.open_nodes = OpenNodes(state.now)
         self.now, self.settings = now, settings
         self.ledger = Ledger.of(state.projects, state.holdings, now, state.beside, state.domains)
         self.claims = self.ledger.claims

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from api.scheduler.capacity import PLENTY, Flags, Free, Ints, Layout, bare_fitting, is_mixed
-from api.scheduler.phrases import cpus, either, gpus, memory, some, together
+from api.scheduler.phrases import IN_USE, IN_USE_IN_PART, cpus, either, gpus, memory, some, together
 from api.scheduler.placement import Search
 from api.scheduler.signature import signature_of
 from api.scheduler.snapshot import MAX_CONTAINERS_PER_NODE, Workload
@@ -83,7 +83,7 @@ def _largest(layout: Layout, free: Free, workload: Workload) -> tuple[int, int] 
     row = int(np.argmax(pieces))
     if (piece := int(pieces[row])) > 0:
         return row, piece
-    return Sentence("every GPU that can be had in part is in use") if in_part else Sentence("every GPU is in use")
+    return IN_USE_IN_PART if in_part else IN_USE
 
 
 def _none_ready(layout: Layout, workload: Workload, whole: Flags) -> str:

@@ -1,4 +1,4 @@
-"""Feasibility: which workloads could run on the empty cluster at all."""
+"""Feasibility: which workloads could run on the empty cluster at all, and which on the nodes that are open."""
 
 from __future__ import annotations
 
@@ -30,3 +30,22 @@ class Feasibility:
             if not self._known[signature]:
                 self._fits.add(workload)
         return self._known[signature]
+
+
+class OpenNodes:
+    """What could run on the nodes that are open, were they empty; remembered for one decision."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
+        self._fits = Frontier(least=False)
+        self._vain = Frontier(least=True)
+
+    def could_take(self, workload: Workload) -> bool:
+        """Return whether the workload would have places if nothing else ran; what runs may end, nodes stay closed."""
+        if workload in self._fits:
+            return True
+        if workload in self._vain:
+            return False
+        fits = self._cluster.fits(workload, self._cluster.layout.empty)
+        (self._fits if fits else self._vain).add(workload)
+        return fits

@@ -11,9 +11,9 @@ from api.scheduler import beside_reasons
 from api.scheduler.capacity import Free
 from api.scheduler.claims import Claim, Standing
 from api.scheduler.cluster import ClusterState
-from api.scheduler.explanations import Known, held_by, with_unhealthy
+from api.scheduler.explanations import Known, held_by, largest_piece, with_unhealthy
 from api.scheduler.ledger import Ledger
-from api.scheduler.phrases import both, gpus, some
+from api.scheduler.phrases import IN_USE, IN_USE_IN_PART, both, gpus, some
 from api.scheduler.signature import Frontier, Signature, signature_of
 from api.scheduler.snapshot import Cause, PendingReason, Placement, Running, Workload
 from api.scheduler.topology import allowed
@@ -23,6 +23,11 @@ OF_OTHERS = Sentence("a session of another project")
 """What people of one project are told of the sessions of others, whose names are none of their business."""
 NAMED = 3
 """So many are named in a sentence; the others are counted."""
+OR_KEPT = {
+    IN_USE: Sentence("every GPU is in use or kept for a session that waits"),
+    IN_USE_IN_PART: Sentence("every GPU that can be had in part is in use or kept for a session that waits"),
+}
+"""What is said instead where something would be free if nothing were kept."""
 
 Places = Sequence[Placement]
 
@@ -90,6 +95,7 @@ class _FreePlaces:
         self._cluster, self._reservations = cluster, reservations
         self._pieces: dict[Signature, str] = {}
         self._largest: Known = {}
+        self._largest_unreserved: Known = {}
         self._holders: dict[Signature, tuple[list[Workload], str]] = {}
         self._full = Frontier(least=True)
 
@@ -127,8 +133,13 @@ class _FreePlaces:
         """Return the largest piece that is free."""
         signature = signature_of(workload)
         if signature not in self._pieces:
-            self._pieces[signature] = self._cluster.largest_piece(workload, self._largest)
+            found = self._cluster.largest_piece(workload, self._largest)
+            is_kept = found in OR_KEPT and self._reservations and self._unreserved_piece(workload) != found
+            self._pieces[signature] = OR_KEPT[found] if is_kept else found
         return self._pieces[signature]
+
+    def _unreserved_piece(self, workload: Workload) -> str:
+        return largest_piece(self._cluster.layout, self._unreserved, workload, self._largest_unreserved)
 
     def holder(self, workload: Workload) -> str:
         """Return for whom the room is reserved that the workload would have otherwise; nothing where there is none."""

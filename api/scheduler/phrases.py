@@ -8,6 +8,9 @@ from functools import lru_cache
 from common.gpu.share import MILLI, format_gpus
 from common.sentence import Sentence, Several
 
+IN_USE = Sentence("every GPU is in use")
+IN_USE_IN_PART = Sentence("every GPU that can be had in part is in use")
+
 
 @lru_cache(maxsize=4096)
 def gpus(milli: int) -> str:

@@ -17,8 +17,8 @@ RESERVED_FOR = 16
 """For so many projects, those whose first workload waits longest, places are found in one decision: others wait behind;
 and for as many again for their fair shares. Whom all that runs could leave, and still none would do, is not counted."""
 RESERVED_PART = 8
-"""No more than this part of the GPUs stands idle for guarantees that wait long, and as much for fair shares; one
-reservation of each kind is made in any case."""
+"""No more than this part of the GPUs stands idle for guarantees that wait long, and as much for fair shares: where it is
+known when the places are free, and as much where it is not. One reservation of each kind is made in any case."""
 
 
 class Reserve:
@@ -41,10 +41,9 @@ class Reserve:
         better right to be there than its own project.
         """
         draft = self._draft
-        idle = sum(claim.idle for claim in draft.claims if claim.standing is self._standing)
-        may_be_idle = draft.capacity // RESERVED_PART
         is_one_more = workload.project not in self._found and len(self._found) >= RESERVED_FOR
-        if is_one_more or idle >= max(1, may_be_idle):
+        is_enough = min(self._idle(is_known=known) for known in (True, False)) >= max(1, self._may_be_idle)
+        if is_one_more or is_enough or not draft.open_nodes.could_take(workload):
             return None
         self._asked.add(workload.project)
         if workload in self._vain:
@@ -56,18 +55,35 @@ class Reserve:
             return None
         self._found.add(workload.project)
         places, free_at = found
-        more = draft.cluster.free_of(places)
-        if idle and idle + more > may_be_idle:
+        more, idle = draft.cluster.free_of(places), self._idle(is_known=free_at < NEVER)
+        if idle and idle + more > self._may_be_idle:
             return None
         return Claim(workload, self._standing, places, free_at, more)
+
+    @property
+    def _may_be_idle(self) -> int:
+        return self._draft.capacity // RESERVED_PART
+
+    def _idle(self, *, is_known: bool) -> int:
+        """Return what stands idle for those whose places are free at a time that is known, or for the others.
+
+        The latter may never be: one claim counts for half of what may stand idle at most, so that it is not the only
+        one for ever.
+        """
+        own = [claim for claim in self._draft.claims if claim.standing is self._standing]
+        idle = [claim.idle for claim in own if (claim.free_at < NEVER) is is_known]
+        return sum(idle) if is_known else sum(min(each, self._may_be_idle // 2) for each in idle)
 
 
 def quota_alone(draft: Draft, workload: Workload) -> Claim | None:
     """Propose to keep the project's quota until enough of its work has ended, and no more of it than is lacking then.
 
     None where too much of it cannot be reclaimed and may stay for long, unless the workload has waited too long itself.
-    For one that is larger than the quota, and within the fair share, the project's limit is kept alone.
+    For one that is larger than the quota, and within the fair share, the project's limit is kept alone. Nothing is kept
+    for what no open node could take.
     """
+    if not draft.open_nodes.could_take(workload):
+        return None
     ledger, project = draft.ledger, draft.ledger.project(workload.project)
     if workload.total_milli > project.quota_milli:
         return _limit_alone(draft, workload)

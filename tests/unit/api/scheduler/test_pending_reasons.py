@@ -100,8 +100,18 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
             work("1", "b", 1, 0),
             (runs(work("r", "a", 0.75), on("n", 0.75)), runs(work("s", "a", 1), on("n", 0, 1))),
             Cause.NO_ROOM,
-            "no node has 1 GPU free; every GPU is in use; n is kept for it until it is free",
+            "no node has 1 GPU free; every GPU is in use or kept for a session that waits"
+            "; n is kept for it until it is free",
             id="no room, but places kept",
+        ),
+        pytest.param(
+            two,
+            (project("a", 2), project("b", 2)),
+            work("1", "b", 1, 0),
+            (runs(work("r", "a", 1), on("n", 1)), runs(work("s", "a", 1), on("n", 0, 1))),
+            Cause.NO_ROOM,
+            "no node has 1 GPU free; every GPU is in use; n is kept for it until it is free",
+            id="no room, and what is kept is in use",
         ),
         pytest.param(
             (node("m", 1), node("n", 1)),
@@ -172,6 +182,19 @@ def test_the_largest_free_piece_is_one_that_a_container_could_have() -> None:
     asked = work("1", "a", 1.3, NOW, within=TopologyLevel.ISLAND, within_required=True)
     reason = waits(nodes, (project("a", 9),), (asked,), running)["1"].reason
     assert reason == "no node has 1.3 GPUs free; largest free piece is 1 GPU on n"
+
+
+@pytest.mark.parametrize(("gpus", "in_part"), [(3, ""), (2.5, " that can be had in part")])
+def test_gpus_that_are_kept_are_not_said_to_be_in_use(gpus: float, in_part: str) -> None:
+    """One of three is in use for a time that nobody knows, and the other two are kept for the older one."""
+    nodes = (node("m", 1, fractions=False), node("n", 3))
+    queue = (work("older", "a", gpus, 0), work("younger", "b", gpus, NOW))
+    stay = work("m", "c", preemptible=False), work("n", "c", preemptible=False)
+    running = tuple(runs(each, on(each.id, 1)) for each in stay)
+    found = waits(nodes, (project("a", 3), project("b", 3), project("c", 2)), queue, running)
+    kept = f"no node has {gpus} GPUs free; every GPU{in_part} is in use or kept for a session that waits"
+    assert found["older"].reason == f"{kept}; n is kept for it until it is free"
+    assert found["younger"].reason.startswith(kept)
 
 
 @pytest.mark.parametrize(("reader", "whom"), [("a", "large of a"), ("b", "a session of another project")])

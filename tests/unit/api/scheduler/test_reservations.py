@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from api.scheduler.reserve import RESERVED_FOR, RESERVED_PART
-from api.scheduler.snapshot import Cause, Running, SchedulerSettings
+from api.scheduler.snapshot import Cause, ProjectState, Running, SchedulerSettings
 from tests.unit.api.scheduler.world import SECOND, World, node, on, project, runs, work
 
 NODES, GPUS = 20, 8
@@ -184,4 +184,76 @@ def test_those_who_wait_for_closed_nodes_take_nobody_else_s_turn() -> None:
     world.running["r"] = runs(work("r", "b", 1, preemptible=False), on("n", 1))
     world.submit(*(work(f"c{each.name}", each.name, 1, 0, groups=("a",), grouped_only=True) for each in owners))
     world.submit(work("large", "o", 4, NOW - 100))
+    assert set(world.step().reservations) == {"large"}
+
+
+STUCK = {"groups": ("red",), "grouped_only": True}
+"""A workload that may go to the nodes of one group alone."""
+
+
+def test_places_that_may_never_be_free_keep_nobody_from_places_whose_end_is_known() -> None:
+    """More of the one node stands idle than may of the cluster, behind a session that may stay for ever."""
+    owners = project("a", 9), project("b", 8), project("c", 1)
+    world = World((node("red", 8, groups=("red",)), node("n", 8)), owners, now=NOW)
+    world.running["stays"] = runs(work("stays", "a", preemptible=False), on("red", 1))
+    ends = work("ends", "c", preemptible=False)
+    world.running["ends"] = Running(ends, (on("n", 1),), 0, ends_at=(NOW + 9) * SECOND)
+    world.submit(work("stuck", "a", 8, NOW - 1000, **STUCK), work("soon", "b", 8, NOW - 100))
+    assert {id_: places[0].node for id_, places in world.step().reservations.items()} == {"stuck": "red", "soon": "n"}
+
+
+def test_places_that_may_never_be_free_are_not_the_only_ones_that_are_kept() -> None:
+    """Nobody knows an end: 7 of 32 GPUs stand idle for one that is restricted to four nodes, and one for another."""
+    red = tuple(node(f"red{at}", 2, groups=("red",)) for at in range(4))
+    others = tuple(node(f"n{at:02}", 2) for at in range(12))
+    world = World((*red, *others), (project("a", 9), project("b", 2), project("c", 12)), now=NOW)
+    world.running["stays"] = runs(work("stays", "a", preemptible=False), on("red0", 1))
+    for each in others:
+        world.running[each.name] = runs(work(each.name, "c", preemptible=False), on(each.name, 1))
+    world.submit(work("stuck", "a", 2, NOW - 1000, replicas=4, **STUCK), work("other", "b", 2, NOW - 100))
+    assert set(world.step().reservations) == {"stuck", "other"}
+
+
+def behind_what_may_stay() -> World:
+    """A session that waits for 100 s for a node, of which 3 GPUs are in use for a time that nobody knows."""
+    world = World((node("n", 4),), (project("a", 4), project("b", 4)), now=NOW)
+    world.running["stays"] = runs(work("stays", "b", 2, preemptible=False), on("n", 1, 1))
+    world.submit(work("large", "a", 4, NOW - 100))
+    return world
+
+
+@pytest.mark.parametrize(("limit_s", "goes"), [(0, False), (100, True), (101, False)])
+def test_behind_what_may_stay_for_ever_goes_what_ends_within_the_time_that_was_waited(limit_s: int, goes: bool) -> None:
+    world = behind_what_may_stay()
+    world.submit(work("small", "b", 1, NOW, limit_s=limit_s))
+    decision = world.step()
+    assert ("small" in decision.placements) == goes
+    assert "large" in decision.reservations
+
+
+def test_what_goes_behind_what_may_stay_for_ever_does_not_keep_coming_once_that_has_ended() -> None:
+    world = behind_what_may_stay()
+    world.submit(work("first", "b", 1, NOW, limit_s=100))
+    assert "first" in world.step().placements
+    world.delete("stays")
+    world.step()
+    world.submit(work("later", "b", 1, world.now, limit_s=100), work("sooner", "b", 1, world.now, limit_s=90))
+    assert set(world.step().placements) == {"sooner"}
+
+
+@pytest.mark.parametrize(
+    ("owner", "gpus"),
+    [
+        pytest.param(project("a", 4), 0, id="within its quota"),
+        pytest.param(project("a", 0), 0, id="within its fair share"),
+        pytest.param(project("a", 4), 4, id="among its own"),
+    ],
+)
+def test_one_who_waits_for_closed_nodes_does_not_take_the_turn_of_its_project(owner: ProjectState, gpus: int) -> None:
+    nodes = *(node(name, 4) for name in ("m", "n", "o")[: 3 if gpus else 2]), node("c", 4, open=False, groups=("red",))
+    world = World(nodes, (owner, project("b", 2)), SchedulerSettings(strict_order_after_s=50), now=NOW)
+    world.running |= {name: runs(work(name, "b", 1, preemptible=False), on(name, 1)) for name in "mn"}
+    if gpus:
+        world.running["own"] = runs(work("own", "a", gpus), on("o", 1, 1, 1, 1))
+    world.submit(work("mate", "a", 4, NOW - 1000, **STUCK), work("large", "a", 4, NOW - 100))
     assert set(world.step().reservations) == {"large"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.scheduler.snapshot import Cause, Running, SchedulerSettings
+from api.scheduler.snapshot import Cause, ProjectState, Running, SchedulerSettings
 from tests.unit.api.scheduler.world import SECOND, World, check_begins_among_small_ones, node, on, project, runs, work
 
 AGES = (10, 100, 100_000)
@@ -85,6 +85,20 @@ def test_nothing_is_kept_behind_what_may_stay_for_ever() -> None:
     world.running["r"] = runs(work("r", "a", 2, preemptible=False), on("n", 1, 1))
     world.submit(work("first", "a", 7, NOW - 100), *(work(f"s{at}", "a", 1, NOW - 99) for at in range(6)))
     assert len(world.step().placements) == 6
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [project("a", 8, over_quota=False), project("a", 8, limit_milli=8000), project("a", 2, weight=1, limit_milli=8000)],
+)
+def test_nothing_is_kept_for_what_waits_for_closed_nodes(owner: ProjectState) -> None:
+    closed = node("c", 8, open=False, groups=("red",))
+    world = World((node("n", 8), closed), (owner,), now=NOW)
+    world.running["r"] = runs(work("r", "a", 2), on("n", 1, 1))
+    world.submit(work("first", "a", 7, NOW - 100, groups=("red",), grouped_only=True))
+    world.submit(*(work(f"s{at}", "a", 1, NOW - 99) for at in range(6)))
+    assert len(world.step().placements) == 6
+    assert world.decisions[-1].pending_reasons["first"].cause is Cause.QUOTA
 
 
 @pytest.mark.parametrize("hard", [True, False])

@@ -134,6 +134,9 @@ class _Truth:
         for amount, name in re.findall(rf"largest free piece is {AMOUNT} on ([\w-]+)", text):
             assert amount == _number(self.pieces[name]), f"{self.pieces}: {where}"
             assert float(amount) * 1000 < workload.gpu_milli or workload.replicas > 1 or "where" in text, where
+        if "every GPU" in text:
+            is_kept = "or kept for a session" in text
+            assert is_kept != ("every GPU" in self.unreserved.largest_piece(workload)), where
         for names in re.findall(r"(?:;|,|^) ([\w, -]+?)(?: and \d+ more)? is kept for it", text):
             nodes = {place.node for place in kept[workload.id]}
             assert set(names.split(", ")) <= nodes, where
@@ -192,9 +195,21 @@ class _Truth:
 
     def everything(self) -> Iterator[tuple[Workload, Sequence[Placement]]]:
         """Return who has places: what runs, what is placed, and whom places are kept for."""
-        yield from ((each.workload, each.placements) for each in (*self.running.values(), *self.placed, *self.grown))
+        yield from self.those_who_run()
         moved = {id_: each.workload for id_, each in self.running.items()}
         yield from (({**moved, **self.queued}[id_], places) for id_, places in self.decision.reservations.items())
+
+    def those_who_run(self) -> Iterator[tuple[Workload, Sequence[Placement]]]:
+        """Return who has places and does not wait: what runs, and what is placed."""
+        yield from ((each.workload, each.placements) for each in (*self.running.values(), *self.placed, *self.grown))
+
+    @cached_property
+    def unreserved(self) -> ClusterState:
+        """What would be free when the decision is done if nothing were kept."""
+        cluster = ClusterState(self.snapshot.nodes)
+        for workload, places in self.those_who_run():
+            cluster.allocate(places, workload)
+        return cluster
 
     @cached_property
     def cluster(self) -> ClusterState:

@@ -17,8 +17,8 @@ RESERVED_FOR = 16
 """For so many projects, those whose first workload waits longest, places are found in one decision: others wait behind;
 and for as many again for their fair shares. Whom all that runs could leave, and still none would do, is not counted."""
 RESERVED_PART = 8
-"""No more than this part of the GPUs stands idle for guarantees that wait long, and as much for fair shares: where it is
-known when the places are free, and as much where it is not. One reservation of each kind is made in any case."""
+"""No more than this part of the GPUs stands idle for guarantees that wait long, and as much for fair shares: where it
+is known when the places are free, and as much where it is not. One reservation of each kind is made in any case."""
 
 
 class Reserve:

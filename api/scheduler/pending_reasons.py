@@ -23,7 +23,7 @@ OF_OTHERS = Sentence("a session of another project")
 """What people of one project are told of the sessions of others, whose names are none of their business."""
 NAMED = 3
 """So many are named in a sentence; the others are counted."""
-OR_KEPT = {
+OR_KEPT: dict[str, str] = {
     IN_USE: Sentence("every GPU is in use or kept for a session that waits"),
     IN_USE_IN_PART: Sentence("every GPU that can be had in part is in use or kept for a session that waits"),
 }

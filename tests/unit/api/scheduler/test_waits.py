@@ -91,7 +91,7 @@ def test_nothing_is_kept_behind_what_may_stay_for_ever() -> None:
     "owner",
     [project("a", 8, over_quota=False), project("a", 8, limit_milli=8000), project("a", 2, weight=1, limit_milli=8000)],
 )
-def test_nothing_is_kept_for_what_waits_for_closed_nodes(owner: ProjectState) -> None:
+def test_nothing_is_kept_while_the_nodes_that_it_waits_for_are_closed(owner: ProjectState) -> None:
     closed = node("c", 8, open=False, groups=("red",))
     world = World((node("n", 8), closed), (owner,), now=NOW)
     world.running["r"] = runs(work("r", "a", 2), on("n", 1, 1))

@@ -40,22 +40,31 @@ class Reserve:
         `before` is where they were kept in the decision before. With `among_own` nobody may be in the way who has a
         better right to be there than its own project.
         """
-        draft = self._draft
         is_one_more = workload.project not in self._found and len(self._found) >= RESERVED_FOR
-        is_enough = min(self._idle(is_known=known) for known in (True, False)) >= max(1, self._may_be_idle)
-        if is_one_more or is_enough or not draft.open_nodes.could_take(workload):
+        known, unknown = (self._idle(is_known=each) < max(1, self._may_be_idle) for each in (True, False))
+        if is_one_more or not (known or unknown) or not self._draft.open_nodes.could_take(workload):
             return None
         self._asked.add(workload.project)
         if workload in self._vain:
             return None
-        found = (soonest_among_own if among_own else soonest)(draft, workload, before)
-        if found is None:
-            if not among_own:
+        look = soonest_among_own if among_own else soonest
+        if unknown:
+            found = look(self._draft, workload, before)
+            if found is None and not among_own:
                 self._vain.add(workload)
+            claim = self._claim(workload, found)
+            if claim or found is None or found[1] < NEVER:
+                return claim
+        self._found.add(workload.project)
+        return self._claim(workload, look(self._draft, workload, before, ends_only=True)) if known else None
+
+    def _claim(self, workload: Workload, found: tuple[Places, int] | None) -> Claim | None:
+        """Return the claim on places that were found, unless too much would stand idle."""
+        if found is None:
             return None
         self._found.add(workload.project)
         places, free_at = found
-        more, idle = draft.cluster.free_of(places), self._idle(is_known=free_at < NEVER)
+        more, idle = self._draft.cluster.free_of(places), self._idle(is_known=free_at < NEVER)
         if idle and idle + more > self._may_be_idle:
             return None
         return Claim(workload, self._standing, places, free_at, more)
@@ -137,20 +146,26 @@ def _leaving(running: Sequence[Running], lacking: int) -> tuple[int, int]:
     return NEVER, gone + -((gone - lacking) // unit) * unit
 
 
-def soonest(draft: Draft, workload: Workload, before: Places = ()) -> tuple[Places, int] | None:
+def soonest(
+    draft: Draft, workload: Workload, before: Places = (), *, ends_only: bool = False
+) -> tuple[Places, int] | None:
     """Return places with the fewest milli-GPU of others in the way, and when those end; None where there are none.
 
     They stay where they were `before`. Those that cannot be reclaimed and whose end nobody knows may stay for long, so
-    places that they do not stand on go first.
+    places that they do not stand on go first; with `ends_only` it has to be known when the places are free.
     """
-    return _soonest(draft, workload, before, [VictimPool(everyone=True, soon_only=only) for only in (True, False)])
+    pools = [VictimPool(everyone=True, soon_only=only, ends_only=ends_only) for only in (True, False)]
+    return _soonest(draft, workload, before, pools[:1] if ends_only else pools)
 
 
-def soonest_among_own(draft: Draft, workload: Workload, before: Places) -> tuple[Places, int] | None:
+def soonest_among_own(
+    draft: Draft, workload: Workload, before: Places, *, ends_only: bool = False
+) -> tuple[Places, int] | None:
     """Return places with the fewest milli-GPU in the way of its own project, or also of who is beyond its quota."""
     own = frozenset([workload.project])
     pools = [
-        VictimPool(everyone=True, soon_only=False, of=of) for of in (own, own | draft.ledger.over_quota("").keys())
+        VictimPool(everyone=True, soon_only=False, ends_only=ends_only, of=of)
+        for of in (own, own | draft.ledger.over_quota("").keys())
     ]
     return _soonest(draft, workload, before, pools)
 
@@ -158,11 +173,12 @@ def soonest_among_own(draft: Draft, workload: Workload, before: Places) -> tuple
 def _soonest(
     draft: Draft, workload: Workload, before: Places, pools: Sequence[VictimPool]
 ) -> tuple[Places, int] | None:
-    of = pools[-1].of
+    of, ends_only = pools[-1].of, pools[-1].ends_only
     if before:
         in_the_way = _on(draft, before)
         with draft.once_gone(in_the_way):
             may_stay = of is None or all(each.workload.project in of for each in in_the_way)
+            may_stay &= not ends_only or all(each.ends_at for each in in_the_way)
             if may_stay and draft.later.has_free(before, workload):
                 return before, _last_end(in_the_way)
     free_now = draft.later.find(workload)

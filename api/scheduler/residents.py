@@ -193,6 +193,8 @@ class Residents:
             has &= (preemptible > 0) & self._ran_long_enough(pool) & (moves < pool.movable)
         elif pool.soon_only:
             has &= (preemptible > 0) | (ends_at > 0)
+        if pool.ends_only:
+            has &= ends_at > 0
         if pool.of is not None:
             has &= np.isin(project, [self._projects[name] for name in pool.of if name in self._projects])
         for id_ in pool.taken:

@@ -51,13 +51,13 @@ class VictimPool:
     that line; without, none may. Of `own`, workloads of a priority below `below` may be taken whatever it holds, unless
     they need no more than `spared`, and `due` milli-GPU of them have to be. Where there are `guests_of` a project, work
     without a GPU of all others may be taken as well: it is a guest beside GPUs. Where there are `lines`, of this only
-    what its project has beyond its own line; `due_beside` is as `due` of other resources. At `now` one ran long
-    enough that began `least` microseconds ago, or what `least_of` says for its project; `taken` terminate already. With
+    what its project has beyond its own line; `due_beside` is as `due` of other resources. At `now` one ran long enough
+    that began `least` microseconds ago, or what `least_of` says for its project; `taken` terminate already. With
     `everyone`, whoever runs counts, to tell which places become free soonest; with `soon_only` only who can be
-    reclaimed or whose end is known, with `movable` only who can be reclaimed, ran long enough, and was moved less often
-    than that, and with `of` only who is of these projects. With `extras_alone` it is the further containers of gangs.
-    Where there are some `alone`, nobody else is. The projects `together` have to give up `due_together` milli-GPU,
-    whichever of them does.
+    reclaimed or whose end is known, with `ends_only` only whose end is known, with `movable` only who can be reclaimed,
+    ran long enough, and was moved less often than that, and with `of` only who is of these projects. With
+    `extras_alone` it is the further containers of gangs. Where there are some `alone`, nobody else is. The projects
+    `together` have to give up `due_together` milli-GPU, whichever of them does.
     """
 
     surplus: Mapping[str, int] = field(default_factory=dict)
@@ -75,6 +75,7 @@ class VictimPool:
     taken: Collection[str] = frozenset()
     everyone: bool = False
     soon_only: bool = True
+    ends_only: bool = False
     movable: int | None = None
     of: frozenset[str] | None = None
     extras_alone: bool = False

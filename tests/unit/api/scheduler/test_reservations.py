@@ -202,6 +202,19 @@ def test_places_that_may_never_be_free_keep_nobody_from_places_whose_end_is_know
     assert {id_: places[0].node for id_, places in world.step().reservations.items()} == {"stuck": "red", "soon": "n"}
 
 
+def test_who_finds_places_that_may_never_be_free_used_up_has_others_whose_end_is_known() -> None:
+    """Less is in the way on the one node, of a session that is within its quota; on the other it is known to end."""
+    owners = project("a", 9), project("b", 8), project("c", 3)
+    nodes = node("red", 8, groups=("red",)), node("n", 8), node("m", 8)
+    world = World(nodes, owners, now=NOW)
+    world.running["stays"] = runs(work("stays", "a", preemptible=False), on("red", 1))
+    world.running["in quota"] = runs(work("in quota", "c"), on("n", 1))
+    ends = work("ends", "c", 2, preemptible=False)
+    world.running["ends"] = Running(ends, (on("m", 1, 1),), 0, ends_at=(NOW + 9) * SECOND)
+    world.submit(work("stuck", "a", 8, NOW - 1000, **STUCK), work("soon", "b", 8, NOW - 100))
+    assert [place.node for place in world.step().reservations["soon"]] == ["m"]
+
+
 def test_places_that_may_never_be_free_are_not_the_only_ones_that_are_kept() -> None:
     """Nobody knows an end: 7 of 32 GPUs stand idle for one that is restricted to four nodes, and one for another."""
     red = tuple(node(f"red{at}", 2, groups=("red",)) for at in range(4))

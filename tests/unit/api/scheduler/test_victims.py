@@ -31,7 +31,7 @@ def is_in(pool: VictimPool, running: Running) -> bool:
     if workload.id in pool.taken:
         return False
     if pool.everyone:
-        return workload.preemptible or running.ends_at > 0 or not pool.soon_only
+        return running.ends_at > 0 or not (pool.ends_only or (pool.soon_only and not workload.preemptible))
     if not workload.preemptible or abs(pool.now - running.since) < pool.least:
         return False
     if workload.project == pool.own:

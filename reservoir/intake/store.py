@@ -98,11 +98,47 @@ class Store:
                 path.rmdir() if path.is_dir() else path.unlink()
 
     def imported(self) -> dict[str, Bundle]:
-        """Return the imported bundles by identity."""
-        found = {}
-        for folder in sorted(self.bundles.glob("[!.]*")):
-            found[folder.name] = self._read(folder / bundles.LIST)
-        return found
+        """Return the imported bundles by identity; raises IntegrityError for a record that cannot be read."""
+        # the disk of a store may have folders of its own there
+        folders = [path for path in sorted(self.bundles.glob("[!.]*")) if bundles.is_identity(path.name)]
+        return {folder.name: self._imported(folder) for folder in folders}
+
+    def _imported(self, folder: Path) -> Bundle:
+        path = folder / bundles.LIST
+        hint = f"import this bundle again, or run `penstock reservoir remove {folder.name}`"
+        try:
+            content = path.read_bytes()
+            bundle = self.decode(content, str(path))
+        except FileNotFoundError as error:
+            if not folder.is_dir():
+                raise
+            raise IntegrityError("the list of an imported bundle is missing", where=str(path), hint=hint) from error
+        except IntegrityError as error:
+            raise IntegrityError("the list of an imported bundle is damaged", where=str(path), hint=hint) from error
+        if bundles.identity(bundle, content) != folder.name:
+            raise IntegrityError("the list is that of another bundle", where=str(path), hint=hint)
+        return bundle
+
+    def is_readable(self, identity: str) -> bool:
+        """Say whether the record of an imported bundle can be read; of one that was never imported this is true."""
+        folder = self.bundles / identity
+        try:
+            return not (bundles.is_identity(identity) and folder.is_dir()) or bool(self._imported(folder))
+        except IntegrityError:
+            return False
+
+    def mend_list(self, identity: str, content: bytes) -> None:
+        """Write the list of an imported bundle anew where it is damaged, as it came with that very bundle again."""
+        if not self.is_readable(identity):
+            files.write(self.bundles / identity / bundles.LIST, content)
+            flush([self.bundles / identity])
+
+    def mend_signature(self, identity: str, signature: bytes) -> None:
+        """Keep the signature that an imported bundle came with at last, where it is another or was lost."""
+        path = self.bundles / identity / bundles.SIGNATURE
+        if not (path.is_file() and path.read_bytes() == signature):
+            files.write(path, signature)
+            flush([path.parent])
 
     def arrivals(self) -> dict[str, Bundle]:
         """Return the bundles that are arrivals so far, by identity; they count on blobs that the store has."""

@@ -182,14 +182,16 @@ class Store:
 
         Says whether that changed anything.
         """
-        others = {name: held for name, held in self.imported().items() if name != identity}
-        newer = [name for name, held in others.items() if held.name == chosen.name and age(held) >= age(chosen)]
-        marks = [self._aside(name) for name in newer if not self._aside(name).exists()]
-        for mark in marks:
-            files.write(mark, "")
         was_aside = self._aside(identity).exists()
         self._aside(identity).unlink(missing_ok=True)
-        flush(mark.parent for mark in (*marks, self._aside(identity)))
+        flush([self._aside(identity).parent])
+        # what counts goes last: where this is cut off, that counts still, and nothing that nobody asked for
+        held = reversed(self.candidates().get(chosen.name, []))
+        newer = [name for name, bundle in held if name != identity and age(bundle) >= age(chosen)]
+        marks = [self._aside(name) for name in newer]
+        for mark in marks:
+            files.write(mark, "")
+            flush([mark.parent])
         return bool(marks) or was_aside
 
     def withdraw(self, identities: Iterable[str]) -> None:
@@ -249,7 +251,7 @@ class Store:
         return bool(number == self.serving())
 
     def rollback_begun(self) -> bool:
-        """Say whether a rollback was interrupted after it switched to what it goes back to."""
+        """Say whether a rollback was interrupted after it switched, and before anybody was told of it."""
         try:
             said = json.loads(self.rollback.read_text())
             return bool(said["begun"]) and bool(said["publication"] == self.serving())

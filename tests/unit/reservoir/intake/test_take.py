@@ -4,13 +4,14 @@ import errno
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from common import files
 from common.errors import ConflictError, IntegrityError, Problem, UnavailableError
 from reservoir.bundle import bundles, verification
 from reservoir.bundle.verification import Verified
@@ -29,13 +30,13 @@ from reservoir.publication.prune import prune
 from reservoir.publication.publish import publish
 from reservoir.publication.status import status
 from reservoir.signing import ed25519, keychain
-from tests.unit.reservoir.parts import flip_bit, make_bundle, take
+from tests.unit.reservoir.parts import copied, flip_bit, make_bundle, take
 
 
 def contents(root: Path) -> dict[str, bytes]:
     """Everything that counts at a site, byte by byte."""
-    files = [path for path in root.rglob("*") if path.is_file() and path.name != ".lock"]
-    return {str(path.relative_to(root)): path.read_bytes() for path in files}
+    found = [path for path in root.rglob("*") if path.is_file() and path.name != ".lock"]
+    return {str(path.relative_to(root)): path.read_bytes() for path in found}
 
 
 @pytest.fixture
@@ -256,6 +257,50 @@ def test_what_a_site_went_back_to_counts_until_the_newer_one_is_imported_again(
     assert take(bundle, root, allow_rollback=True).changed
     assert counts() == ["1.0"]
     assert not take(bundle, root, allow_rollback=True).changed
+
+
+@pytest.mark.parametrize("target", ["1.0", "2.0"])
+def test_going_back_that_is_killed_at_any_write_is_done_or_not_and_ends_when_it_is_run_again(
+    tmp_path: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    """An older bundle that was set aside comes back; one of the store, or one that comes anew."""
+    made = {
+        version: make_bundle(tmp_path / "made", key, version=version, made=[])
+        for version in ("0.5", "1.0", "2.0", "3.0", "10.0")
+    }
+    whole = tmp_path / "whole"
+    for version in ("0.5", "1.0", "3.0", "10.0"):
+        take(made[version], whole)
+    take(made["0.5"], whole, allow_rollback=True)
+    take(made["3.0"], whole)
+    take(made["10.0"], whole)
+    write, left = files.write, 0
+
+    def counted(*args: Any) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise KeyboardInterrupt
+        write(*args)
+
+    def counts(root: Path) -> list[str]:
+        return [bundle.version for bundle in Store(root).newest().values()]
+
+    for writes in range(1, 99):
+        root, left = copied(whole, tmp_path / f"killed-{writes}"), writes
+        with monkeypatch.context() as patched, suppress(KeyboardInterrupt):
+            patched.setattr(files, "write", counted)
+            take(made[target], root, allow_rollback=True)
+        ended = left > 0
+        assert counts(root) == ([target] if ended else ["10.0"])
+        with suppress(ConflictError):
+            assert not take(made[target], root).changed, "nobody asked for it here"
+        take(made[target], root, allow_rollback=True)
+        assert counts(root) == [target]
+        assert {"0.5", "1.0", "3.0", "10.0", target} == {one.version for one in Store(root).imported().values()}
+        if ended:
+            break
+    assert writes > 1
 
 
 def test_of_one_version_the_time_of_the_build_counts(tmp_path: Path, site: Path, key: Ed25519PrivateKey) -> None:

@@ -201,8 +201,8 @@ def _change_of_domain(change: Mapping[str, Any], domain: str | None) -> Mapping[
     """
     before, after = change["before"] or {}, change["after"] or {}
     if before.get("domain") == after.get("domain"):
-        subject: Mapping[str, str] = change["subject"]
-        return change if domain == subject.get("name" if change["kind"] == "domains" else "domain") else None
+        present = change["subject"].get("name" if change["kind"] == "domains" else "domain")
+        return change if present == domain else None
     own = {side: change[side] for side in ("before", "after") if (change[side] or {}).get("domain") == domain}
     subject = {**change["subject"], "domain": domain}
     return {**change, "subject": subject, "before": None, "after": None, **own} if own else None

@@ -15,7 +15,7 @@ KILL = "kill"
 """How a rule is written that ends the process."""
 _RULE = re.compile(r"(?P<calls>[a-z0-9_,]+)(?:\((?P<when>[^()]+)\))?(?::(?P<effect>kill|E[A-Z0-9]+))?")
 _TEST = re.compile(r"(?P<argument>\d)(?:=(?P<values>\w+(?:\|\w+)*)|&(?P<bits>\w+))")
-
+_EXAMPLES = {"one": "mkdir,mkdirat:EROFS", "another": "socket(0=16|17):kill", "third": "clone(0&0x10000000)"}
 
 Make = Callable[..., str]
 """Makes a text of one with names in braces, and of values for them, such as `common.sentence.Sentence`."""
@@ -68,5 +68,5 @@ def _number(text: str, where: str, sentence: Make) -> int:
 
 
 def _wrong(reason: str, where: str, sentence: Make) -> InputError:
-    hint = sentence("write it like mkdir,mkdirat:EROFS or socket(0=16|17):kill or clone(0&0x10000000)")
+    hint = sentence("write it like {one} or {another} or {third}", **_EXAMPLES)
     return InputError(reason, where=where, hint=hint)

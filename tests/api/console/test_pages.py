@@ -48,6 +48,7 @@ PATHS = (
     "/health/checks",
     "/repairs",
     "/backups",
+    "/notices",
     "/nothing-here",
 )
 LIVE = ("/", "/sessions", "/sessions/first?project=team-a", "/projects", "/overview", "/nodes", "/queue")

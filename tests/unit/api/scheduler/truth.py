@@ -188,7 +188,7 @@ class _Truth:
         )
 
     def gets(self, name: str, soon: Sequence[Workload] = (), *, fixed_only: bool) -> int:
-        """What a project is about to have when the decision is done, with those that begin `soon` where they were reserved."""
+        """What a project is about to have when the decision is done, with reserved ones that begin `soon`."""
         known = {id_: each.workload for id_, each in self.running.items()} | self.queued
         own = [known[id_] for id_ in self.decision.reservations if known[id_].project == name]
         waits = self.decision.pending_reasons

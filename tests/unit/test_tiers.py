@@ -93,7 +93,7 @@ apart:
 \t@echo $$PYTEST_TIMEOUT; nice; ps -o sid= -p $$$$ | tr -d ' '
 \t@while [ -e $(GROUP) ] && ! grep -q " nice 10$$" $(GROUP); do sleep 0.01; done
 slow:
-\t@touch begun; exec sleep 600
+\t@touch begun; exec sleep 60
 waits:
 \t@touch waits; while [ ! -e comes ]; do sleep 0.01; done; echo it came
 comes:

@@ -59,8 +59,9 @@ def _before_others(draft: Draft, workload: Workload) -> Places | None:
 def _left_until(draft: Draft, claim: Claim) -> int:
     """Return until when others may be on places that are kept: until they are free, as far as that is known.
 
-    Else for as long as the workload has waited: if they are free at once, it waits twice as long at most.
+    Behind who can neither be reclaimed nor is known to end, for as long as the workload has waited: if that one ends at
+    once, it waits twice as long at most.
     """
     if claim.free_at < NEVER:
         return claim.free_at
-    return draft.now + (draft.now - claim.workload.waiting_since)
+    return 2 * draft.now - claim.workload.waiting_since if claim.stays else 0

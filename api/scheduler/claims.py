@@ -35,10 +35,11 @@ class Claim:
     """What is kept for a workload.
 
     Nobody else gets the `places`, or the quota alone, who would still be there at `free_at`; NEVER where nobody knows
-    when that is. `idle` is what of the places was free when it was made. Of its project's work so much will have ended
-    by then: `leaving` in all, `leaving_fixed` of what cannot be reclaimed. `leaving_cap` is what has to have ended
-    until there is room for it below the project's cap, which may be above the quota. With `stopped_for` others were
-    stopped for it, or it was moved itself: that must not have been in vain.
+    when that is, and then `stays` says that somebody is there who cannot be reclaimed either. `idle` is what of the
+    places was free when it was made. Of its project's work so much will have ended by then: `leaving` in all,
+    `leaving_fixed` of what cannot be reclaimed. `leaving_cap` is what has to have ended until there is room for it
+    below the project's cap, which may be above the quota. With `stopped_for` others were stopped for it, or it was
+    moved itself: that must not have been in vain.
     """
 
     workload: Workload
@@ -46,6 +47,7 @@ class Claim:
     places: tuple[Placement, ...] = ()
     free_at: int = 0
     idle: int = 0
+    stays: bool = False
     leaving: int = 0
     leaving_fixed: int = 0
     leaving_cap: int = 0

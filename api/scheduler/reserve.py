@@ -13,6 +13,8 @@ from api.scheduler.snapshot import Running, Workload
 from api.scheduler.victim_search import cheapest
 from api.scheduler.victims import VictimPool
 
+Found = tuple[Places, Sequence[Running]]
+"""Places, and who is in the way there."""
 RESERVED_FOR = 16
 """For so many projects, those whose first workload waits longest, places are found in one decision: others wait behind;
 and for as many again for their fair shares. Whom all that runs could leave, and still none would do, is not counted."""
@@ -53,21 +55,23 @@ class Reserve:
             if found is None and not among_own:
                 self._vain.add(workload)
             claim = self._claim(workload, found)
-            if claim or found is None or found[1] < NEVER:
+            if claim or found is None or _last_end(found[1]) < NEVER:
                 return claim
         self._found.add(workload.project)
         return self._claim(workload, look(self._draft, workload, before, ends_only=True)) if known else None
 
-    def _claim(self, workload: Workload, found: tuple[Places, int] | None) -> Claim | None:
+    def _claim(self, workload: Workload, found: Found | None) -> Claim | None:
         """Return the claim on places that were found, unless too much would stand idle."""
         if found is None:
             return None
         self._found.add(workload.project)
-        places, free_at = found
-        more, idle = self._draft.cluster.free_of(places), self._idle(is_known=free_at < NEVER)
+        places, in_the_way = found
+        free_at, more = _last_end(in_the_way), self._draft.cluster.free_of(places)
+        idle = self._idle(is_known=free_at < NEVER)
         if idle and idle + more > self._may_be_idle:
             return None
-        return Claim(workload, self._standing, places, free_at, more)
+        stays = any(not (each.ends_at or each.workload.preemptible) for each in in_the_way)
+        return Claim(workload, self._standing, places, free_at, more, stays=stays)
 
     @property
     def _may_be_idle(self) -> int:
@@ -146,10 +150,8 @@ def _leaving(running: Sequence[Running], lacking: int) -> tuple[int, int]:
     return NEVER, gone + -((gone - lacking) // unit) * unit
 
 
-def soonest(
-    draft: Draft, workload: Workload, before: Places = (), *, ends_only: bool = False
-) -> tuple[Places, int] | None:
-    """Return places with the fewest milli-GPU of others in the way, and when those end; None where there are none.
+def soonest(draft: Draft, workload: Workload, before: Places = (), *, ends_only: bool = False) -> Found | None:
+    """Return places with the fewest milli-GPU of others in the way, and who those are; None where there are none.
 
     They stay where they were `before`. Those that cannot be reclaimed and whose end nobody knows may stay for long, so
     places that they do not stand on go first; with `ends_only` it has to be known when the places are free.
@@ -158,9 +160,7 @@ def soonest(
     return _soonest(draft, workload, before, pools[:1] if ends_only else pools)
 
 
-def soonest_among_own(
-    draft: Draft, workload: Workload, before: Places, *, ends_only: bool = False
-) -> tuple[Places, int] | None:
+def soonest_among_own(draft: Draft, workload: Workload, before: Places, *, ends_only: bool = False) -> Found | None:
     """Return places with the fewest milli-GPU in the way of its own project, or also of who is beyond its quota."""
     own = frozenset([workload.project])
     pools = [
@@ -170,9 +170,7 @@ def soonest_among_own(
     return _soonest(draft, workload, before, pools)
 
 
-def _soonest(
-    draft: Draft, workload: Workload, before: Places, pools: Sequence[VictimPool]
-) -> tuple[Places, int] | None:
+def _soonest(draft: Draft, workload: Workload, before: Places, pools: Sequence[VictimPool]) -> Found | None:
     of, ends_only = pools[-1].of, pools[-1].ends_only
     if before:
         in_the_way = _on(draft, before)
@@ -180,16 +178,16 @@ def _soonest(
             may_stay = of is None or all(each.workload.project in of for each in in_the_way)
             may_stay &= not ends_only or all(each.ends_at for each in in_the_way)
             if may_stay and draft.later.has_free(before, workload):
-                return before, _last_end(in_the_way)
+                return before, in_the_way
     free_now = draft.later.find(workload)
     if free_now is not None:
-        return free_now, 0
+        return free_now, ()
     for pool in pools:
         in_the_way = cheapest(draft.later, draft.residents, workload, replace(pool, taken=draft.terminating)) or ()
         with draft.once_gone(in_the_way):
             places = draft.later.find(workload) if in_the_way else None
         if places:
-            return places, _last_end(in_the_way)
+            return places, in_the_way
     return None
 
 

@@ -228,7 +228,7 @@ def test_places_that_may_never_be_free_are_not_the_only_ones_that_are_kept() -> 
 
 
 def behind_what_may_stay() -> World:
-    """A session that waits for 100 s for a node, of which 3 GPUs are in use for a time that nobody knows."""
+    """A session that waits for 100 s for a node, of which 2 GPUs are in use for a time that nobody knows."""
     world = World((node("n", 4),), (project("a", 4), project("b", 4)), now=NOW)
     world.running["stays"] = runs(work("stays", "b", 2, preemptible=False), on("n", 1, 1))
     world.submit(work("large", "a", 4, NOW - 100))
@@ -242,6 +242,17 @@ def test_behind_what_may_stay_for_ever_goes_what_ends_within_the_time_that_was_w
     decision = world.step()
     assert ("small" in decision.placements) == goes
     assert "large" in decision.reservations
+
+
+def test_nothing_goes_behind_what_can_be_reclaimed_in_time() -> None:
+    """The guest may be stopped in an hour: who would be there then could not, and others would come after it."""
+    world = behind_what_may_stay()
+    world.settings = SchedulerSettings(min_runtime_s=3600)
+    world.running = {"guest": runs(work("guest", "c", 2), on("n", 1, 1), since=NOW - 1)}
+    world.submit(work("small", "b", 1, NOW, limit_s=100, preemptible=False))
+    decision = world.step()
+    assert set(decision.reservations) == {"large"}
+    assert not decision.placements
 
 
 def test_what_goes_behind_what_may_stay_for_ever_does_not_keep_coming_once_that_has_ended() -> None:

@@ -71,7 +71,7 @@ class _Truth:
                 assert line.endswith(reclaim.reason)
                 victim = self.running[reclaim.victim].workload
                 soon = [each.workload for each in placements if each.workload.id in self.snapshot.reservations]
-                self._check_numbers(reclaim.reason, victim, now, line, soon)
+                self._check_numbers(reclaim.reason, victim, now, line, (soon, [*soon, *self.lost()]))
                 taken += [(victim.project, self.running[id_].workload.total_milli) for id_ in self.going(reclaim)]
             else:
                 for project, milli in taken:
@@ -84,7 +84,7 @@ class _Truth:
                 self._check_numbers(line, each.workload, now, line)
 
     def _check_numbers(
-        self, text: str, workload: Workload, held: Counter[str], where: str, soon: Sequence[Workload] = ()
+        self, text: str, workload: Workload, held: Counter[str], where: str, soon: Sequence[Sequence[Workload]] = ((),)
     ) -> None:
         name = workload.project
         for amount in re.findall(rf"\b{name} holds {AMOUNT}", text):
@@ -92,9 +92,8 @@ class _Truth:
             assert amount == _number(now), f"{name} holds {_number(now)}: {where}"
         for amount in re.findall(rf"\b{name} holds .* and gets {AMOUNT} more", text):
             fixed_only = "by work that cannot be reclaimed" in text
-            assert text.startswith(("placed: ", "grown: ")) or amount == _number(
-                self.gets(name, soon, fixed_only=fixed_only)
-            ), where
+            gets = {_number(self.gets(name, each, fixed_only=fixed_only)) for each in soon}
+            assert text.startswith(("placed: ", "grown: ")) or amount in gets, where
         line = self.limits.get(name) if "larger limit" in text else self.quotas.get(name, 0)
         for amount in re.findall(rf"(?:quota of|\(quota) {AMOUNT}", text):
             assert amount == _number(self.quotas.get(name, 0)), where
@@ -173,6 +172,11 @@ class _Truth:
             stopped = text.partition(" still being stopped")[0]
             for id_ in re.findall(r"([\w-]+) of \w+(?:,| is| are| and)", stopped):
                 assert any(self.is_going(part) for part in self.running if part.partition("/")[0] == id_), where
+
+    def lost(self) -> list[Workload]:
+        """Those whose kept places went to others: they were about to have them until then."""
+        gone = self.snapshot.reservations.keys() & self.queued.keys() - self.decision.reservations.keys()
+        return [self.queued[id_] for id_ in sorted(gone - self.decision.placements.keys())]
 
     def is_going(self, part: str) -> bool:
         return part in self.victims or self.running[part].terminating

@@ -34,7 +34,7 @@ def judge(bundle: Bundle, rules: Sequence[SignedImages]) -> Iterator[Problem]:
 
 
 def _names(pattern: str, name: str) -> bool:
-    """Say whether a pattern names an image, as it is written or as Docker reads both: `x` is `docker.io/library/x`."""
+    """Say whether a pattern names an image, as it is written or as Docker reads both: `x` is `library/x` of `HUB`."""
     whole = _full(pattern)
     return fnmatchcase(name, pattern) or (whole.startswith(HUB) and fnmatchcase(_full(name), whole))
 

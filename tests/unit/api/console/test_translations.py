@@ -21,8 +21,9 @@ NAMES = re.compile(r"%\(\w+\)[ds]|%%|\{\w*\}")
 ROOT = Path(api.__file__).parent
 WORD = re.compile(r"[A-Za-z]{2,}")
 SAME = {
-    *("GPU", "CPU", "GiB", "MiB", "API", "UTC", "CSV", "NVLink", "Slurm", "JavaScript", "Shell", "PC", "alice", "bob"),
-    *("command", "sleep", "args", "infinity", "kill", "sh", "echo", "hello"),
+    *("GPU", "CPU", "KiB", "MiB", "GiB", "API", "UTC", "CSV", "PVC", "PC", "ID", "IPv"),
+    *("NVLink", "Slurm", "JavaScript", "Shell", "alice", "bob", "tensorflow", "null", "true", "false"),
+    *("command", "sleep", "args", "infinity", "kill", "sh", "echo", "hello", "penstock", "user", "unbind"),
 }
 """Words that are the same in every language: units, names, and what is typed."""
 OTHERS = [language for language in Language if language is not Language.ENGLISH]

@@ -23,9 +23,12 @@ from reservoir.publication import scanning
 from reservoir.publication.publish import publish
 from reservoir.publication.scanning import Asked
 from reservoir.scan import image_rules
+from reservoir.scan.image_rules import HUB
 from reservoir.scan.policy import SignedImages, load
 from tests.unit.reservoir.parts import image_blobs, image_parts, make_bundle, take
 from tests.unit.reservoir.scan.advisories import URLLIB3, write
+
+SPELLINGS = ("x", "library/x", f"{HUB}/x", f"{HUB}/library/x")
 
 MAKER, OTHER = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
 
@@ -127,10 +130,9 @@ def test_a_key_that_is_none_is_an_error_of_the_policy() -> None:
 
 @pytest.mark.parametrize(
     ("name", "pattern"),
-    [(name, pattern) for name in ("x", "library/x", "docker.io/x", "docker.io/library/x")
-     for pattern in ("x", "library/x", "docker.io/x", "docker.io/library/x", "library/*", "docker.io/*")]
-    + [("vendor/tool", "docker.io/vendor/*"), ("docker.io/vendor/tool", "vendor/*"), ("a.example/x", "a.example/*")],
-)  # fmt: skip
+    [(name, pattern) for name in SPELLINGS for pattern in (*SPELLINGS, "library/*", f"{HUB}/*")]
+    + [("vendor/tool", f"{HUB}/vendor/*"), (f"{HUB}/vendor/tool", "vendor/*"), ("a.example/x", "a.example/*")],
+)
 def test_a_name_means_the_image_that_docker_takes_it_for(
     tmp_path: Path, key: Ed25519PrivateKey, name: str, pattern: str
 ) -> None:
@@ -139,7 +141,7 @@ def test_a_name_means_the_image_that_docker_takes_it_for(
 
 @pytest.mark.parametrize(
     ("name", "pattern"),
-    [("x", "*/*"), ("vendor/x", "x"), ("a.example/x", "docker.io/*"), ("a.example/x", "x"), ("vendor/x", "library/*")],
+    [("x", "*/*"), ("vendor/x", "x"), ("a.example/x", f"{HUB}/*"), ("a.example/x", "x"), ("vendor/x", "library/*")],
 )
 def test_a_name_means_no_other_image(tmp_path: Path, key: Ed25519PrivateKey, name: str, pattern: str) -> None:
     assert not list(image_rules.judge(one_image(tmp_path, key, name), rules(pattern)))

@@ -29,8 +29,9 @@ def consolidate(draft: Draft, workload: Workload, vain: Vain) -> Statement | Non
     pool = VictimPool(
         everyone=True,
         movable=settings.moves_per_session,
-        until=draft.until,
-        until_of=draft.until_of,
+        now=draft.now,
+        least=draft.least,
+        least_of=draft.least_of,
         taken=draft.terminating,
     )
     for _ in range(ATTEMPTS):

@@ -20,7 +20,7 @@ from api.scheduler.claims import SECOND, Claim, Standing
 from api.scheduler.cluster import ClusterState
 from api.scheduler.feasibility import Feasibility
 from api.scheduler.holdings import Amounts, Holdings
-from api.scheduler.ledger import NO_SHARE, Ledger
+from api.scheduler.ledger import Ledger
 from api.scheduler.pending_reasons import PendingWorkload
 from api.scheduler.residents import Residents
 from api.scheduler.signature import Frontier
@@ -95,9 +95,9 @@ class Draft:
         self.ledger = Ledger.of(state.projects, state.holdings, now, state.beside, state.domains)
         self.claims = self.ledger.claims
         self.terminating = dict(state.terminating)
-        self.until = self._started_before(settings.least_runtime_s(None))
+        self.least = settings.least_runtime_s(None) * SECOND
         own = [each for each in state.projects.values() if each.min_runtime_s is not None]
-        self.until_of = {each.name: self._started_before(settings.least_runtime_s(each)) for each in own}
+        self.least_of = {each.name: settings.least_runtime_s(each) * SECOND for each in own}
         self.too_much: dict[str, Workload] = {}
         self.waiting: list[PendingWorkload] = []
         self.moved_lately = 0
@@ -176,10 +176,12 @@ class Draft:
         if not statement.terminating:
             self._place(workload, places)
             return
-        self.keep(Claim(workload, Standing.NOMINATED, places))
+        stopped_for = bool(statement.victims) or (claim is not None and claim.stopped_for)
+        self.keep(Claim(workload, Standing.NOMINATED, places, stopped_for=stopped_for))
         for running in statement.victims:
-            if running.workload.id in statement.moved:
-                self.keep(Claim(running.workload, Standing.NOMINATED, statement.moved[running.workload.id]))
+            elsewhere = statement.moved.get(running.workload.id)
+            if elsewhere is not None:
+                self.keep(Claim(running.workload, Standing.NOMINATED, elsewhere, stopped_for=True))
         self.wait(PendingWorkload(workload, terminating=statement.terminating))
 
     def grow(self, running: Running, rank: int, more: Workload, places: Places) -> None:
@@ -219,7 +221,7 @@ class Draft:
         explained = pending_reasons.explain(self.cluster, self.ledger, self.waiting, kept)
         lines = (item if isinstance(item, str) else decision_lines.waits(item, explained) for item in self._log)
         reserved = {claim.workload.id: claim.places for claim in kept}
-        nominated = tuple(claim.workload.id for claim in kept if claim.standing is Standing.NOMINATED)
+        nominated = tuple(claim.workload.id for claim in kept if claim.stopped_for)
         return Decision(
             self._placed,
             tuple(self._reclaims),
@@ -230,9 +232,6 @@ class Draft:
             reserved,
             nominated,
         )
-
-    def _started_before(self, seconds: int) -> int:
-        return self.now - seconds * SECOND if seconds else NO_SHARE
 
     def _waited(self, workload: Workload, seconds: int) -> bool:
         return self.now - workload.waiting_since >= seconds * SECOND

@@ -73,17 +73,28 @@ def _largest(layout: Layout, free: Free, workload: Workload) -> tuple[int, int] 
     if not workload.gpu_milli:
         return _largest_bare(layout, free, nodes)
     held = layout.holds(workload) & nodes[:, None]
-    usable, slices = layout.usable(workload.gpu_models) & held, _slices(layout, workload) & held
+    whole, slices = layout.usable(workload.gpu_models) & held, _slices(layout, workload) & held
+    in_part = workload.gpu_milli % MILLI > 0 and bool((whole & ~layout.fractions[:, None]).any())
+    usable = whole & layout.fractions[:, None] if in_part else whole
     if not (usable.any() or slices.any()):
-        wanted = held_by(_models(workload), workload)
-        if layout.any_alone and is_mixed(workload):
-            return Sentence("no node with {gpu} that can be had in part beside whole ones is ready", gpu=wanted)
-        return Sentence("no node with {gpu} is ready", gpu=wanted)
+        return _none_ready(layout, workload, whole)
     single = np.where(slices, free.milli, 0).max(axis=1, initial=0)
     pieces = np.where(free.containers > 0, np.maximum(_pieces(layout, free, workload, usable), single), 0)
     row = int(np.argmax(pieces))
-    piece = int(pieces[row])
-    return (row, piece) if piece > 0 else Sentence("every GPU is in use")
+    if (piece := int(pieces[row])) > 0:
+        return row, piece
+    return Sentence("every GPU that can be had in part is in use") if in_part else Sentence("every GPU is in use")
+
+
+def _none_ready(layout: Layout, workload: Workload, whole: Flags) -> str:
+    """Return why no open node has a GPU for the workload, in part where it asks for one."""
+    if whole.any():
+        rows = np.flatnonzero(whole.any(axis=1))
+        return Sentence("GPUs of {nodes} are not shared", nodes=some([layout.nodes[row].name for row in rows], NAMED))
+    wanted = held_by(_models(workload), workload)
+    if layout.any_alone and is_mixed(workload):
+        return Sentence("no node with {gpu} that can be had in part beside whole ones is ready", gpu=wanted)
+    return Sentence("no node with {gpu} is ready", gpu=wanted)
 
 
 def _none_open(layout: Layout, workload: Workload) -> str:
@@ -106,8 +117,6 @@ def _none_open(layout: Layout, workload: Workload) -> str:
 
 def with_unhealthy(phrase: str, layout: Layout, workload: Workload) -> str:
     """Return a phrase with the nodes that the workload may use, and that take nothing as they are unhealthy."""
-    if not layout.unhealthy:
-        return phrase
     nodes = allowed(layout, workload)
     rows = [row for row in layout.unhealthy if nodes[row]]
     told = [
@@ -124,8 +133,7 @@ def with_unhealthy(phrase: str, layout: Layout, workload: Workload) -> str:
 
 def _too_old(layout: Layout, nodes: Flags) -> str:
     """Return which nodes do not know what is asked for, as their agents are of an earlier release."""
-    rows = np.flatnonzero(nodes)
-    named = some([layout.nodes[row].name for row in rows], NAMED)
+    named = some([layout.nodes[row].name for row in np.flatnonzero(nodes)], NAMED)
     return Sentence("{nodes} cannot run what it asks for before the release of the API is installed there", nodes=named)
 
 

@@ -59,7 +59,7 @@ def pools(draft: Draft, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, 
     guaranteed = in_quota and workload.total_milli > 0
     without_gpus = draft.residents.without_gpus() if guaranteed else {}
     guests = project if any(name != project for name in without_gpus) else None
-    pool = partial(VictimPool, until=draft.until, until_of=draft.until_of, taken=draft.terminating)
+    pool = partial(VictimPool, now=draft.now, least=draft.least, least_of=draft.least_of, taken=draft.terminating)
     domain, due_together = ledger.domains.of_project.get(project, ""), ledger.domains.beyond(workload)
     if due_together:
         pool = partial(pool, due_together=due_together, together=ledger.domains.members[domain])

@@ -226,12 +226,14 @@ class Residents:
 
     def _ran_long_enough(self, pool: VictimPool) -> Flags:
         project, since = self._columns[1, : len(self._running)], self._columns[4, : len(self._running)]
-        own = {self._projects[name]: until for name, until in pool.until_of.items() if name in self._projects}
+        # a clock that was set back leaves starts to come: to wait for these could take for ever
+        ran = np.abs(pool.now - since)
+        own = {self._projects[name]: least for name, least in pool.least_of.items() if name in self._projects}
         if not own:
-            return np.asarray(since <= pool.until)
-        latest = np.full(len(self._projects) + 1, pool.until, dtype=np.int64)
-        latest[list(own)] = list(own.values())
-        return np.asarray(since <= latest[project])
+            return np.asarray(ran >= pool.least)
+        least = np.full(len(self._projects) + 1, pool.least, dtype=np.int64)
+        least[list(own)] = list(own.values())
+        return np.asarray(ran >= least[project])
 
     def _count_without_gpus(self, running: Running, sign: int) -> None:
         workload = running.workload

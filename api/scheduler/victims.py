@@ -51,8 +51,8 @@ class VictimPool:
     that line; without, none may. Of `own`, workloads of a priority below `below` may be taken whatever it holds, unless
     they need no more than `spared`, and `due` milli-GPU of them have to be. Where there are `guests_of` a project, work
     without a GPU of all others may be taken as well: it is a guest beside GPUs. Where there are `lines`, of this only
-    what its project has beyond its own line; `due_beside` is as `due` of other resources. `until` is the latest start
-    of one that ran long enough, `until_of` that of projects which say so themselves; `taken` terminate already. With
+    what its project has beyond its own line; `due_beside` is as `due` of other resources. At `now` one ran long
+    enough that began `least` microseconds ago, or what `least_of` says for its project; `taken` terminate already. With
     `everyone`, whoever runs counts, to tell which places become free soonest; with `soon_only` only who can be
     reclaimed or whose end is known, with `movable` only who can be reclaimed, ran long enough, and was moved less often
     than that, and with `of` only who is of these projects. With `extras_alone` it is the further containers of gangs.
@@ -69,8 +69,9 @@ class VictimPool:
     due_beside: Mapping[Resource, int] = field(default_factory=dict)
     guests_of: str | None = None
     lines: Mapping[str, Line] | None = None
-    until: int = 0
-    until_of: Mapping[str, int] = field(default_factory=dict)
+    now: int = 0
+    least: int = 0
+    least_of: Mapping[str, int] = field(default_factory=dict)
     taken: Collection[str] = frozenset()
     everyone: bool = False
     soon_only: bool = True

@@ -38,6 +38,8 @@ TEXTS = {
 HEAD = re.compile(
     r"(gnu (?:affero |lesser |library )?general public license) version ([123](?:\.[01])?), (?:\d+ )?[a-z]+ \d{4}"
 )
+# what stands before the lines of a comment, and Debian's dot for an empty line
+MARKS = re.compile(r"^[ \t]*(?:[*#;%>|.]+|//+|dnl\b)(?=\s)", re.MULTILINE)
 FAILED = "cannot be read"
 
 
@@ -81,14 +83,19 @@ def by_sentences(text: str) -> frozenset[str]:
 
 def named(text: str) -> list[str]:
     """Return the names of all licences of which a sentence is in `text`, the narrower ones first."""
-    flat = " ".join(text.lower().split())
+    flat = _flat(text)
     return [name for sentence, name in TEXTS.items() if sentence in flat]
 
 
 def headed(text: str) -> list[str]:
     """Return the names with versions, as `LGPL-2.1`, of GNU's texts whose heads are in `text`."""
-    flat = " ".join(text.lower().split())
+    flat = _flat(text)
     return [f"{TEXTS[sentence]}-{version}" for sentence, version in HEAD.findall(flat)]
+
+
+def _flat(text: str) -> str:
+    """Return a text in one line, without the marks of comments before its lines."""
+    return " ".join(MARKS.sub("", text.lower()).split())
 
 
 @cache

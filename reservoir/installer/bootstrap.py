@@ -12,6 +12,7 @@ import binascii
 import csv
 import errno
 import fcntl
+import functools
 import hashlib
 import json
 import math
@@ -53,17 +54,27 @@ CHAIN_LONGEST = 1 << 20
 ROTATIONS = 64
 # what stands in front of the 32 bytes of every Ed25519 key
 ED25519 = bytes.fromhex("302a300506032b6570032100")
-RAW_KEY = re.compile(r"[0-9a-f]{64}")
+HEX = re.compile(r"[0-9a-f]{64}")
+# a name that leads nowhere else
+FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+~^!-]{0,254}")
 # as bundles are named, and the day on which one ends
 NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?")
 DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 # versions as PEP 440 writes them, and the order of what comes before a release
 VERSION = re.compile(
-    r"v?((?P<epoch>\d+)!)?(?P<release>\d+(\.\d+)*)"
+    r"(?=.{1,200}$)v?((?P<epoch>\d+)!)?(?P<release>\d+(\.\d+)*)"
     r"(?P<pre>[-_.]?(alpha|a|beta|b|preview|pre|c|rc)[-_.]?\d*)?"
-    r"(?P<post>[-_.]?(post|rev|r)[-_.]?\d*|-\d+)?(?P<dev>[-_.]?dev[-_.]?\d*)?(\+(?P<local>[a-z0-9]+([-_.][a-z0-9]+)*))?"
+    r"(?P<post>[-_.]?(post|rev|r)[-_.]?\d*|-\d+)?(?P<dev>[-_.]?dev[-_.]?\d*)?(\+(?P<local>[a-z0-9]+([-_.][a-z0-9]+)*))?",
+    re.ASCII | re.IGNORECASE,
 )
 PRE = {"a": 0, "alpha": 0, "b": 1, "beta": 1, "c": 2, "rc": 2, "pre": 2, "preview": 2}
+# the forms of what is read: see `has`
+ARTIFACT = {"kind": str, "name": str, "version": str, "filename": FILE, "sha256": HEX, "size": int, "targets": [str]}
+LIST = {"name": NAME, "version": VERSION, "created": str, "targets": [{"name": str}], "artifacts": [ARTIFACT]}
+LIST.update({"installer": (FILE, HEX), "attachments": (FILE, HEX)})
+MEDIUM = {"bundle": HEX, "number": int, "files": [[HEX]], "cut": (HEX, [{"sha256": HEX, "size": int}])}
+ROTATION = {"number": int, "date": DAY, "old": HEX, "new": HEX, "signature": str}
+RECORD = {"fingerprint": HEX, "how": re.compile("|".join(HOW)), "before": [HEX]}
 # what file systems and desktops put on a disc by themselves
 OF_THE_DISC = re.compile(r"lost\+found|System Volume Information|\.Trash-\d+")
 
@@ -177,21 +188,22 @@ def public_key(path: Path, content: Callable[[Path], bytes] = Path.read_bytes) -
     return der[len(ED25519) :]
 
 
-def rotation_of(said: Any) -> dict[str, Any]:
-    """Return one change of a key, which holds what the program takes and nothing else; raises ValueError."""
-    fields: dict[str, Callable[[Any], Any]] = {
-        "number": lambda value: type(value) is int and value > 0,
-        "date": DAY.fullmatch,
-        "old": RAW_KEY.fullmatch,
-        "new": RAW_KEY.fullmatch,
-        "signature": lambda value: isinstance(value, str),
-    }
-    if not isinstance(said, dict) or set(said) != set(fields):
-        raise ValueError("a change of a key has other fields")
-    for name, holds in fields.items():
-        if not holds(said[name]):
-            raise ValueError(f"no {name}")
-    return said
+def has(form: Any, value: Any) -> bool:
+    """Say whether data has a form: a type, or a pattern of text.
+
+    A list gives the form of each member, a pair those of each name and each value, a dict those of fields.
+    """
+    if isinstance(form, list):
+        return isinstance(value, list) and all(has(form[0], one) for one in value)
+    if isinstance(form, tuple):
+        return isinstance(value, dict) and all(has(form[0], name) and has(form[1], value[name]) for name in value)
+    if isinstance(form, dict):
+        return isinstance(value, dict) and all(has(part, value.get(name)) for name, part in form.items())
+    return type(value) is form if isinstance(form, type) else isinstance(value, str) and bool(form.fullmatch(value))
+
+
+# in how many files a statement stands: it is checked once, as that takes time
+stated = functools.lru_cache(maxsize=None)(verify)
 
 
 def chain(path: Path, *, whole: bool = True) -> tuple[list[bytes], list[Any]]:
@@ -207,7 +219,8 @@ def chain(path: Path, *, whole: bool = True) -> tuple[list[bytes], list[Any]]:
             raise ValueError("it has other fields")
         if len(rotations) > ROTATIONS:
             refuse(path, f"names more than {ROTATIONS} keys", "ask its maker which key is theirs")
-        rotations = [rotation_of(said) for said in rotations]
+        if not all(has(ROTATION, said) and len(said) == len(ROTATION) for said in rotations):
+            raise ValueError("a change of a key has other fields")
         for number, rotation in enumerate(rotations, 1 if whole or not rotations else rotations[0]["number"]):
             old, new = bytes.fromhex(rotation["old"]), bytes.fromhex(rotation["new"])
             words = ["penstock key rotation", number, rotation["date"], rotation["old"], rotation["new"], ""]
@@ -215,7 +228,7 @@ def chain(path: Path, *, whole: bool = True) -> tuple[list[bytes], list[Any]]:
             follows = not keys or keys[-1] == old
             if rotation["number"] != number or not follows or new in [*keys, old]:
                 refuse(path, "the chain of keys is broken", "do not use this bundle; ask its maker which key is theirs")
-            if not verify(old, "\n".join(map(str, words)).encode(), signature):
+            if not stated(old, "\n".join(map(str, words)).encode(), signature):
                 refuse(path, "the chain of keys is forged", "do not use this bundle; ask its maker which key is theirs")
             keys += [new] if keys else [old, new]
     except (FileNotFoundError, NotADirectoryError):
@@ -225,8 +238,8 @@ def chain(path: Path, *, whole: bool = True) -> tuple[list[bytes], list[Any]]:
     return keys, rotations
 
 
-def signed(bundle: Path, name: str, key: bytes) -> tuple[bytes, dict[str, Any]]:
-    """Return a signed file of the bundle, as it is and as data, after its signature was checked."""
+def signed(bundle: Path, name: str, key: bytes, form: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
+    """Return a signed file of the bundle, as it is and as data of a form, after its signature was checked."""
     path = bundle / name
     try:
         content = read(path, LONGEST)
@@ -235,19 +248,24 @@ def signed(bundle: Path, name: str, key: bytes) -> tuple[bytes, dict[str, Any]]:
         refuse(bundle, f"the bundle is not whole: {error}", MAKER)
     if not verify(key, content, signature):
         refuse(bundle / f"{name}.sig", "the signature does not belong to the key", OTHER)
-    found: dict[str, Any] = json.loads(content)
-    if found.get("schema") != 1:
-        refuse(
-            path, f"written in the form {found.get('schema')}, this is for form 1", "use the bundle's own bootstrap.py"
-        )
+    try:
+        found = json.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        refuse(path, f"is no JSON that can be read: {error}", OTHER)
+    if not isinstance(found, dict) or found.get("schema") != 1:
+        refuse(path, "is not of schema 1, which this is for", "use the bundle's own bootstrap.py")
+    # a key of anybody's signs it so far, and people compare what is printed beside
+    for word, part in form.items():
+        if not has(part, found.get(word)):
+            refuse(path, f"{word!r} is not as schema 1 has it", OTHER)
     return content, found
 
 
 class Bundle:
-    """A bundle, a delta or a medium whose signatures hold; `carried` names the files that its folder must have."""
+    """A bundle, a delta or a medium; `carried` names the files that its folder must have."""
 
     def __init__(self, folder: Path) -> None:
-        """Read and check by the key that travels along; `follows` says whether it is one to trust."""
+        """Read the key that travels along and those that it replaced; `follows` says whether it is one to trust."""
         self.folder = folder
         for path in (folder / "blobs", folder / "blobs" / "sha256"):
             if path.is_symlink():
@@ -257,25 +275,24 @@ class Bundle:
         self.keys, self.rotations = chain(folder / "keys.json")
         if self.keys and self.keys[-1] != self.key:
             refuse(folder / "penstock.pub", "the signature does not belong to the newest of the maker's keys", OTHER)
-        content, self.listed = signed(folder, "bundle.json", self.key)
+
+    def read(self) -> None:
+        """Read what the key signed, and check that it did."""
+        content, self.listed = signed(self.folder, "bundle.json", self.key, LIST)
         self.identity = hashlib.sha256(content).hexdigest()
-        # a key of anybody's signs it so far, and people compare what is printed beside
-        name, version, end = (self.listed.get(word) for word in ("name", "version", "expires"))
-        if not (isinstance(name, str) and NAME.fullmatch(name)):
-            refuse(folder / "bundle.json", "the bundle's name is none", OTHER)
-        if not (isinstance(version, str) and version.isascii() and VERSION.fullmatch(version.lower())):
-            refuse(folder / "bundle.json", "the bundle's version is none", OTHER)
+        end = self.listed.get("expires")
         if end and not (isinstance(end, str) and DAY.fullmatch(end[:10])):
-            refuse(folder / "bundle.json", "the day on which the bundle ends is none", OTHER)
+            refuse(self.folder / "bundle.json", "the day on which the bundle ends is none", OTHER)
         self.sizes = {artifact["sha256"]: artifact["size"] for artifact in self.listed["artifacts"]}
         self.carried, self.medium = set(self.sizes), ""
-        if (folder / "volume.json").exists():
-            _, medium = signed(folder, "volume.json", self.key)
-            if medium["bundle"] != self.identity:
-                refuse(folder / "volume.json", "belongs to another bundle", MAKER)
-            self.carried = set(medium["files"][medium["number"] - 1])
+        if (self.folder / "volume.json").exists():
+            _, medium = signed(self.folder, "volume.json", self.key, MEDIUM)
+            number, files = medium["number"], medium["files"]
             self.sizes.update((piece["sha256"], piece["size"]) for cut in medium["cut"].values() for piece in cut)
-            self.medium = f"medium {medium['number']} of {len(medium['files'])} of "
+            self.carried = set(files[number - 1] if 0 < number <= len(files) else [""])
+            if medium["bundle"] != self.identity or not self.carried <= set(self.sizes):
+                refuse(self.folder / "volume.json", "belongs to another bundle", MAKER)
+            self.medium = f"medium {number} of {len(files)} of "
 
     def follows(self, known: bytes) -> bool:
         """Say whether who trusts the key `known` may trust the bundle's: it is the same, or what replaced it."""
@@ -284,15 +301,6 @@ class Bundle:
     def after(self, known: bytes) -> list[bytes]:
         """Return the keys that replaced the key `known`, one after another."""
         return self.keys[self.keys.index(known) + 1 :] if known in self.keys else []
-
-    def check(self) -> int:
-        """Read everything; return how many bytes were good. Nothing may be missing, changed or extra."""
-        self.refuse_extra()
-        for name, sha256 in {**self.listed["installer"], **self.listed["attachments"]}.items():
-            copied(self.folder / name, None, sha256)
-        for name in self.carried:
-            copied(self.folder / "blobs" / "sha256" / name, None, name, self.sizes[name])
-        return sum(self.sizes[name] for name in self.carried)
 
     def refuse_extra(self) -> None:
         """Refuse a folder with a file that nobody signed."""
@@ -306,6 +314,15 @@ class Bundle:
         extra += [path for path in blobs.iterdir() if path.name not in self.carried]
         if extra:
             refuse(min(extra), "is not in the bundle's list", f"do not use this bundle; {MAKER}")
+
+    def check(self) -> int:
+        """Read everything; return how many bytes were good. Nothing may be missing, changed or extra."""
+        self.refuse_extra()
+        for name, sha256 in {**self.listed["installer"], **self.listed["attachments"]}.items():
+            copied(self.folder / name, None, sha256)
+        for name in self.carried:
+            copied(self.folder / "blobs" / "sha256" / name, None, name, self.sizes[name])
+        return sum(self.sizes[name] for name in self.carried)
 
 
 def pieces(source: BinaryIO, longest: float) -> Iterator[bytes]:
@@ -372,11 +389,13 @@ def trusted(bundle: Bundle, options: argparse.Namespace) -> dict[str, Any]:
         hint = f"{OTHER}; to trust another key instead give it with --key and say --replace-key"
         why = "was given up for it, or follows one that was" if again else "did not replace it"
         refuse(where, f"{reason}, {why}: the signature does not belong to the key", hint)
-    noted = trust_of(path.with_name(TRUST), fingerprint(pinned))
+    noted = trust_of(path, given_up=replaces)
     if given and noted["how"] != "key":
         noted = {**noted, "how": "key", "since": today}
-    steps = {} if pinned == bundle.key else {"follows": fingerprint(pinned), "before": before}
-    return {**noted, "fingerprint": name, **steps}
+    if pinned != bundle.key:
+        return {**noted, "fingerprint": name, "follows": fingerprint(pinned), "before": before}
+    # what is replaced keeps no chain, which told of some of these
+    return {**noted, "before": given_up} if replaces else noted
 
 
 def pin_of(options: argparse.Namespace, *, given_up: bool = False) -> Path | None:
@@ -405,7 +424,7 @@ def later(one: Path, other: Path, given_up: bool) -> bool:
     Whoever changes the key goes on from the one that counts, so of two that name each other the longer list is the
     later one; days decide between records of before lists were kept.
     """
-    noted = [trust_of(pin.with_name(TRUST), fingerprint(public_key(pin))) for pin in (one, other)]
+    noted = [trust_of(pin, given_up) for pin in (one, other)]
     if noted[1]["fingerprint"] not in earlier(one, given_up):
         return False
     moments = [(len(each["before"]), str(each.get("since", ""))) for each in noted]
@@ -415,7 +434,7 @@ def later(one: Path, other: Path, given_up: bool) -> bool:
 def earlier(pin: Path, given_up: bool) -> list[str]:
     """Return the fingerprints of the keys that were given up, or replaced, before the one in the file."""
     key = public_key(pin)
-    noted: list[str] = trust_of(pin.with_name(TRUST), fingerprint(key))["before"]
+    noted: list[str] = trust_of(pin, given_up)["before"]
     try:
         keys, _ = chain(pin.with_name(CHAIN), whole=False)
     except RefusedError:
@@ -426,17 +445,32 @@ def earlier(pin: Path, given_up: bool) -> list[str]:
     return [*noted, *(name for name in followed if name not in noted)]
 
 
-def trust_of(path: Path, name: str) -> dict[str, Any]:
-    """Return what is noted of the key with this fingerprint."""
+def trust_of(pin: Path, given_up: bool) -> dict[str, Any]:
+    """Return what is noted of the key in the file; with `given_up` what is damaged is nothing.
+
+    A record comes before its key: where that was interrupted, it names the one that is there among those before.
+    """
+    path, name = pin.with_name(TRUST), fingerprint(public_key(pin))
+    nothing = {"schema": 1, "fingerprint": name, "how": "unknown", "before": []}
     try:
-        noted: dict[str, Any] = json.loads(path.read_text())
-        if noted["fingerprint"] == name and noted["how"] in HOW:
+        noted = json.loads(path.read_text())
+        if isinstance(noted, dict) and "before" not in noted:
             # records of before this was noted name the last one alone
-            last = noted.get("instead_of")
-            return {**noted, "before": list(noted.get("before", [last] if last else []))}
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    return {"schema": 1, "fingerprint": name, "how": "unknown", "before": []}
+            noted["before"] = [noted["instead_of"]] if noted.get("instead_of") else []
+        if not has(RECORD, noted):
+            raise ValueError("it has other fields")
+    except FileNotFoundError:
+        return nothing
+    except (ValueError, RecursionError) as error:
+        if given_up:
+            return nothing
+        hint = "compare the key with its maker's; give it with --key and say --replace-key"
+        refuse(path, f"damaged, so nobody knows which keys were given up: {error}", hint)
+    if noted["fingerprint"] == name:
+        return dict(noted)
+    before = noted["before"]
+    last = max((place for place, each in enumerate(before) if each == name), default=len(before))
+    return {**nothing, "before": before[:last]}
 
 
 def kept_chain(bundle: Bundle, options: argparse.Namespace) -> list[Any]:
@@ -450,7 +484,7 @@ def kept_chain(bundle: Bundle, options: argparse.Namespace) -> list[Any]:
     else:
         known = public_key(path)
         keys, before = chain(path.with_name(CHAIN), whole=False)
-        before = before if keys and keys[-1] == known else []
+        before = before[: keys.index(known)] if known in keys else []
     later = bundle.rotations[bundle.keys.index(known) :] if known in bundle.keys else []
     again = {rotation["old"] for rotation in before} & {rotation["new"] for rotation in later}
     if before and later and (again or later[0]["number"] != before[-1]["number"] + 1):
@@ -459,20 +493,21 @@ def kept_chain(bundle: Bundle, options: argparse.Namespace) -> list[Any]:
 
 
 def pin(folder: Path, bundle: Bundle, trust: dict[str, Any], rotations: list[Any]) -> None:
-    """Keep the key: the import of this bundle and of later ones expects the same maker."""
-    if rotations:
-        content = {"document": "penstock keys", "rotations": rotations}
-        keep(folder / CHAIN, json.dumps(content) + "\n")
+    """Keep the key: the import of this bundle and of later ones expects the same maker.
+
+    The record comes first, as it tells of the key that is still there too, and the key last.
+    """
     keep(folder / TRUST, json.dumps(trust) + "\n")
+    if rotations:
+        keep(folder / CHAIN, json.dumps({"document": "penstock keys", "rotations": rotations}) + "\n")
+    else:
+        (folder / CHAIN).unlink(missing_ok=True)
     body = base64.b64encode(ED25519 + bundle.key).decode()
     keep(folder / "bundle.pub", f"-----BEGIN PUBLIC KEY-----\n{body}\n-----END PUBLIC KEY-----\n")
-    if not rotations:
-        # behind the key, which a chain that ends with another one says nothing of
-        (folder / CHAIN).unlink(missing_ok=True)
 
 
 def keep(path: Path, text: str) -> None:
-    """Write a file where it says something else, in one step: a full disk or a power cut leaves it as it was."""
+    """Write what is new beside, and give it its name on the disk before anything else is written."""
     if path.exists() and path.read_bytes() == text.encode():
         return
     beside = path.with_name(f".{path.name}.new")
@@ -485,11 +520,13 @@ def keep(path: Path, text: str) -> None:
         beside.unlink()
         raise
     beside.replace(path)
+    os.sync()
 
 
 def order(version: str) -> tuple[Any, ...]:
     """Return what orders versions as Python packages are ordered (PEP 440); what is none comes first."""
-    found = VERSION.fullmatch(version.lower())
+    version = version.lower()
+    found = VERSION.fullmatch(version)
     if found is None:
         return ()
 
@@ -532,10 +569,10 @@ def checked_wheels(bundle: Bundle, site: Path, folder: Path) -> tuple[dict[str, 
     What a delta or a medium does not carry is taken from what the site holds already.
     """
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    offered = {target["name"]: target["python"] for target in bundle.listed["targets"] if target["python"]}
+    offered = {target["name"]: str(target.get("python") or "") for target in bundle.listed["targets"]}
     targets = {name for name, python in offered.items() if python == version}
     if not targets:
-        pythons = ", ".join(sorted(set(offered.values())))
+        pythons = ", ".join(sorted(set(offered.values()) - {""}))
         refuse(bundle.folder, f"the bundle is for Python {pythons}, this machine has {version}", "use a bundle for it")
     wheels, lacking = {}, []
     for wheel in bundle.listed["artifacts"]:
@@ -557,20 +594,20 @@ def install(bundle: Bundle, site: Path, folder: Path) -> int:
     wheelhouse = folder / "wheels"
     wheelhouse.mkdir()
     wheels, lacking = checked_wheels(bundle, site, wheelhouse)
-    hint = "use the full bundle, or the first medium of it"
+    hint, home = "use the full bundle, or the first medium of it", str(wheelhouse)
     for name in ("penstock", "pip"):
         if name not in wheels:
             refuse(bundle.folder, f"neither the bundle nor the site has {name}", hint)
-    # whoever starts this may stand in the medium's folder: no module of it may be taken for Python's own
-    subprocess.run([sys.executable, "-I", "-m", "venv", "--without-pip", folder], check=True, cwd=str(folder))
-    # pip runs from its own wheel, which a zip file on the path allows
-    path, home = "/usr/bin:/bin", str(wheelhouse)
-    environment = {"PATH": path, "PYTHONPATH": str(wheels["pip"]), "HOME": home, "LC_ALL": "C.UTF-8"}
+    # nothing of the caller's folder, which may be the medium itself, and nothing of the caller's environment
+    around: dict[str, Any] = {"cwd": folder, "env": {"PATH": "/usr/bin:/bin", "HOME": home, "LC_ALL": "C.UTF-8"}}
+    subprocess.run([sys.executable, "-I", "-m", "venv", "--without-pip", str(folder)], check=True, **around)
     options = ["--no-index", "--no-cache-dir", "--disable-pip-version-check", "--quiet", "--find-links", home]
     version = next(a["version"] for a in bundle.listed["artifacts"] if (a["kind"], a["name"]) == ("python", "penstock"))
     wanted = [f"penstock[{EXTRAS}]=={version}", "pip"]
-    command = [str(folder / "bin" / "python"), "-P", "-m", "pip", "--isolated", "install", *options, *wanted]
-    if subprocess.run(command, check=not lacking, env=environment, cwd=str(folder)).returncode:
+    # pip runs from its own wheel, as Python runs what lies in a zip file
+    pip = [str(folder / "bin" / "python"), "-I", str(wheels["pip"] / "pip"), "--isolated", "install"]
+    command = [*pip, *options, *wanted]
+    if subprocess.run(command, check=not lacking, **around).returncode:
         refuse(bundle.folder, f"neither the bundle nor the site has all of {', '.join(lacking)}", hint)
     shutil.rmtree(wheelhouse)
     (folder / INSTALLED).write_text(f"{bundle.identity} {listed(folder)}")
@@ -645,6 +682,7 @@ def run(options: argparse.Namespace) -> None:
     bundle = Bundle(options.bundle)
     trust = trusted(bundle, options)
     rotations = kept_chain(bundle, options)
+    bundle.read()
     words = HOW[trust["how"]] if trust else "a key that this machine does not know: compare it with its maker's"
     print(fingerprint(bundle.key))
     print(f"is the key that signed {bundle.medium}{bundle.listed['name']} {bundle.listed['version']}, {words}")
@@ -670,7 +708,7 @@ def run(options: argparse.Namespace) -> None:
         for left in options.prefix.parent.glob(f".{options.prefix.name}-*"):
             if left.resolve() != present:
                 shutil.rmtree(left)
-        folder = Path(tempfile.mkdtemp(prefix=f".{options.prefix.name}-", dir=options.prefix.parent))
+        folder = Path(tempfile.mkdtemp(prefix=f".{options.prefix.name}-", dir=options.prefix.parent.absolute()))
         try:
             count = install(bundle, options.root, folder)
             pin(folder, bundle, trust, rotations)

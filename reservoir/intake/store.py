@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -35,6 +36,7 @@ class Store:
         self.before = root / "before"
         self.after = root / "after"
         self.rollback = root / "rollback.json"
+        self.begun = root / "publishing.json"
         self.marks = root / "newest.json"
         self.security = root / "security"
         self.policy = self.security / "policy.yml"
@@ -78,6 +80,7 @@ class Store:
                 ) from error
             for folder in (self.root, self.keys, *self.bundles.glob("[!.]*")):
                 files.sweep(folder)
+            self._settle()
             try:
                 yield
             except BaseException:
@@ -160,8 +163,31 @@ class Store:
         return self.bundles / identity / "set-aside"
 
     def numbers(self) -> list[int]:
-        """Return the numbers of the publications, in order."""
-        return sorted(int(path.name) for path in self.publications.glob("*") if path.name.isdecimal())
+        """Return the numbers of the publications that were served, in order."""
+        numbers = {int(path.name) for path in self.publications.glob("*") if path.name.isdecimal()}
+        return sorted(numbers - {self._unserved()})
+
+    def begin(self, number: int) -> None:
+        """Remember that a publication is about to be served for the first time."""
+        files.write(self.begun, json.dumps({"schema": 1, "publication": number}))
+        flush([self.root])
+
+    def _unserved(self) -> int | None:
+        """Return the number of the publication that was interrupted before anybody was served it."""
+        try:
+            number = int(json.loads(self.begun.read_text())["publication"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return number if number != self.serving() else None
+
+    def _settle(self) -> None:
+        """Take away what an interrupted publication left, unless it is served."""
+        if (number := self._unserved()) is not None and (folder := self.publications / str(number)).is_dir():
+            aside = folder.with_name(f".{number}.new")
+            shutil.rmtree(aside, ignore_errors=True)
+            folder.rename(aside)
+            shutil.rmtree(aside)
+        self.begun.unlink(missing_ok=True)
 
     def serving(self) -> int | None:
         """Return the number of the publication that is served, where there is one."""

@@ -5,7 +5,7 @@ The installer writes the same record beside the key that it keeps, so that the f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -120,8 +120,11 @@ def known(store: Store, installed: Path | None = None, *, given_up: bool = False
         for path in (store.pinned_key, installed / PINNED if installed else settings.installer_key())
     )
     if own and kept and _later(kept, own):
-        followed = keychain.raw(own.key) in kept.chain.replaced()
-        return replace(kept, chain=own.chain.grown(own.key, kept.chain)) if followed else kept
+        if keychain.raw(own.key) not in kept.chain.replaced():
+            return kept
+        # the site's chain goes on, and may know nothing of how the installer's began
+        trust = kept.trust.model_copy(update={"before": kept.earlier})
+        return Known(kept.key, trust, own.chain.grown(own.key, kept.chain))
     return own or kept
 
 
@@ -140,7 +143,7 @@ def _kept(path: Path, given_up: bool) -> Known | None:
         if not given_up:
             raise
         chain = keychain.Keychain(rotations=[])
-    return Known(key, _noted(path.with_name(RECORD), fingerprint(key)), chain)
+    return Known(key, _noted(path.with_name(RECORD), fingerprint(key), given_up), chain)
 
 
 def _later(one: Known, other: Known) -> bool:
@@ -182,7 +185,10 @@ def decide(found: Verified, before: Known | None, spoken: Spoken) -> Trust:
     led = {keychain.fingerprint(each.new) for each in found.chain.after(keychain.raw(before.key))}
     given_up = not same and bool(led & set(before.earlier))
     if same or (found.chain.leads(before.key, found.key) and not given_up and not spoken.replaces):
-        changed = {} if same else {"fingerprint": name, "follows": follows, "before": [*before.earlier, follows]}
+        changed: dict[str, Any] = {"fingerprint": name, "follows": follows, "before": [*before.earlier, follows]}
+        if same:
+            # who replaces a key keeps no chain, which told of some of these
+            changed = {"before": before.earlier} if spoken.replaces else {}
         steps = trusted.model_copy(update=changed)
         # whoever gives the key now has got it by another way, whatever was said before
         return steps.model_copy(update={"how": "key", "since": today}) if spoken.key and trusted.how != "key" else steps
@@ -205,26 +211,41 @@ def pin(store: Store, found: Verified, trust: Trust, before: Known | None, spoke
     """Remember the bundle's key as the one of this site, how it came to be trusted, and what it replaced."""
     trusted = before.key if before and not spoken.replaces else spoken.key or found.key
     chain = heeded(before, spoken).grown(trusted, found.chain)
+    # the record comes first, as it tells of the key that is still there too, and the key last: when this is interrupted
+    # before, the old key is refused already
+    _keep(store.keys / RECORD, trust.model_dump_json(by_alias=True).encode() + b"\n")
     if chain.rotations:
-        # before the key: when this is interrupted the old key is refused already
         _keep(store.keychain, keychain.encode(chain))
     else:
         store.keychain.unlink(missing_ok=True)
-    # a record that is not of the key counts for nothing, so an interruption between the two says less, nothing wrong
-    _keep(store.keys / RECORD, trust.model_dump_json(by_alias=True).encode() + b"\n")
     _keep(store.pinned_key, ed25519.encode_public(found.key))
-    flush([store.keys])
 
 
 def _keep(path: Path, content: bytes) -> None:
     if not path.exists() or path.read_bytes() != content:
         files.write(path, content)
+        flush([path.parent])
 
 
-def _noted(path: Path, name: str) -> Trust:
-    """Return what is noted of the key with this fingerprint; one of another key, or a damaged one, says nothing."""
+def _noted(path: Path, name: str, given_up: bool) -> Trust:
+    """Return what is noted of the key with this fingerprint; with `given_up` what is damaged is nothing.
+
+    A record comes before its key: where that was interrupted, it names the one that is there among those before.
+    """
+    nothing = Trust(fingerprint=name, how="unknown")
+    if not path.exists():
+        return nothing
     try:
         noted = Trust.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
-        return Trust(fingerprint=name, how="unknown")
-    return noted if noted.fingerprint == name else Trust(fingerprint=name, how="unknown")
+    except ValidationError as error:
+        if given_up:
+            return nothing
+        raise IntegrityError(
+            "damaged, so nobody knows which keys were given up",
+            where=str(path),
+            hint="compare the key with its maker's; give it with --key and say --replace-key",
+        ) from error
+    if noted.fingerprint == name:
+        return noted
+    last = max((place for place, each in enumerate(noted.before) if each == name), default=len(noted.before))
+    return nothing.model_copy(update={"before": noted.before[:last]})

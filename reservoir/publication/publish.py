@@ -92,10 +92,13 @@ def _publish(store: Store, chosen: dict[str, Bundle], progress: Progress, *, una
         staging.chmod(0o755)
         progress("wait for the disk")
         flush_all(staging)
-    staging.rename(store.publications / str(number))
+    # what is interrupted from here on counts once it is served
+    store.begin(number)
+    folder = staging.rename(store.publications / str(number))
     # before anybody sees it, and with what the site published before it kept such a list
-    past_names.remember(store.root, [store.publications / str(each) for each in store.numbers()])
+    past_names.remember(store.root, [folder, *(store.publications / str(each) for each in store.numbers())])
     _switch(store, number)
+    store.begun.unlink()
     store.rollback.unlink(missing_ok=True)
     return _served(store, changed=True)
 

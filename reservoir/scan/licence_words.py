@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from reservoir.artifacts.licence_names import FAMILIES
+
 # a name that no list of licences has; who made it stands before the name
 OWN = re.compile(r"LicenseRef-((?:Debian|Fedora|Callaway)-)?(.+)", re.DOTALL)
 # one of a family, of a version or of any, as `GPL-3` and `GPL-3-or-later-with-Bison-exception`
 FAMILY = re.compile(
-    r"((?:[AL]?GPL|GFDL|Artistic|Apache|MPL)(?:-\d(?:\.\d)?)?|BSD)(?:-only|-or-later)?(?:-no-invariants?)?"
+    rf"((?:{'|'.join(FAMILIES)})(?:-\d(?:\.\d)?)?|BSD)(?:-only|-or-later)?(?:-no-invariants?)?"
     r"(-(?:with-)?.*exceptions?)?",
     re.IGNORECASE,
 )
@@ -52,7 +54,9 @@ def in_doubt(name: str, denied: Iterable[str]) -> bool:
     family = FAMILY.fullmatch(word.replace("GFDL-NIV", "GFDL"))
     if family:
         # an exception allows more, and could still hide another licence
-        return any(_member(key, family[1]) for key in denied) or _tells(family[2] or "", stems)
+        exception = family[2] or ""
+        takes_back = not NARROWING.isdisjoint(exception.lower().split("-"))
+        return any(_member(key, family[1]) for key in denied) or _tells(exception, stems) or takes_back
     if _tells(word, stems) or any(word.lower() in SHARED.get(stem, ()) for stem in stems):
         return True
     return word.lower() not in BY_ANYBODY if not distribution else not _well_known(word.lower())

@@ -21,7 +21,7 @@ from reservoir.contents.artifact import Artifact, DebianArtifact, PythonArtifact
 from reservoir.download.cache import Cache
 
 # counts up when the same file gives another licence
-READING = 3
+READING = 4
 
 
 def read_all(artifacts: Iterable[Artifact], cache: Cache) -> dict[str, Found]:

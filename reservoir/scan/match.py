@@ -74,14 +74,17 @@ class Data:
     def _of(self, ecosystem: str) -> dict[Group, list[float]]:
         """Return when the advisories on an ecosystem were changed, by the export that they are of.
 
-        Where some have the mark of an export, only these: others are somebody's own, and may be more.
+        Where some have the mark of an export, only these: others are somebody's own, and may be more. A few that
+        have it beside far more that lack it are no export, but somebody's own.
         """
         found: dict[Group, list[float]] = {}
         for (advised, group), times in self.times.items():
             if covers(advised, ecosystem):
                 found.setdefault(group, []).extend(times)
         marked = {group: times for group, times in found.items() if group[-1]}
-        return marked or found
+        most = max(map(len, found.values()), default=0)
+        few = max(OWN[1], most // FEW)
+        return marked if any(len(times) > few or len(times) * TENTH > most for times in marked.values()) else found
 
 
 def match(advisories: Iterable[Advisory], wanted: PackageList, now: datetime) -> tuple[list[Hit], Data]:
@@ -163,9 +166,14 @@ def _inside(affected: Affected, version: str, compare: Compare) -> tuple[bool, s
         return True, "none of its versions can be compared"
     doubt = ""
     for events in ordered:
+        begun = any(event.introduced is not None for event in events.events)
+        # what does not say where the fault came may have had it always
+        whole = events if begun else Range(type=events.type, events=[Event(introduced="0"), *events.events])
         try:
-            if in_range(version, events, compare):
-                return True, ""
+            if in_range(version, whole, compare):
+                if begun:
+                    return True, ""
+                doubt = "a range does not say where the fault came"
         except ValueError as error:
             # another range may still hit for certain
             doubt = f"versions cannot be compared: {error}"

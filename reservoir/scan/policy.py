@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from datetime import date
 from pathlib import Path
@@ -14,10 +15,19 @@ from common.errors import InputError
 from common.strict import StrictModel
 from common.yaml_document import check, parse
 from reservoir.artifacts.image import cosign
+from reservoir.artifacts.image.check import NAME
 from reservoir.artifacts.licence import spdx
 from reservoir.scan.severity import Level
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+_PART = r"(?:[a-z0-9._*?-]|\[!?[a-z0-9._-]+\])+"
+PATTERN = re.compile(rf"{_PART}(?:/{_PART})*")
+WILD = frozenset("*?[")
+# what stands for nothing, as a range of characters backwards
+EMPTY = "(?!)"
+# as OSV writes them
+ECOSYSTEMS = ("PyPI", "Debian", "Ubuntu", "Alpine", "Rocky Linux", "AlmaLinux", "Red Hat", "openSUSE", "SUSE")
 
 
 def _licence(text: str) -> str:
@@ -87,10 +97,18 @@ def _key(text: str) -> str:
 
 def _images(text: str) -> str:
     # what the names of images have, and what stands for a part of them
-    if not re.fullmatch(r"[a-z0-9._/*?\[\]!-]+", text):
+    if not PATTERN.fullmatch(text) or EMPTY in fnmatch.translate(text) or not (WILD & {*text} or NAME.fullmatch(text)):
         raise ValueError(
             "no image is called so: give names without tag and digest, in lower case, where `*` stands for anything"
         )
+    return text
+
+
+def _ecosystem(text: str) -> str:
+    name, _, release = text.partition(":")
+    meant = next((known for known in ECOSYSTEMS if known.lower() == name.lower()), name)
+    if meant != name:
+        raise ValueError(f"no ecosystem is called so: write {meant}{f':{release}' if release else ''}")
     return text
 
 
@@ -115,7 +133,7 @@ class ScanPolicy(StrictModel):
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
     max_age_days: Annotated[int, Field(ge=1, le=3650)] = 14
-    least: dict[Text, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    least: dict[Annotated[Text, AfterValidator(_ecosystem)], Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     block: Limit = Limit()
     closed: Literal["list", "block"] = "list"
     exceptions: list[Exemption] = Field(default_factory=list)

@@ -108,6 +108,42 @@ def test_every_change_has_a_news_fragment_and_every_decision_a_number() -> None:
     assert numbers == [f"{index:04}" for index in range(1, len(numbers) + 1)]
 
 
+# a program is named by its path, or as the interpreter that runs; in `chroot` the folder is the root of the image
+MODULE_RUN = re.compile(
+    r"""(?<!`)(?:[/$]python[\d.]*|["']python[\d.]*["']|executable|python \}\})["')]*,?\s+["']?-m\b"""
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ('[sys.executable, "-m", "pip"]', True),
+        ("ExecStart={{ api_venv }}/bin/python -m api serve", True),
+        ("[str(folder / 'bin' / 'python'), '-m', 'pip']", True),
+        ("{{ edge_python }} -m common.watched", True),
+        ("/usr/bin/python3.11 -m venv", True),
+        ('[sys.executable, "-P", "-m", "pip"]', False),
+        ("{{ api_venv }}/bin/python -I -m api serve", False),
+        ("run `python -m api migrate`", False),
+    ],
+)
+def test_a_module_that_is_run_from_any_folder_is_found(words: str, found: bool) -> None:
+    assert bool(MODULE_RUN.search(words)) == found
+
+
+def test_no_module_is_run_with_the_working_directory_first() -> None:
+    """What lies in the folder from which somebody starts a program would be imported before Python's own modules."""
+    places = (*PACKAGES, "roles", "playbooks", "inventory")
+    found = [
+        f"{name(path)}: {line.strip()}"
+        for path in files()
+        if path.relative_to(ROOT).parts[0] in places and path.suffix != ".mo"
+        for line in path.read_text(errors="replace").splitlines()
+        if MODULE_RUN.search(line) and "chroot " not in line
+    ]
+    assert not found, "say -I, or -P where the environment counts"
+
+
 def _prints_or_exits(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func) in ("print", "sys.exit", "exit", "os._exit")
 

@@ -18,6 +18,9 @@ from reservoir.contents.bundle import Bundle
 FIELD = re.compile(r"([!-9;-~]+):(?:[ \t].*)?")
 # what a publication says itself
 OURS = {"filename", "size", "md5sum", "sha1", "sha256", "sha512"}
+MD5 = re.compile(r"\s*[0-9a-fA-F]{32}\s*")
+# of one entry; apt holds an index with a far longer one to be damaged
+LARGEST = 1 << 20
 ONE_SOURCE = "publish bundles that were made from one source"
 
 
@@ -100,6 +103,10 @@ def _faults(deb: DebianArtifact) -> Iterator[str]:
             yield f"its entry has a line that is no field: {line[:60]!r}"
         else:
             fields[-1][1].append(line)
+    if len(stanza) > LARGEST:
+        longest = max(fields, key=lambda one: sum(map(len, one[1])), default=("no field", []))[0]
+        yield f"its entry has {len(stanza)} characters, most of them in {longest}, and apt reads {LARGEST}"
+        return
     names = [name for name, _ in fields]
     if twice := sorted(name for name, count in Counter(names).items() if count > 1):
         yield f"its entry says {', '.join(twice)} twice"
@@ -108,12 +115,19 @@ def _faults(deb: DebianArtifact) -> Iterator[str]:
     if (said := (field(stanza, "Package"), field(stanza, "Version"))) != (deb.name, deb.version):
         yield f"its entry is of {' '.join(said)}, not of {deb.name} {deb.version}"
     for name, lines in fields:
-        if not relations.readable(name, value := "\n".join(lines)):
-            yield f"its entry has a {name} that apt cannot read: {value.strip()[:60]!r}"
+        yield from _unread(name, "\n".join(lines))
     try:
         place("any", deb)
     except IntegrityError as error:
         yield error.problems[0].reason
+
+
+def _unread(name: str, value: str) -> Iterator[str]:
+    """Yield why apt cannot read the value of a field."""
+    if not relations.readable(name, value):
+        yield f"its entry has a {name} that apt cannot read: {value.strip()[:60]!r}"
+    if name == "description-md5" and not MD5.fullmatch(value):
+        yield f"its entry has a {name} that is no MD5: {value.strip()[:60]!r}"
 
 
 def _debs(bundles: Sequence[Bundle]) -> Iterator[DebianArtifact]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from common import process
+from reservoir.artifacts import licence_names
 from reservoir.artifacts.debian.members import LARGEST, Bounded, Part, Pieces
 from reservoir.artifacts.licence import Found, expression, headed, named, spdx_names
 
@@ -46,16 +47,28 @@ def copyright_file(text: str) -> Found:
     if HEAD.search(re.split(r"\n\s*\n", text.strip(), maxsplit=1)[0]):
         names = {part for line in STATED.findall(text) for part in _parts(line)}
         if names:
+            said = " ".join(names)
+            # the text below a field may be another one
+            pasted = [name for name in (*licence_names.titles(text), *headed(text)) if not _says(said, name)]
+            names.update(f"LicenseRef-Debian-{name}" for name in pasted)
             return Found(expression(" AND ".join(sorted(names))), "copyright (machine-readable)")
     pointed = COMMON.findall(text)
     if not pointed:
         return Found()
-    # a text that nothing points to is there as a whole; of GNU's the wider one may be, beside a narrower one
-    beside = [name for name in named(text) if not any(point.startswith(name) for point in pointed)]
-    # and another version than that of the file
-    beside += [name for name in headed(text) if name.partition("-")[0] not in beside]
+    files = " ".join(pointed)
+    # a text that nothing points to is there as a whole
+    beside = [name for name in named(text) if not _says(files, name)]
+    for family, versions in licence_names.versions(COMMON.sub(" ", text)).items():
+        # and another version than that of the file
+        others = [f"{family}-{version}" for version in versions] if _says(files, family) else [family]
+        beside += [name for name in others if not _says(files, name)]
     names = {f"LicenseRef-Debian-{name}" for name in (*pointed, *beside)}
     return Found(" AND ".join(sorted(names)), "copyright (files that its text points to)")
+
+
+def _says(words: str, name: str) -> bool:
+    """Say whether names of licences are of a family, or of a version of it."""
+    return re.search(rf"(?<![A-Za-z]){re.escape(name)}(?![A-Za-z0-9])", words) is not None
 
 
 def _parts(line: str) -> list[str]:

@@ -14,11 +14,13 @@ _NAME = r"[^ \t\n\r\f\v(),|\[\]<>]+"
 _VERSION = rf"\({_BLANKS}(?><<|>>|[<>]=?|!?=){_BLANKS}[^)\s][^)]*\)"
 _ONE = rf"{_BLANKS}{_NAME}{_BLANKS}(?:{_VERSION}{_BLANKS})?"
 # sources alone say for which machines and builds a relation counts; a comma at the end is borne
-_LIST = re.compile(rf"{_ONE}(?:[,|]{_ONE})*(?:[,|]{_BLANKS})?")
+_LIST = re.compile(rf"{_ONE}(?:[,|]{_ONE})*(?:,{_BLANKS})?")
+# apt wants more than three signs behind a bracket
+_SHORT = re.compile(rf"\({_BLANKS}[^(]{{0,3}}\Z")
 
 
 def readable(field: str, value: str) -> bool:
     """Say whether apt can read the value of a field, which is written in small letters."""
     if field not in FIELDS or (not value.strip() and field not in NEVER_EMPTY):
         return True
-    return _LIST.fullmatch(value) is not None
+    return _LIST.fullmatch(value) is not None and not _SHORT.search(value.rstrip())

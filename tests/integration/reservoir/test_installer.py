@@ -30,7 +30,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def install(place: Path) -> Install:
-    """Start install.sh of a folder, with places below a scratch folder."""
+    """Start install.sh of a folder, with places below a scratch folder, from where others left modules of theirs."""
+    foreign = place / "foreign"
+    foreign.mkdir()
+    for name in ("venv", "pip", "zipfile", "json"):
+        (foreign / f"{name}.py").write_text("raise SystemExit('not of the bundle')\n")
 
     def start(folder: Path, *words: str | Path) -> subprocess.Popen[str]:
         places: list[str | Path] = [
@@ -50,6 +54,7 @@ def install(place: Path) -> Install:
             stderr=subprocess.STDOUT,
             text=True,
             env=ENVIRONMENT,
+            cwd=foreign,
             start_new_session=True,
         )
 

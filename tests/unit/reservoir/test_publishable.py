@@ -128,6 +128,20 @@ def another_wheel(name: str = "demo", version: str = "1.0", more: str = "") -> C
     return made
 
 
+def wheel_that_says(**changed: bytes) -> Callable[[Path], Made]:
+    """A wheel with other contents of its `METADATA` or `WHEEL`."""
+
+    def made(folder: Path) -> Made:
+        path = folder / "demo-1.0-py3-none-any.whl"
+        files = {"METADATA": DEMO, "WHEEL": b"Wheel-Version: 1.0\n"} | changed
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in files.items():
+                archive.writestr(f"demo-1.0.dist-info/{name}", content)
+        return [(artifact(path, PythonArtifact, "demo"), path)]
+
+    return made
+
+
 def another_folder(folder: Path) -> Made:
     path = folder / "demo-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
@@ -184,6 +198,7 @@ def image_called(name: str = "demo", tag: str = "1", digest: str = "") -> Callab
     return made
 
 
+DEMO = b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n"
 HELLO = STANZA.format(name="hello", version="1.0")
 FAULTS: dict[str, tuple[Callable[[Path], Made], str]] = {
     "two files of one name": (two_files, "notes.txt: two different files have one name"),
@@ -202,6 +217,16 @@ FAULTS: dict[str, tuple[Callable[[Path], Made], str]] = {
     "a wheel that is two": (another_wheel(more="x-1.dist-info/RECORD"), "whl: not a wheel: it has several metadata"),
     "a wheel with a member at a place of the machine": (another_wheel(more="/tmp/x"), "leaves its folder: /tmp/x"),
     "a wheel with a member above its folder": (another_wheel(more="demo/../../x"), "leaves its folder: demo/../../x"),
+    "a wheel with a member for no place": (another_wheel(more="demo-1.0.data/evil/x"), "for no place of an"),
+    "a wheel with a member for none": (another_wheel(more="demo-1.0.data/x"), "installation: demo-1.0.data/x"),
+    "a wheel of Latin letters": (wheel_that_says(METADATA=DEMO + b"Summary: \xe9\n"), "its METADATA is not in UTF-8"),
+    "a wheel that needs nobody knows what": (
+        wheel_that_says(METADATA=DEMO + b"Requires-Dist: a b c\n"), "METADATA has a Requires-Dist .*: 'a b c'"),
+    "a wheel of no version": (wheel_that_says(WHEEL=b""), "its WHEEL has the Wheel-Version '', 1.0 is known"),
+    "a wheel of a later version": (wheel_that_says(WHEEL=b"Wheel-Version: 2.0\n"), "WHEEL has the Wheel-Version '2.0'"),
+    "an entry with half a relation": (entry(f"{HELLO}Breaks: jq|\n"), "entry has a breaks that apt cannot read: 'jq"),
+    "an entry with a sum that is none": (entry(f"{HELLO}Description-md5: zz\n"), "description-md5 that is no MD5"),
+    "an entry that is too long": (entry(f"{HELLO}X: {'x' * (2 << 20)}\n"), "most of them in x, and apt reads 1048576"),
     "an entry with a blank line": (entry(f"{HELLO}\nPackage: other\n"), "deb: its entry has a blank line"),
     "an entry without an end": (entry(HELLO.rstrip()), "deb: its entry ends in the middle of a line"),
     "an entry with a line that is none": (entry(f"{HELLO}nothing\n"), "deb: its entry has a line that is no field"),

@@ -40,7 +40,7 @@ def _amounts_asked(monkeypatch: pytest.MonkeyPatch, count: int) -> int:
     with monkeypatch.context() as patch:
         patch.setattr(Workload, "amount", counted)
         decision = decide(Snapshot(NOW * SECOND, nodes, projects, tuple(leaving), tuple(queue)))
-    assert len(decision.nominated) == count
+    assert len(decision.reservations) == count
     return asked.total()
 
 

@@ -97,6 +97,23 @@ RECLAIM = {
         waits={"1": Cause.RECLAIMING},
         victims={"r": "1"},
     ),
+    "nor where the clock was set back by less": Case(
+        four,
+        ab,
+        (runs(work("r", "b", 4), on("n", 1, 1, 1, 1), since=NOW + 59),),
+        (work("1", "a", 2),),
+        SchedulerSettings(min_runtime_s=60),
+        waits={"1": Cause.NO_ROOM},
+    ),
+    "the clock was set back by an hour": Case(
+        four,
+        ab,
+        (runs(work("r", "b", 4), on("n", 1, 1, 1, 1), since=NOW + 3600),),
+        (work("1", "a", 2),),
+        SchedulerSettings(min_runtime_s=60),
+        waits={"1": Cause.RECLAIMING},
+        victims={"r": "1"},
+    ),
     "a project's own minimum run time counts": Case(
         four,
         (project("a", 2), project("b", 2, min_runtime_s=61)),

@@ -32,7 +32,7 @@ def is_in(pool: VictimPool, running: Running) -> bool:
         return False
     if pool.everyone:
         return workload.preemptible or running.ends_at > 0 or not pool.soon_only
-    if not workload.preemptible or running.since > pool.until:
+    if not workload.preemptible or abs(pool.now - running.since) < pool.least:
         return False
     if workload.project == pool.own:
         return workload.priority < pool.below and workload.total_milli > pool.spared
@@ -46,7 +46,8 @@ def victim_pools(draw: st.DrawFn) -> VictimPool:
     surplus = {name: draw(st.sampled_from((100, 500, 1000, 1500, 2500))) for name in PROJECTS if name != own}
     due = draw(st.sampled_from((0, 1500))) if own else 0
     everyone = draw(st.booleans()) and not own
-    return VictimPool(surplus, draw(st.booleans()), own, below=60, due=due, until=9 * SECOND, everyone=everyone)
+    last_may_pass = draw(st.booleans())
+    return VictimPool(surplus, last_may_pass, own, below=60, due=due, now=10 * SECOND, least=SECOND, everyone=everyone)
 
 
 @st.composite

@@ -214,7 +214,7 @@ def check(snapshot: Snapshot, decision: Decision) -> None:
         assert victim.preemptible, "only what may be reclaimed is"
         own = quota[victim.project].min_runtime_s
         least = snapshot.settings.min_runtime_s if own is None else own
-        assert snapshot.now - running[reclaim.victim].since >= least * SECOND
+        assert abs(snapshot.now - running[reclaim.victim].since) >= least * SECOND
         assert reclaim.beneficiary in decision.pending_reasons, "who gets the room waits until it is free"
         if reclaim.moved:
             assert reclaim.victim in decision.reservations, "who is moved has places elsewhere"

@@ -6,7 +6,10 @@ import itertools
 import json
 import os
 import resource
+import signal
+import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,7 +46,7 @@ class Programs:
         self.wheels: set[str] = set()
         self.code = 0
 
-    def run(self, command: Sequence[str], check: bool = False, env: object = None, cwd: object = None) -> Any:
+    def run(self, command: Sequence[str], check: bool = False, **around: object) -> Any:
         self.commands.append(command)
         if "venv" in command:
             python = Path(command[-1]) / "bin" / "python"
@@ -789,7 +792,7 @@ def test_the_installer_takes_a_file_with_one_key_alone_and_keeps_the_key(
     assert pinned(tmp_path / "opt/site") == own
 
 
-@pytest.mark.parametrize("damaged", [trust.PINNED, trust.CHAIN])
+@pytest.mark.parametrize("damaged", [trust.PINNED, trust.CHAIN, trust.RECORD])
 def test_what_is_kept_and_damaged_does_not_count_against_who_gives_it_up(
     machine: Machine, key: Ed25519PrivateKey, damaged: str
 ) -> None:
@@ -813,28 +816,191 @@ def test_no_more_of_a_file_is_copied_than_its_list_says(tmp_path: Path) -> None:
     assert copy.stat().st_size == 1_500_001
 
 
-def test_no_module_of_the_medium_runs_however_the_installer_is_started(
-    tmp_path: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    medium, folder, ran = product(tmp_path, key), tmp_path / "new", tmp_path / "ran"
-    folder.mkdir()
-    found = BOOTSTRAP.Bundle(medium)
-    for name in ("venv", "pip", "json"):
-        (medium / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write({name!r})")
-    monkeypatch.chdir(medium)
-    assert BOOTSTRAP.install(found, tmp_path / "site", folder) == 3
-    assert (folder / "bin" / "python").exists()
+def test_nothing_of_the_callers_folder_or_environment_runs(tmp_path: Path, key: Ed25519PrivateKey) -> None:
+    """It may be the medium, and who hands one on can put files there that nobody signed."""
+    foreign, ran = tmp_path / "foreign", tmp_path / "ran"
+    foreign.mkdir()
+    for name in ("venv", "pip", "argparse", "sitecustomize", "zipfile"):
+        (foreign / f"{name}.py").write_text(f"open({str(ran)!r}, 'w')\n")
+    penstock, pip = (wheel(tmp_path, name=name) for name in ("penstock", "pip"))
+    with zipfile.ZipFile(pip, "a") as file:
+        file.writestr("pip/__main__.py", "import pathlib, sys\npathlib.Path(sys.prefix, 'bin/penstock').touch()\n")
+    made = [(artifact(path, PythonArtifact, path.name.split("-")[0]), path) for path in (penstock, pip)]
+    bundle = make_bundle(tmp_path, key, made=made)
+    places = {"prefix": "opt/site", "command": "bin/penstock", "root": "site", "state": "state"}
+    words = [word for name, place in places.items() for word in (f"--{name}", str(tmp_path / place))]
+    command = [sys.executable, "-I", str(bundles.installer_path("bootstrap.py")), "--bundle", str(bundle)]
+    around: dict[str, Any] = {"cwd": foreign, "env": {"PATH": os.environ["PATH"], "PYTHONPATH": str(foreign)}}
+    done = subprocess.run([*command, "--trust-first", *words], check=False, capture_output=True, text=True, **around)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "bin/penstock").resolve().exists()
     assert not ran.exists()
 
 
-def test_nothing_is_installed_from_a_folder_with_a_file_that_nobody_signed(
-    tmp_path: Path, key: Ed25519PrivateKey, install: Run, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("damage", [_extra, _extra_blob])
+def test_a_bundle_with_files_in_no_list_installs_nothing(
+    tmp_path: Path,
+    key: Ed25519PrivateKey,
+    install: Run,
+    programs: Programs,
+    damage: Callable[[Path], None],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    medium = product(tmp_path, key)
-    (medium / "venv.py").touch()
-    assert install(medium) == 3
-    assert "venv.py: is not in the bundle's list" in capsys.readouterr().err
-    assert not (tmp_path / "opt").exists()
+    bundle = product(tmp_path, key)
+    damage(bundle)
+    assert install(bundle) == 3
+    assert "is not in the bundle's list" in capsys.readouterr().err
+    assert programs.commands == []
+
+
+def _listed(**changes: object) -> Callable[[bytes], bytes]:
+    return lambda content: json.dumps(json.loads(content) | changes).encode()
+
+
+ODD: dict[str, Sequence[Any]] = {
+    "artifacts": ("x", 5, None, [{}], [[]]),
+    "installer": (None, [], {"../x": "0" * 64}),
+    "attachments": (None, [], {"x": "0"}),
+    "created": (None, 1),
+    "targets": (None, [1], [{"name": []}]),
+    "version": ("1" * 5000, []),
+    "expires": ([1], 1),
+}
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *(lambda _, text=text: text for text in (b"[]", b"{", b"5", b"null", b"\xff\xfe", b'{"schema": 1}')),
+        *(lambda _, text=text: text for text in (b"[" * 200_000, b'{"schema": 1, "x": ' + b"9" * 5000 + b"}")),
+        *(_listed(**{name: value}) for name, values in ODD.items() for value in values),
+        lambda content: content.replace(b'"sha256": "', b'"sha256": "../'),
+        lambda content: content.replace(b'"size": ', b'"size": 0.'),
+        lambda content: content.replace(b'"filename": "', b'"filename": "\\u0000'),
+    ],
+)
+def test_an_odd_list_is_refused_in_words(
+    bundle: Path, key: Ed25519PrivateKey, install: Run, capsys: pytest.CaptureFixture[str], odd: Any
+) -> None:
+    """Whoever made a bundle signs it with a key of their own."""
+    before = (bundle / bundles.LIST).read_bytes()
+    content = odd(before)
+    assert content != before
+    (bundle / bundles.LIST).write_bytes(content)
+    (bundle / bundles.SIGNATURE).write_bytes(base64.b64encode(key.sign(content)))
+    for word in ("--verify-only", "--trust-first"):
+        assert install(bundle, word, first="") == 3
+        said = capsys.readouterr()
+        assert (said.out, said.err[:7], said.err.count("\n")) == ("", "error: ", 1)
+        assert "bundle.json: " in said.err
+    assert install(bundle, first="") == 3
+    assert "a key that this machine does not know" in capsys.readouterr().err, "who is not trusted is not read"
+
+
+@pytest.mark.parametrize(
+    "change", [{"number": 0}, {"number": 99}, {"number": "1"}, {"files": [["0" * 64]]}, {"files": {}}, {"cut": []}]
+)
+def test_an_odd_medium_is_refused_in_words(
+    tmp_path: Path,
+    bundle: Path,
+    key: Ed25519PrivateKey,
+    install: Run,
+    capsys: pytest.CaptureFixture[str],
+    change: dict[str, object],
+) -> None:
+    medium, *_ = split.split(bundle, 2_300_000, key, tmp_path / "media")
+    content = json.dumps(json.loads((medium / "volume.json").read_text()) | change).encode()
+    (medium / "volume.json").write_bytes(content)
+    (medium / "volume.json.sig").write_bytes(base64.b64encode(key.sign(content)))
+    assert install(medium, "--verify-only") == 3
+    assert "volume.json: " in capsys.readouterr().err
+
+
+def statements(*keys: ed25519.SigningKey) -> Keychain:
+    steps = enumerate(itertools.pairwise(keys), 1)
+    return Keychain(rotations=[keychain.statement(old, new.public_key(), at, 0) for at, (old, new) in steps])
+
+
+def test_each_statement_of_a_chain_is_checked_once(
+    machine: Machine, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [key, *(Ed25519PrivateKey.generate() for _ in range(2))]
+    chain = statements(*keys)
+    assert machine.take(keys[-1], chain)
+    points: list[bytes] = []
+    read = BOOTSTRAP.decompress
+
+    def counted(data: bytes) -> Any:
+        points.append(data)
+        return read(data)
+
+    monkeypatch.setattr(BOOTSTRAP, "decompress", counted)
+    assert machine.install(keys[-1], chain) == 0
+    assert [points.count(old.public_key().public_bytes_raw()) for old in keys] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("at_the_site", [True, False])
+def test_who_replaces_a_key_by_itself_gives_up_those_before_it(
+    machine: Machine, key: Ed25519PrivateKey, at_the_site: bool
+) -> None:
+    """The chain that told of them is kept no more."""
+    between, new = (Ed25519PrivateKey.generate() for _ in range(2))
+    chain, back = statements(key, between, new), statements(new, between)
+    if at_the_site:
+        assert machine.take(new, chain)
+        assert machine.take(new, replace=True)
+    else:
+        assert machine.install(new, chain) == 0
+        assert machine.install(new, replace=True) == 0
+    with pytest.raises(IntegrityError, match="was given up for it, or follows one that was"):
+        machine.take(between, back)
+    assert machine.install(between, back) == 3
+    assert machine.counts == bytes_of(new)
+
+
+class Installed:
+    """A machine whose site trusts a key that `install.sh` gave up, and its bundle by the one that follows."""
+
+    def __init__(self, machine: Machine, key: Ed25519PrivateKey) -> None:
+        self.machine, self.given_up = machine, key
+        self.old, self.new = (Ed25519PrivateKey.generate() for _ in range(2))
+        self.chain = statements(self.old, self.new)
+        bundle = product(machine.folder, self.old, "7.0")
+        assert machine._install(bundle, "--key", pem(machine.folder, self.old), "--replace-key", first="") == 0
+        (machine.prefix / "bin/python").symlink_to(sys.executable)
+        self.place = machine.prefix.resolve()
+        self.bundle = product(machine.folder, self.new, "7.0", self.chain)
+        names = (trust.RECORD, trust.CHAIN, trust.PINNED)
+        self.files = {name: (self.place / name).read_bytes() for name in names if (self.place / name).exists()}
+
+    def install(self) -> int:
+        """Install it again from the beginning, which changes the key in place."""
+        for path in self.place.glob("*bundle.*.*"):
+            path.unlink()
+        for name, content in self.files.items():
+            (self.place / name).write_bytes(content)
+        return self.again()
+
+    def again(self) -> int:
+        code = self.machine._install(self.bundle, first="")
+        assert self.machine.prefix.resolve() == self.place, "what stands is not installed anew"
+        return code
+
+    def holds(self) -> None:
+        """Nothing that was given up counts, for neither of both who ask."""
+        assert self.machine.counts in (bytes_of(self.old), bytes_of(self.new))
+        known = trust.known(Store(self.machine.site), self.place)
+        assert known
+        name = ed25519.fingerprint(self.given_up.public_key())
+        assert name in known.earlier
+        assert name in BOOTSTRAP.earlier(self.place / trust.PINNED, False)
+
+
+@pytest.fixture
+def installed(machine: Machine, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch) -> Installed:
+    installed = Installed(machine, key)
+    monkeypatch.setattr(sys, "prefix", str(installed.place))
+    return installed
 
 
 def test_a_full_disk_leaves_what_is_noted_of_the_key_as_it_was(tmp_path: Path) -> None:
@@ -855,3 +1021,67 @@ def test_a_full_disk_leaves_what_is_noted_of_the_key_as_it_was(tmp_path: Path) -
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_full_disk_leaves_what_is_known_of_keys(installed: Installed, capsys: pytest.CaptureFixture[str]) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        # enough for the lock
+        resource.setrlimit(resource.RLIMIT_FSIZE, (60, before[1]))
+        code = installed.again()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert code == 5
+    installed.holds()
+    assert installed.again() == 0
+
+
+def test_a_change_of_the_key_may_be_cut_off_anywhere(installed: Installed, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_off = 0
+    for steps in itertools.count():
+        left = iter(range(steps))
+
+        def step(*_: object, left: Any = left) -> None:
+            if next(left, None) is None:
+                raise OSError(5, "the power is cut")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(BOOTSTRAP.os, "fsync", step)
+            patch.setattr(BOOTSTRAP.os, "sync", step)
+            code = installed.install()
+        installed.holds()
+        if code == 0:
+            break
+        cut_off += 1
+        assert installed.again() == 0
+        assert keychain.read(installed.place / trust.CHAIN) == installed.chain
+        known = trust.known(Store(installed.machine.site), installed.place)
+        assert known
+        assert known.key == installed.new.public_key()
+    assert cut_off == 6, "before and after each of three files"
+
+
+def test_what_is_known_of_keys_is_not_written_anew(installed: Installed, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert installed.install() == 0
+    written: list[Path] = []
+    monkeypatch.setattr(BOOTSTRAP.os, "fsync", written.append)
+    assert installed.again() == 0
+    assert not written
+
+
+def test_the_site_forgets_no_key_that_the_installer_saw_replaced(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own chain goes on with the installer's from where both meet, which is not where that one began."""
+    first, between, last = (Ed25519PrivateKey.generate() for _ in range(3))
+    back = machine.made(between, statements(last, between))
+    assert imported(back, machine.site, key=last.public_key(), replace_key=True).changed
+    whole = machine.made(last, statements(first, between, last))
+    assert machine._install(whole, "--key", pem(machine.folder, first), "--replace-key", first="") == 0
+    monkeypatch.setattr(sys, "prefix", str(machine.prefix.resolve()))
+    assert machine.take(last, replace=True)
+    with pytest.raises(IntegrityError, match="was given up for it, or follows one that was"):
+        machine.take(first, statements(last, first))
+    assert machine.install(first, statements(last, first)) == 3

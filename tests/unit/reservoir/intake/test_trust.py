@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from common import files
 from common.errors import IntegrityError
 from reservoir.intake import trust
 from reservoir.intake.store import Store
@@ -103,7 +106,7 @@ def test_what_is_said_for_the_first_medium_counts_for_the_others(
     assert done.complete
 
 
-@pytest.mark.parametrize("noted", [None, "{", '{"fingerprint": "%s", "how": "key"}' % ("0" * 64)])
+@pytest.mark.parametrize("noted", [None, '{"fingerprint": "%s", "how": "key"}' % ("0" * 64)])
 def test_a_site_that_noted_nothing_says_so(
     tmp_path: Path, bundle: Path, key: Ed25519PrivateKey, noted: str | None
 ) -> None:
@@ -117,3 +120,46 @@ def test_a_site_that_noted_nothing_says_so(
     assert done.trust
     assert done.trust.how == "unknown"
     assert take(bundle, root, key=key.public_key()).trust != done.trust
+
+
+@pytest.mark.parametrize("noted", ["", "{", '{"fingerprint": "%s", "how": "key", "before": [1]}' % ("0" * 64)])
+def test_a_damaged_record_is_not_one_of_a_site_that_gave_up_nothing(
+    tmp_path: Path, bundle: Path, key: Ed25519PrivateKey, noted: str
+) -> None:
+    root = tmp_path / "site"
+    take(bundle, root, key=key.public_key())
+    (Store(root).keys / trust.RECORD).write_text(noted)
+    with pytest.raises(IntegrityError, match=r"nobody knows which keys were given up.*--replace-key"):
+        take(bundle, root)
+    take(bundle, root, key=key.public_key(), replace_key=True)
+    assert take(bundle, root).complete
+
+
+def test_a_change_of_the_key_may_be_cut_off_anywhere(
+    tmp_path: Path, bundle: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record comes first: it names the key that is there still, and all those before it."""
+    root, old, new = tmp_path / "site", *(Ed25519PrivateKey.generate() for _ in range(2))
+    take(bundle, root, key=key.public_key())
+    take(make_bundle(tmp_path / "old", old, version="2.0"), root, key=old.public_key(), replace_key=True)
+    chain = keychain.Keychain(rotations=[keychain.statement(old, new.public_key(), 1, 0)])
+    last = make_bundle(tmp_path / "new", new, version="3.0", chain=chain)
+    write = files.write
+    for steps in range(3):
+        left = iter(range(steps))
+
+        def cut_off(path: Path, content: bytes, left: Iterator[int] = left) -> None:
+            if next(left, None) is None:
+                raise OSError(5, "the power is cut")
+            write(path, content)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(trust, "files", SimpleNamespace(write=cut_off))
+            with pytest.raises(OSError, match="the power is cut"):
+                take(last, root)
+        known = trust.known(Store(root))
+        assert known
+        assert known.key == old.public_key()
+        assert ed25519.fingerprint(key.public_key()) in known.earlier
+    assert take(last, root).complete
+    assert keychain.read(Store(root).keychain) == chain

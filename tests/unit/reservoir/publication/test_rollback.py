@@ -10,8 +10,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import ConflictError, IntegrityError, NotFoundError
 from reservoir.intake.store import Store
+from reservoir.publication import past_names
 from reservoir.publication import publish as publishing
+from reservoir.publication.prune import prune
 from reservoir.publication.publish import publish, rollback
+from reservoir.publication.status import status
 from tests.unit.reservoir.parts import copied, make_bundle, publish_versions, take
 
 
@@ -100,6 +103,47 @@ def test_a_rollback_that_was_interrupted_after_the_switch_goes_no_further(
     assert rollback(site).number == 2
     assert Store(site).rolled_back()
     assert rollback(site).number == 1, "that one was not interrupted"
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_publication_that_was_interrupted_before_it_was_served_is_none(
+    site: Path, tmp_path: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch, *, again: bool
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    take(make_bundle(tmp_path / "made", key, version="4.0", body="body 4"), site)
+    monkeypatch.setattr(past_names, "remember", killed)
+    with pytest.raises(KeyboardInterrupt):
+        publish(site)
+    monkeypatch.undo()
+    assert (Store(site).publications / "4").is_dir(), "else nothing is tried"
+    assert [one.number for one in status(site).publications] == [1, 2, 3]
+    if again:
+        assert publish(site).number == 4
+        assert served(site) == "notes body 4"
+        assert rollback(site).number == 3
+    else:
+        assert prune(site, keep=3).publications == []
+        assert rollback(site).number == 2
+    assert not list(Store(site).publications.glob(".*"))
+
+
+def test_a_publication_that_was_interrupted_after_it_was_served_counts(
+    site: Path, tmp_path: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(folders: object) -> None:
+        if served(site) == "notes body 4":
+            raise KeyboardInterrupt
+
+    take(make_bundle(tmp_path / "made", key, version="4.0", body="body 4"), site)
+    monkeypatch.setattr(publishing, "flush", killed)
+    with pytest.raises(KeyboardInterrupt):
+        publish(site)
+    monkeypatch.undo()
+    assert rollback(site).number == 3
+    assert Store(site).numbers() == [1, 2, 3, 4]
+    assert rollback(site, 4).number == 4
 
 
 @pytest.mark.parametrize("number", [0, 9])

@@ -28,7 +28,8 @@ def debian(line: str, deny: list[str]) -> bool:
      "MIT AND AGPL-3", "MIT with AGPL-3", "MIT | AGPL-3", "(MIT or ISC) and AGPL-3", "AGPL-3+ with exception",
      "MIT with Affero exception", "GPL-3+ with AGPL-3 exception", "custom", "MIT-noncommercial",
      "MIT, custom", "Zlib/custom", "permissive-custom", "BSD-with-network-copyleft", "public-domain-and-custom",
-     "Expat and\n AGPL-3+", "Expat-or-Foo", "Expat-Server-Side-Public", "Apache-2.0-with-Commons-Clause"],
+     "Expat and\n AGPL-3+", "Expat-or-Foo", "Expat-Server-Side-Public", "Apache-2.0-with-Commons-Clause",
+     "Apache-2.0 with Commons-Clause exception", "Expat, Server-Side-Public"],
 )  # fmt: skip
 def test_a_spelling_of_a_denied_licence_does_not_pass(line: str) -> None:
     assert not debian(line, AGPL)
@@ -72,6 +73,63 @@ def test_a_whole_text_beside_a_narrower_or_an_older_one_of_its_family_does_not_p
     found = copyright_file(f"{beside}\n\nThe program is under this one:\n{GPL_3}").expression
     assert not passes(found, ["GPL-3.0-only", "GPL-3.0-or-later"])
     assert passes(found, AGPL)
+
+
+@pytest.mark.parametrize(
+    ("said", "denied"),
+    [("under the AGPLv3 or later", "AGPL-3.0-only"),
+     ("Affero General Public License version 3", "AGPL-3.0-only"),
+     ("License: GNU AGPL v3", "AGPL-3.0-only"),
+     ("GNU Affero GPL version 3", "AGPL-3.0-or-later"),
+     (" * under the terms of the GNU Affero\n * General Public License version 3", "AGPL-3.0-only"),
+     ("GNU AFFERO GENERAL PUBLIC LICENCE Version 3", "AGPL-3.0-only"),
+     ("Server Side Public License, version 1", "SSPL-1.0"),
+     ("# Server-Side\n# Public License", "SSPL-1.0"),
+     ("covered by the SSPL", "SSPL-1.0"),
+     ("Business Source License 1.1", "BUSL-1.1"),
+     ("Elastic License 2.0", "Elastic-2.0"),
+     ("the ELv2", "Elastic-2.0"),
+     ("Eclipse Public License - v 2.0", "EPL-2.0"),
+     ("Creative Commons Attribution-NonCommercial 4.0", "CC-BY-NC-4.0"),
+     ("CC BY-NC-SA 4.0", "CC-BY-NC-SA-4.0"),
+     ("PSF LICENSE AGREEMENT FOR PYTHON 3.11", "PSF-2.0"),
+     ("PYTHON SOFTWARE FOUNDATION LICENSE VERSION 2", "Python-2.0"),
+     ("developed by the OpenSSL Project for use in the OpenSSL Toolkit", "OpenSSL"),
+     ("under the GNU General Public License, version 3 or later", "GPL-3.0-or-later"),
+     ("under version 2 or 3 of the\n * GNU General Public License; version 3 of the GPL", "GPL-3.0-only"),
+     ("the GNU General Public License as published by the Free Software Foundation; either version 3", "GPL-3.0-only"),
+     ("parts: GPLv3+", "GPL-3.0-or-later"), ("parts: GPL-3", "GPL-3.0-only"), ("parts: LGPL3", "LGPL-3.0-only"),
+     ("// Redistribution and use in source and\n// binary forms", "BSD-4-Clause"),
+     ("the MIT licence with the Commons Clause", "AGPL-3.0-only")],
+)  # fmt: skip
+def test_a_licence_that_is_named_beside_a_pointer_to_another_does_not_pass(said: str, denied: str) -> None:
+    found = copyright_file(f"This is demo.\n\n{said}\n\nPackaging: /usr/share/common-licenses/GPL-2\n").expression
+    assert not passes(found, [denied])
+    assert passes(found, ["APSL-2.0"]) or "Commons" in said
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["GNU General Public License, version 2, or any later version", "GPLv2+", "the elastic collision of gplus 3",
+     "GPL section 7", "linked with OpenSSL, for commercial and non-commercial use"],
+)  # fmt: skip
+def test_words_that_name_no_other_licence_add_none(said: str) -> None:
+    found = copyright_file(f"{said}\n\nPackaging: /usr/share/common-licenses/GPL-2\n").expression
+    assert found == "LicenseRef-Debian-GPL-2"
+
+
+@pytest.mark.parametrize(
+    ("text", "denied"),
+    [("GNU AFFERO GENERAL PUBLIC LICENSE\n .\n Version 3, 19 November 2007", AGPL[0]),
+     ("License: AGPL-3+", AGPL[0]),
+     ("Server Side Public License\n VERSION 1, OCTOBER 16, 2018", "SSPL-1.0"),
+     ("Elastic License 2.0", "Elastic-2.0"),
+     ("GNU GENERAL PUBLIC LICENSE\n Version 3, 29 June 2007", "GPL-3.0-only")],
+)  # fmt: skip
+def test_the_head_of_another_text_below_a_licence_field_does_not_pass(text: str, denied: str) -> None:
+    found = copyright_file(f"Format: 1.0\n\nFiles: *\nLicense: Expat\n {text}\n All of it.\n").expression
+    assert not passes(found, [denied])
+    assert passes(copyright_file("Format: 1.0\n\nFiles: *\nLicense: Expat\n Not the AGPL-3.\n").expression, [denied])
 
 
 @pytest.mark.parametrize("name", ["LicenseRef-AGPLv3", "LicenseRef-Vendor", "LicenseRef-MIT-NonCommercial"])

@@ -144,6 +144,14 @@ def test_a_range_that_cannot_be_ordered_counts_as_a_fault_in_doubt() -> None:
     assert "cannot be compared" in hit.doubt
 
 
+@pytest.mark.parametrize("event", [{"fixed": "2.0"}, {"last_affected": "1.9"}, {"limit": "2.0"}])
+def test_a_range_without_a_beginning_counts_as_a_fault_in_doubt(event: dict[str, str]) -> None:
+    advised = advisory("A-1", "PyPI", "demo", event)
+    (hit,) = hits(package("python", "demo", "1.0"), advised)
+    assert hit.doubt == "a range does not say where the fault came"
+    assert not hits(package("python", "demo", "2.0"), advised)
+
+
 def test_a_list_of_versions_does_not_hide_a_range_that_cannot_be_ordered() -> None:
     advised = advisory("A-1", "PyPI", "demo", {"introduced": "0"}, {"fixed": "2004d"}, versions=("2.0",))
     (hit,) = hits(package("python", "demo", "1.0"), advised)
@@ -231,3 +239,28 @@ def test_a_few_of_very_many_do_not_make_all_of_them_new(fresh: int, today: bool)
     new = [Advisory.model_validate(advisory(f"A-new-{n}", "PyPI", "x")) for n in range(fresh)]
     _, data = match([*old, *new], PackageList({}, []), NOW)
     assert (data.newest("PyPI") == datetime.fromisoformat(TODAY)) is today
+
+
+def exported(count: int, name: str, day: str, *, marked: bool) -> list[Advisory]:
+    found = []
+    for number in range(count):
+        entry = advisory(f"{name}-{number}", "PyPI", "x", modified=day)
+        entry["affected"][0]["database_specific"] = {"source": "made"} if marked else {}
+        found.append(Advisory.model_validate(entry))
+    return found
+
+
+@pytest.mark.parametrize("own", [1, 5])
+def test_a_few_with_the_mark_of_an_export_do_not_make_one_without_marks_new(own: int) -> None:
+    old = exported(100, "A", "2025-01-01T00:00:00Z", marked=False)
+    _, data = match([*old, *exported(own, "OWN", TODAY, marked=True)], PackageList({}, []), NOW)
+    assert data.newest("PyPI") == datetime.fromisoformat("2025-01-01T00:00:00Z")
+    assert data.count("PyPI") == 100 + own
+
+
+@pytest.mark.parametrize(("exports", "own"), [(3, 20), (20, 500)])
+def test_an_export_with_marks_counts_alone_beside_more_of_ones_own(exports: int, own: int) -> None:
+    old = exported(exports, "A", "2025-01-01T00:00:00Z", marked=True)
+    _, data = match([*old, *exported(own, "OWN", TODAY, marked=False)], PackageList({}, []), NOW)
+    assert data.newest("PyPI") == datetime.fromisoformat("2025-01-01T00:00:00Z")
+    assert data.count("PyPI") == exports

@@ -244,6 +244,11 @@ def test_signatures_of_malware_grow_old(made: Report) -> None:
          "policy.yml:3: signed_images[0].images[0]: no image is called so: give names without tag and digest"),
         ("schema: 1\nsigned_images:\n  - {images: ['demo@sha256:*'], keys: {}}\n", "no image is called so"),
         ("schema: 1\nsigned_images:\n  - {images: ['*', 'Demo/*'], keys: {}}\n", "signed_images[0].images[1]"),
+        *((f"schema: 1\nsigned_images:\n  - {{images: ['{pattern}'], keys: {{}}}}\n", "no image is called so")
+          for pattern in ("vendor/", "/vendor/*", "a//b",
+                          "vendor/[ab", "vendor/[z-a]*", "vendor/[]x", "a]", "*/", "-a")),
+        ("schema: 1\nleast: {pypi: 5}\n", "no ecosystem is called so: write PyPI"),
+        ("schema: 1\nleast: {'debian:12': 5}\n", "no ecosystem is called so: write Debian:12"),
         ("schema: 1\nlicences:\n  deny: [GPL3ish]\n", "GPL3ish is not the SPDX name of a licence"),
         ("schema: 1\nlicences:\n  deny: ['MIT AND']\n", "is not an SPDX licence expression"),
     ],
@@ -252,6 +257,14 @@ def test_a_policy_that_is_not_valid_is_refused_with_its_line(text: str, reason: 
     with pytest.raises(InputError) as caught:
         load(text, "policy.yml")
     assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize("pattern", ["*", "vendor/*", "v[a-z]?dor/[!a]*", "docker.io/*", "a/b__c-d", "*/x"])
+def test_patterns_that_images_may_match_are_taken(pattern: str) -> None:
+    text = (
+        f"schema: 1\nleast: {{PyPI: 5, 'Rocky Linux:9': 1}}\nsigned_images: [{{images: ['{pattern}'], keys: {{}}}}]\n"
+    )
+    assert load(text, "policy.yml").signed_images[0].images == [pattern]
 
 
 def test_a_policy_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Collection
 
 from common.errors import InputError
 
-_HUB = re.compile(r"^(index\.)?docker\.io/(library/)?|^library/")
+# the registry of images that name none
+HUB = "docker.io"
+_HUB = re.compile(rf"^(index\.)?{re.escape(HUB)}/(library/)?|^library/")
 _ID = re.compile(r"[0-9a-f]+|sha(256|384|512):.*")
 
 
@@ -20,6 +22,14 @@ def full(reference: str) -> str:
 def repository_of(reference: str) -> str:
     """Return the repository of a reference, without what may be left out."""
     return _parts(reference)[0]
+
+
+def qualified(repository: str) -> str:
+    """Return a repository with all that may be left out: the registry, and the folder of the hub's own images."""
+    short = _HUB.sub("", repository)
+    if short == repository and registry_of(repository):
+        return repository
+    return f"{HUB}/{short}" if "/" in short else f"{HUB}/library/{short}"
 
 
 def registry_of(reference: str) -> str:

@@ -16,7 +16,7 @@ from api.endpoints.access import Caller, action
 from api.endpoints.transactions import Reading, Transaction
 from api.lists import stamps
 from api.resources.domains import service
-from api.resources.domains.schemas import DomainChange, DomainRequest
+from api.resources.domains.schemas import DomainChange, DomainRequest, DomainView
 from api.resources.schemas import NamePath
 from api.resources.user_policies import service as user_policies
 
@@ -35,6 +35,7 @@ class DomainForm(BaseModel):
     over_quota_weight: int = 0
     limit: Amount = None
     policy: Line = ""
+    shown: forms.Shown = None
 
 
 @router.get("")
@@ -59,7 +60,7 @@ async def create_domain(form: Annotated[DomainForm, Form()], db: Transaction) ->
 @action(Action.DOMAIN_MANAGE)
 async def show_domain(name: NamePath, request: Request, db: Reading) -> Response:
     """Show a domain to whoever changes it."""
-    values = {"domain": await service.get(db, name), "policies": await _policies(db)}
+    values = {"domain": DomainView.model_validate(await service.get(db, name)), "policies": await _policies(db)}
     return pages.page(request, "domain.html", values)
 
 
@@ -69,7 +70,7 @@ async def change_domain(
     name: NamePath, form: Annotated[DomainForm, Form()], db: Transaction, response: Response
 ) -> None:
     """Change a domain. Quotas that are beyond a new limit stay as they are, but grow no more."""
-    await domains.change_domain(name, forms.checked(DomainChange, _body(form)), db)
+    await domains.change_domain(name, forms.differing(DomainChange, _body(form), form.shown), db)
     response.headers["HX-Redirect"] = "/domains"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Json, ValidationError
 
 from common.errors import InputError
 from common.sentence import Sentence, Several
@@ -19,6 +19,8 @@ _EXACT = 1e-6
 """What a number in a form may be off by, as it has no exact form."""
 
 Body = TypeVar("Body", bound=BaseModel)
+Shown = Json[dict[str, Any]] | None
+"""What a form showed when a browser came to it, as the API tells it."""
 
 
 def checked(model: type[Body], body: Mapping[str, Any]) -> Body:
@@ -27,6 +29,17 @@ def checked(model: type[Body], body: Mapping[str, Any]) -> Body:
         return model.model_validate(dict(body))
     except ValidationError as error:
         raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in error.errors()]) from None
+
+
+def differing(model: type[Body], body: Mapping[str, Any], shown: Mapping[str, Any] | None) -> Body:
+    """Return the body of a change without what is as the form had `shown` it: others may have changed that since.
+
+    Raises RequestValidationError.
+    """
+    wanted = checked(model, body)
+    before = checked(model, {field: value for field, value in (shown or {}).items() if field in body})
+    same = {field for field in before.model_fields_set if getattr(before, field) == getattr(wanted, field)}
+    return checked(model, {field: value for field, value in body.items() if field not in same})
 
 
 def lists(form: BaseModel, *fields: str) -> dict[str, list[str]]:

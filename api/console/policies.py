@@ -31,6 +31,7 @@ class PolicyForm(BaseModel):
     gpus: Amount = None
     cores: Amount = None
     memory_gib: Amount = None
+    shown: forms.Shown = None
 
 
 @router.get("")
@@ -64,7 +65,7 @@ async def change_policy(
     name: NamePath, form: Annotated[PolicyForm, Form()], db: Transaction, response: Response
 ) -> None:
     """Change a user policy; it holds for what is submitted from now on."""
-    await user_policies.change_policy(name, forms.checked(PolicyChange, _body(form)), db)
+    await user_policies.change_policy(name, forms.differing(PolicyChange, _body(form), form.shown), db)
     response.headers["HX-Redirect"] = "/user-policies"
 
 

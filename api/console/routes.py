@@ -37,9 +37,9 @@ class PageRoute(Route):
 
         async def answer(request: Request) -> Response:
             request.state.say = partial(_said, request)
-            if goes_to_page(request):
-                request.state.notices = await request.app.state.notice_board.shown()
             try:
+                if goes_to_page(request):
+                    request.state.notices = await request.app.state.notice_board.shown()
                 return await handle(request)
             except Exception as error:
                 if not goes_to_page(request):

@@ -39,6 +39,7 @@ class SandboxForm(BaseModel):
     site_wide: bool = False
     projects: Lines = ""
     images: Lines = ""
+    shown: forms.Shown = None
 
 
 @router.get("")
@@ -73,7 +74,7 @@ async def change_sandbox(
     name: NamePath, form: Annotated[SandboxForm, Form()], caller: Caller, db: Transaction, response: Response
 ) -> None:
     """Change a sandbox; sessions that were submitted before keep the rules of then."""
-    await sandboxes.change_sandbox(name, forms.checked(SandboxChange, _body(form)), caller, db)
+    await sandboxes.change_sandbox(name, forms.differing(SandboxChange, _body(form), form.shown), caller, db)
     response.headers["HX-Redirect"] = "/sandboxes"
 
 

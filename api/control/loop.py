@@ -18,7 +18,15 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
 from api.control.cycles import DecidedCycle, Read, next_change, only
-from api.control.project_states import ends_at_latest, limits, micros, project_state, sharing, told_apart, with_members
+from api.control.project_states import (
+    ends_at_latest,
+    micros,
+    project_state,
+    rules_of,
+    sharing,
+    told_apart,
+    with_members,
+)
 from api.control.reconcilers.failures import OUTAGES, Failures
 from api.control.residents import Residents
 from api.control.waits import decided, outside, told, without_network
@@ -35,14 +43,7 @@ from api.resources.sessions.mounts import storages_of
 from api.resources.sessions.scheduling import Asked, Placed
 from api.scheduler.decide import decide, failing
 from api.scheduler.planner import Planner
-from api.scheduler.snapshot import (
-    Decision,
-    Placement,
-    Running,
-    SchedulerSettings,
-    Snapshot,
-    Workload,
-)
+from api.scheduler.snapshot import Decision, Placement, Running, SchedulerSettings, Snapshot, Workload
 from api.settings import Launching, Settings
 from api.tables.projects import Access, Project
 from api.tables.sessions import State
@@ -103,14 +104,16 @@ class Loop:
                 self.rest()
                 return 0
             known = {project.id: project for project in await projects.every(db)}
-            news = await self._residents.look(db, look.horizon, {id_: limits(each) for id_, each in known.items()})
+            fleet = await self._fleet.refresh(db)
+            rules = self._fleet.rights, {id_: rules_of(each) for id_, each in known.items()}
+            news = await self._residents.look(db, look.horizon, rules)
             apart: list[object] = [told_apart(project, moment, aged=self._is_aged) for project in known.values()]
             token = (
                 look.waiting,
                 look.growing,
                 *apart,
                 *await sharing(db, known.values()),
-                await self._fleet.refresh(db),
+                fleet,
             )
             if not news and token == self._token and micros(moment) < self._due:
                 return 0
@@ -152,7 +155,7 @@ class Loop:
         other._failures, other._unreadable, other._moved_at = Failures(), set(), dict(self._moved_at)
         async with self._database.reading() as db:
             await other._fleet.refresh(db)
-            await other._residents.look(db, 0, {})
+            await other._residents.look(db, 0, None)
             read = await other._read(db, moment)
         if read is None:
             raise UnavailableError("the scheduler fails at a session", hint="look into the log of the API")

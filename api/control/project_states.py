@@ -28,7 +28,7 @@ def micros(moment: datetime) -> int:
 def told_apart(project: Project, moment: datetime, *, aged: bool = False) -> tuple[object, ...]:
     """Return what of a project a decision depends on."""
     state, is_active = project_state(project, moment, aged=aged), projects.is_active(project, moment)
-    return state, is_active, *_affinity(project), *limits(project)
+    return state, is_active, *rules_of(project)
 
 
 async def sharing(db: AsyncSession, known: Iterable[Project]) -> tuple[DomainState, ...]:
@@ -87,10 +87,7 @@ def with_members(running: Running, row: Asked, members: Members | None) -> Runni
     )
 
 
-def _affinity(project: Project) -> tuple[str | None, str | None]:
-    return project.training_group, project.interactive_group
-
-
-def limits(project: Project) -> tuple[object, ...]:
-    """Return what ends the sessions of a project."""
-    return project.ends_at, project.on_expiry, project.interactive_limit_s
+def rules_of(project: Project) -> tuple[object, ...]:
+    """Return what of a project holds for its sessions: what ends them, and the groups that they keep to."""
+    ends = project.ends_at, project.on_expiry, project.interactive_limit_s
+    return *ends, project.training_group, project.interactive_group

@@ -14,9 +14,6 @@ from api.scheduler.snapshot import Running
 READ_ANYWAY_S = 600
 """All revisions are read again after so long, whatever was told of changes."""
 
-Limits = Mapping[UUID, tuple[object, ...]]
-"""What ends the sessions of each project: part of what is kept of these."""
-
 
 class Residents:
     """Sessions that hold places, by id; `look` finds what has changed, and `read` takes over what was read of it."""
@@ -24,7 +21,7 @@ class Residents:
     def __init__(self) -> None:
         """Start with nothing known."""
         self._kept: dict[UUID, tuple[int, Running]] = {}
-        self._limits: Limits = {}
+        self._rules: object = None
         self._horizon = 0
         self._all_read_at = float("-inf")
         self._seen: Mapping[UUID, tuple[int, bool]] = {}
@@ -50,13 +47,14 @@ class Residents:
         """Those that have come or changed, and were not read since."""
         return set(self._unread)
 
-    async def look(self, db: AsyncSession, horizon: int, limits: Limits) -> bool:
+    async def look(self, db: AsyncSession, horizon: int, rules: object) -> bool:
         """Look which sessions have changed; returns whether any has, those that wait too.
 
-        `horizon` was read before: what it does not know yet is found by the next look.
+        `horizon` was read before: what it does not know yet is found by the next look. Of others than the sessions
+        themselves, what is kept of these depends on the `rules`: all are read again where these are others.
         """
-        if limits != self._limits or self._all_read_at + READ_ANYWAY_S <= time.monotonic():
-            await self._look_at_all(db, horizon, limits)
+        if rules != self._rules or self._all_read_at + READ_ANYWAY_S <= time.monotonic():
+            await self._look_at_all(db, horizon, rules)
             return True
         seen = await scheduling.changed(db, self._horizon)
         news = {id_: each for id_, each in seen.items() if self._seen.get(id_) != each}
@@ -68,13 +66,13 @@ class Residents:
                 self._forget(id_)
         return bool(news)
 
-    async def _look_at_all(self, db: AsyncSession, horizon: int, limits: Limits) -> None:
+    async def _look_at_all(self, db: AsyncSession, horizon: int, rules: object) -> None:
         holding = await scheduling.holding(db)
-        of_before = {} if limits != self._limits else self._kept
+        of_before = {} if rules != self._rules else self._kept
         for id_ in self._kept.keys() - holding.keys():
             self._forget(id_)
         self._unread = {id_: each for id_, each in holding.items() if of_before.get(id_, (-1,))[0] != each}
-        self._horizon, self._seen, self._limits = horizon, {}, limits
+        self._horizon, self._seen, self._rules = horizon, {}, rules
         self._all_read_at = time.monotonic()
 
     def read(self, found: Mapping[UUID, tuple[int, Running]]) -> None:

@@ -21,13 +21,14 @@ from api.database import fingerprint
 from api.lists import nodes, queue, session_search, session_views
 from api.lists.nodes import Groups
 from api.lists.session_search import Search
+from api.resources.nodes.repository import IS_OPEN
 from api.resources.nodes.schemas import NodeView
 from api.resources.schemas import View
 from api.resources.sessions.views import QueueEntryView, SessionEntryView
 from api.tables.metrics import GpuSample
-from api.tables.nodes import Gpu, Node, NodeMode, NodeState
+from api.tables.nodes import Gpu, Node
 from api.tables.projects import Project
-from api.tables.sessions import HOLDING, HOLDS, LISTED, GpuShareRow, Session, State
+from api.tables.sessions import HOLDING, HOLDS, LISTED, Container, GpuShareRow, Session, State
 
 IDLE_AFTER = timedelta(minutes=10)
 """What was not busy for so long is idle, though a session holds it. Samples of it are not packed yet."""
@@ -109,14 +110,12 @@ async def idle_gpus_of(connection: HTTPConnection) -> IdleGpus:
 
 RememberedIdle = Annotated[IdleGpus, Depends(idle_gpus_of)]
 
-OPEN = and_(Node.state == NodeState.READY, Node.mode == NodeMode.ACTIVE, Node.unhealthy == "")
-"""Nodes that take new sessions."""
 _CAPACITY = select(func.coalesce(func.sum(Gpu.capacity_milli), 0)).scalar_subquery()
 
 
 async def node_totals(db: AsyncSession) -> NodeTotals:
     """Return what all nodes come to."""
-    query = select(func.count(), func.count().filter(OPEN), _CAPACITY, fingerprint(Node.id, Node.revision))
+    query = select(func.count(), func.count().filter(IS_OPEN), _CAPACITY, fingerprint(Node.id, Node.revision))
     count, open_, gpu_milli, revision = (await db.execute(query.select_from(Node))).one()
     return NodeTotals(count, open_, int(gpu_milli), revision)
 
@@ -135,7 +134,10 @@ async def idle(db: AsyncSession, at: datetime) -> Idle:
     query = select(Session.project_id, func.sum(GpuShareRow.milli)).join(
         GpuShareRow, GpuShareRow.session_id == Session.id
     )
+    # further containers of an elastic session start later than that did
+    query = query.join(Container, and_(Container.session_id == Session.id, Container.rank == GpuShareRow.rank))
     query = query.where(HOLDS, Session.state == State.RUNNING, Session.started_at <= since)
+    query = query.where(Container.started_at <= since)
     # a limit keeps PostgreSQL from joining all samples that there are: of most shares the first one found will do
     found = select(GpuSample.at_s).limit(1)
     query = query.where(found.where(sample, busy).scalar_subquery().is_(None))
@@ -159,7 +161,7 @@ async def read(
     projects = [_project(row, idle_by_project) for row in rows]
     running, _ = await session_search.page(db, caller, Search(states=[State.RUNNING]), limit=limit)
     waiting, _ = await queue.page(db, limit=limit, after=None)
-    shown = (await db.scalars(select(Node.id).order_by(case((OPEN, 1), else_=0), Node.name).limit(boxes))).all()
+    shown = (await db.scalars(select(Node.id).order_by(case((IS_OPEN, 1), else_=0), Node.name).limit(boxes))).all()
     found = {node["id"]: node for node in await nodes.rows(db, shown, groups)}
     return OverviewView(
         node_count=totals.count,

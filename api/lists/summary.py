@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection
+from itertools import product
 from typing import Any
 
-from sqlalchemy import Row, func, select
+from sqlalchemy import Integer, Row, cast, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Identity
 from api.clock import now
 from api.lists import session_search, session_views
 from api.lists.nodes import Groups
-from api.lists.overview import OPEN
 from api.lists.session_search import Search
 from api.resources.groups import service as groups
+from api.resources.nodes.repository import IS_OPEN
 from api.resources.projects import service as projects
 from api.resources.schemas import View
 from api.resources.sessions import service as sessions
@@ -23,7 +24,8 @@ from api.resources.sessions.views import SessionEntryView
 from api.resources.user_policies import service as user_policies
 from api.resources.user_policies.service import Limit
 from api.tables.nodes import Gpu, Node
-from api.tables.sessions import ENDED, HOLDS, Container, GpuShareRow, Session, State
+from api.tables.projects import Project
+from api.tables.sessions import ENDED, HOLDS, Container, GpuShareRow, Kind, Session, State
 
 SHOWN = 10
 LIVE = [state for state in State if state not in ENDED]
@@ -45,7 +47,7 @@ class LimitView(View):
 
 
 class GroupRoomView(View):
-    """What there is in a resource group that one may use, and what of it no session holds.
+    """What there is in a resource group where one's work may run, and what of it nobody holds.
 
     Of its nodes those count that take new sessions; what sessions have of cores or memory without a limit counts as
     nothing. The group without a name is of the nodes that are in none.
@@ -91,7 +93,7 @@ async def read(
         sessions=await session_views.entries(db, ids, apps_url),
         more=more is not None,
         limits=[_limit(limit) for limit in await user_policies.limits(db, caller.id)],
-        groups=_group_room(await _nodes(db), by_node, await groups.usable(db, caller)),
+        groups=_group_room(await _nodes(db), by_node, await _possible(db, caller, open_now)),
         projects=[
             ProjectShareView(
                 name=project.name,
@@ -109,33 +111,46 @@ def _limit(limit: Limit) -> LimitView:
     return LimitView(of=OF.get(limit.where, limit.where), held=limit.held, most=limit.most, left=left)
 
 
+async def _possible(db: AsyncSession, caller: Identity, own: Collection[Project]) -> set[str]:
+    """Return the groups where sessions of some projects may run; the one without a name is of the other nodes."""
+    permissions, names = await groups.permissions(db), set[str]()
+    for project, kind in product(own, Kind):
+        allowed, grouped_only = permissions.allowed(caller.id, project, kind)
+        names.update(allowed or (), () if grouped_only else ("",))
+    return names
+
+
 async def _nodes(db: AsyncSession) -> list[Row[Any]]:
     """Return the nodes that take new sessions: name, what they have and what of it is free."""
-    of_gpus = select(Gpu.node_id, func.sum(Gpu.capacity_milli).label("gpu_milli")).group_by(Gpu.node_id).subquery().c
+    orphaned = func.coalesce(cast(Node.orphaned_milli[Gpu.uuid].astext, Integer), 0)
+    gpus = select(Gpu.node_id, func.sum(Gpu.capacity_milli).label("gpu_milli"), func.sum(orphaned).label("orphaned"))
+    of_gpus = gpus.join(Node, Node.id == Gpu.node_id).group_by(Gpu.node_id).subquery().c
     placed = select(Container.node_id).join(Session, Session.id == Container.session_id).where(HOLDS)
     sizes = placed.add_columns(func.sum(Session.cpu_milli).label("cpu"), func.sum(Session.memory_mib).label("memory"))
     of_sizes = sizes.group_by(Container.node_id).subquery().c
     shares = placed.join(Container.gpu_shares).add_columns(func.sum(GpuShareRow.milli).label("milli"))
     of_shares = shares.group_by(Container.node_id).subquery().c
-    gpu_milli, held = func.coalesce(of_gpus.gpu_milli, 0), func.coalesce(of_shares.milli, 0)
-    cpu, memory = func.coalesce(of_sizes.cpu, 0), func.coalesce(of_sizes.memory, 0)
+    gpu_milli = func.coalesce(of_gpus.gpu_milli, 0)
+    held = func.coalesce(of_shares.milli, 0) + func.coalesce(of_gpus.orphaned, 0)
+    cpu = func.coalesce(of_sizes.cpu, 0) + Node.foreign_cpu_milli
+    memory = func.coalesce(of_sizes.memory, 0) + Node.foreign_memory_mib
     query = (
         select(Node.name, gpu_milli, gpu_milli - held, Node.cpu_milli, Node.cpu_milli - cpu)
         .add_columns(Node.memory_mib, Node.memory_mib - memory)
         .outerjoin(of_gpus.node_id.table, of_gpus.node_id == Node.id)
         .outerjoin(of_sizes.node_id.table, of_sizes.node_id == Node.id)
         .outerjoin(of_shares.node_id.table, of_shares.node_id == Node.id)
-        .where(OPEN)
+        .where(IS_OPEN)
     )
     return list(await db.execute(query))
 
 
-def _group_room(nodes: list[Row[Any]], by_node: Groups, usable: Collection[str]) -> list[GroupRoomView]:
+def _group_room(nodes: list[Row[Any]], by_node: Groups, possible: Collection[str]) -> list[GroupRoomView]:
     sums: defaultdict[str, list[int]] = defaultdict(lambda: [0] * 7)
     for name, *amounts in (tuple(node) for node in nodes):
         for group in by_node.get(name) or ("",):
             # what sessions hold without a limit, or more than there is, leaves nothing
             sums[group] = [has + max(0, int(more)) for has, more in zip(sums[group], (1, *amounts), strict=True)]
     fields = [field for field in GroupRoomView.model_fields if field != "name"]
-    mine = [group for group in ("", *sorted(usable)) if group in sums]
+    mine = [group for group in sorted(possible) if group in sums]
     return [GroupRoomView(name=group, **dict(zip(fields, sums[group], strict=True))) for group in mine]

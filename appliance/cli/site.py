@@ -218,6 +218,7 @@ def renew(output: FormatOption = Format.TABLE) -> None:
     """Renew the certificates of nodes that end within 60 days; a timer of the reservoir node runs it each day.
 
     It is a deploy of what is deployed, to the nodes that need it, and refuses where that would bring anything else.
+    Workers that are down are tried again the next day, those with something else on them wait for a deploy.
     """
     from appliance.cli.progress import screen
     from appliance.site import renewal
@@ -226,14 +227,15 @@ def renew(output: FormatOption = Format.TABLE) -> None:
     with screen() as listener:
         done = renewal.renew(listener)
     show(done.json(), output, lambda _: _print_renewal(done))
-    if done.deploy:
-        require_all(done.deploy.left_out)
+    require_all(done.without)
 
 
 def _print_renewal(done: Renewal) -> None:
     if done.deploy:
         renewed = ", ".join(done.due or done.waiting)
-        print(f"renewed and brought to its node: {renewed}{_without(done.deploy.left_out)}")
+        print(f"renewed and brought to its node: {renewed}{_without(done.without)}")
+        return
+    if done.left_out:
         return
     name, end = min(done.ends.items(), key=lambda each: each[1])
     print(f"nothing to renew: the first certificate to end, that of {name}, counts until {end:%F}")
@@ -328,13 +330,13 @@ def report(
 ) -> None:
     """Verify the site and write the hand-over report."""
     from appliance.cli.progress import screen
-    from appliance.site import deployment, verification
+    from appliance.site import deploy_records, deployment, verification
     from appliance.site import report as reporting
 
     site = read_site(file)
     with screen() as listener:
         verdict = verification.verify(site, listen=listener.event)
-    for path in reporting.write(site, verdict, deployment.records(), output):
+    for path in reporting.write(site, verdict, deploy_records.read(deployment.STATE), output):
         print(path)
 
 

@@ -366,7 +366,7 @@ class Gpu(TypedDict):
 
 
 class GroupRoom(TypedDict):
-    """What there is in a resource group that one may use, and what of it no session holds.
+    """What there is in a resource group where one's work may run, and what of it nobody holds.
 
     Of its nodes those count that take new sessions; what sessions have of cores or memory without a limit counts as
     nothing. The group without a name is of the nodes that are in none.

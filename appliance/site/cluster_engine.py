@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Any
 
 from appliance.site.model import Node, NodeRole, Site
@@ -26,7 +27,7 @@ def findings(site: Site) -> Iterator[Fault]:
         path: Path = ("nodes", index)
         if node.slurm and not _runs_jobs(node):
             yield (*path, "slurm"), f"{node.name} runs no jobs", "remove slurm, or add the role worker or slurm"
-        if not _is_member(site, node):
+        if not is_member(site, node):
             continue
         if node.kubernetes:
             yield (*path, "kubernetes"), "Slurm lends no places of a cluster", "leave the cluster to a site of its own"
@@ -48,6 +49,7 @@ def variables(site: Site) -> dict[str, Any]:
         "accounting": str(site.master.address),
         "accounting_days": site.slurm.accounting_days,
         "state_folder": site.slurm.state_folder,
+        "state_folders": _upwards(site.slurm.state_folder),
         "user_id": site.slurm.user_id,
         "core_memory_mib": _core_memory_mib(site),
         "nodes": [_described(node) for node in site.nodes if _runs_jobs(node)],
@@ -56,13 +58,26 @@ def variables(site: Site) -> dict[str, Any]:
 
 def members(site: Site) -> list[str]:
     """Return the nodes of Slurm: its controllers, and those that run jobs."""
-    return [node.name for node in site.nodes if site.engine is Engine.SLURM and _is_member(site, node)]
+    return [node.name for node in site.nodes if is_member(site, node)]
+
+
+def is_member(site: Site, node: Node) -> bool:
+    """Return whether a node is one of Slurm's."""
+    return site.engine is Engine.SLURM and (
+        _runs_jobs(node) or node.name in (site.master.name, site.slurm.backup_controller)
+    )
 
 
 def ports(site: Site, node: Node) -> dict[int, str]:
     """Return the ports that Slurm has on a node, and how the names of the units begin that listen on them."""
-    held = PORTS if node.name in members(site) else {}
+    held = PORTS if is_member(site, node) else {}
     return {port: unit for port, unit in held.items() if port != ACCOUNTING_PORT or node is site.master}
+
+
+def _upwards(folder: str) -> list[str]:
+    """Return a folder and those that it lies in, the root last."""
+    path = PurePosixPath(folder)
+    return [str(each) for each in (path, *path.parents)]
 
 
 def _core_memory_mib(site: Site) -> int:
@@ -93,10 +108,6 @@ def _gpus(node: Node) -> int:
 
 def _runs_jobs(node: Node) -> bool:
     return NodeRole.WORKER in node.roles or NodeRole.SLURM in node.roles
-
-
-def _is_member(site: Site, node: Node) -> bool:
-    return _runs_jobs(node) or node.name in (site.master.name, site.slurm.backup_controller)
 
 
 def _of_direct(site: Site) -> Iterator[Fault]:

@@ -5,12 +5,11 @@ Every step keeps what is right already, so that a second deploy changes nothing 
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ from typing import Any
 
 from appliance.site import (
     departure,
+    deploy_records,
     driver_bundles,
     edge_certificate,
     engine_change,
@@ -64,7 +64,6 @@ READABLE = "abcdefghjkmnpqrstuvwxyz23456789"
 """Letters and digits that cannot be taken for each other."""
 
 KEPT_FOLDER = preflight.KEPT
-RECORDS_KEPT = 50
 
 
 @dataclass
@@ -77,7 +76,8 @@ class Deployment:
     says why others were not; it is `ok` where it came to its end with the others. `workers` are those of the site,
     `left` nodes that it refuses from now on. `rolled_back` is the number of the publication that it installed where an
     administrator went back to that, else 0. `schema` is the step that it brings the database to, `backup` the one that
-    it took before. `engine` is that of the site where nodes were changed.
+    it took before. `engine` is that of the site where nodes were changed, `installs` what they install, and `renewal`
+    says that it was to bring certificates alone.
     """
 
     site: str
@@ -97,6 +97,8 @@ class Deployment:
     schema: str = ""
     backup: str = ""
     engine: str = ""
+    installs: dict[str, Any] = field(default_factory=dict)
+    renewal: bool = False
     ok: bool = False
     admin_password: str | None = None
 
@@ -148,6 +150,7 @@ def deploy(
     file: str,
     limit: Sequence[str] | None = None,
     spoken: Spoken = Spoken(),  # noqa: B008 - frozen
+    renewal: Callable[[], None] | None = None,
     state: Path = STATE,
     root: Path = ROOT,
 ) -> Deployment:
@@ -159,30 +162,41 @@ def deploy(
     trust, where the site does not know that yet.
 
     Of the workers it goes to those in `limit`, if there is one, and leaves out which are down or fail.
+
+    As a `renewal` it makes nothing but certificates of nodes, and leaves out any number of workers. That function is
+    called before anything changes, and when no other deploy can run; it raises an error where this one may not.
     """
-    plan = waves.plan(site, limit)
+    plan = waves.plan(site, limit, all_may_fail=renewal is not None)
     require_controller(site)
     identity, listed = product.listed(bundle, root)
     product.require_installed(listed, bundle)
     done = Deployment(site.name, listed.version, identity, f"{datetime.now(UTC):%FT%TZ}")
+    done.renewal = renewal is not None
     done.workers = [node.name for node in site.with_role(NodeRole.WORKER)]
     clock = _Clock(done.phases, listener.phase)
     with alone(state) as held:
         run = partial(playbook.run, state=state, listen=listener.event, held=held)
         try:
+            if renewal:
+                renewal()
             require_releases(site, listed)
-            edge_certificate.require(site, state)
+            if not renewal:
+                edge_certificate.require(site, state)
             # before anything changes, and before their certificates are revoked
             engine_change.require_idle(site, state, run)
             done.left = departure.close(site, state, run)
             with clock("bundle"):
-                _publish(bundle, root, spoken, listener.progress, done)
+                published = _publish(bundle, root, spoken, listener.progress, done)
                 bundles = list(served.bundles(Store(root)).values())
                 driver_bundles.require(site, bundles)
                 optional_bundles.require(site, bundles, settings.ansible_root() / "roles")
             with clock("identity"):
-                identify(site, state, done)
-                files.write(state / inventory.SITE_FILE, file, 0o600)
+                if renewal:
+                    certify(site, state, done)
+                else:
+                    identify(site, state, done)
+                    files.write(state / inventory.SITE_FILE, file, 0o600)
+            done.installs = deploy_records.installs(file, published, state / "pki" / "ca.crt")
             done.schema = newest_step(Store(root).blobs / product.own(listed).sha256)
             hosts = inventory.build(site, version=product.own(listed).version, state=str(state), root=str(root))
             rollout = Rollout(plan, hosts, run, done.add, done.left_out, done.reached)
@@ -195,7 +209,7 @@ def deploy(
             rollout.install()
             done.ok = True
         finally:
-            _record(done, state)
+            deploy_records.keep(done.json(), state)
     return done
 
 
@@ -220,26 +234,6 @@ def require_controller(site: Site) -> None:
         ) from error
 
 
-def records(state: Path = STATE) -> list[dict[str, Any]]:
-    """Return the records of the deploys of this controller, the latest first."""
-    paths = sorted((state / "deploys").glob("*.json"), reverse=True)
-    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-
-
-def behind(site: Site, deploys: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the nodes that the last deploy which went there left out, and why. `deploys` are records, latest first."""
-    found: dict[str, str] = {}
-    for node in site.nodes:
-        for record in deploys:
-            if node.name in record.get("reached", ()):
-                break
-            if problems := record.get("left_out", {}).get(node.name):
-                reasons = "; ".join(problem["reason"] for problem in problems)
-                found[node.name] = f"left out of the deploy of {record['started']}: {reasons}"
-                break
-    return found
-
-
 class _Clock:
     """Notes how many seconds each phase took."""
 
@@ -261,7 +255,8 @@ def _import(bundle: Path, root: Path, spoken: Spoken, progress: Progress) -> Imp
     return take(bundle, root, key=spoken.key, trust_first=spoken.first, replace_key=spoken.replace, progress=progress)
 
 
-def _publish(bundle: Path | None, root: Path, spoken: Spoken, progress: Progress, done: Deployment) -> None:
+def _publish(bundle: Path | None, root: Path, spoken: Spoken, progress: Progress, done: Deployment) -> list[str]:
+    """Import and publish; returns the bundles that are served from now on."""
     imported = Imported(done.bundle, changed=False) if bundle is None else _import(bundle, root, spoken, progress)
     if imported.identity != done.bundle:
         reason = f"the medium showed {done.bundle} before, and {imported.identity} now"
@@ -290,12 +285,18 @@ def _publish(bundle: Path | None, root: Path, spoken: Spoken, progress: Progress
         done.changed.append("bundle imported")
     if published.changed:
         done.changed.append("publication made")
+    return published.bundles
+
+
+def certify(site: Site, state: Path, done: Deployment) -> None:
+    """Make or renew the CA and the certificates of the nodes."""
+    if pki.issue(site, state / "pki"):
+        done.changed.append("certificates issued")
 
 
 def identify(site: Site, state: Path, done: Deployment) -> None:
     """Make what the site is known by: its CA, the certificates of its nodes, the passwords of its administrators."""
-    if pki.issue(site, state / "pki"):
-        done.changed.append("certificates issued")
+    certify(site, state, done)
     path = state / PASSWORD_FILE
     if not path.is_file():
         done.admin_password = new_password()
@@ -346,7 +347,7 @@ def new_password() -> str:
 
 def _back_up(backups: Backups, done: Deployment, held: Alone, clock: _Clock) -> None:
     """Take a verified backup before the database is migrated."""
-    if migrates(done.schema, records(backups.places.state)):
+    if migrates(done.schema, deploy_records.read(backups.places.state)):
         with clock("backup"), suppress(NotFoundError):  # a master that is new has no database
             done.backup = backups.take(held).name
 
@@ -365,13 +366,3 @@ def require_releases(site: Site, bundle: Bundle) -> None:
     ]
     if problems:
         raise InputError.of(problems)
-
-
-def _record(done: Deployment, state: Path) -> None:
-    """Keep what came of this deploy for the hand-over report."""
-    folder = state / "deploys"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    record = folder / f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}.json"
-    files.write(record, json.dumps(done.json(), indent=1) + "\n", 0o600)
-    for old in sorted(folder.glob("*.json"))[:-RECORDS_KEPT]:
-        old.unlink()

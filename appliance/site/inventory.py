@@ -73,7 +73,8 @@ def build(site: Site, *, version: str, state: str = STATE, root: str = RESERVOIR
     `version` is the version of Penstock that the nodes install; `state` and `root` are folders of the controller,
     which is the reservoir node.
     """
-    hosts = {node.name: _host(site, node, state) for node in site.nodes}
+    closed = closed_ways(site)
+    hosts = {node.name: _host(site, node, state, closed) for node in site.nodes}
     members = _members(site)
     return {
         "all": {
@@ -170,7 +171,7 @@ def _site(site: Site, version: str, state: str, root: str) -> Variables:
     }
 
 
-def _host(site: Site, node: Node, state: str) -> Variables:
+def _host(site: Site, node: Node, state: str, closed: list[str]) -> Variables:
     variables = _connection(site, node, state) | {
         "node_address": str(node.address),
         "node_release": node.release,
@@ -185,7 +186,7 @@ def _host(site: Site, node: Node, state: str) -> Variables:
     if node.agent_port is not None:
         variables["node_settings"] = _node_agent(site, node)
         if node.kubernetes is None:
-            variables |= {"node_ways": [*site.session_services, *closed_ways(site)], "node_own_port": node.agent_port}
+            variables |= {"node_ways": [*site.session_services, *closed], "node_own_port": node.agent_port}
     if node.ib_address is not None:
         variables["node_ib_address"] = str(node.ib_address)
     if node.infiniband is not None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from appliance.site import (
     departure,
+    deploy_records,
     deployment,
     driver_bundles,
     edge_certificate,
@@ -238,7 +239,7 @@ def _migration(found: Product, state: Path) -> list[str]:
     """Return to which step the database would be migrated, with a backup before that."""
     wheel = found.wheel
     step = newest_step(wheel) if wheel else ""
-    migrated = step and migrates(step, deployment.records(state))
+    migrated = step and migrates(step, deploy_records.read(state))
     return [f"backup taken, then the database migrated to {step}"] if migrated else []
 
 

@@ -6,6 +6,7 @@ What belongs to somebody else is a problem, unless the node's `take_over` names 
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ from reservoir.contents.artifact import DebianArtifact
 from reservoir.contents.bundle import Bundle
 
 FINDINGS, PRESENT, MACHINE = "penstock_findings", "penstock_present", "penstock_machine"
-PUBLISHED = (FINDINGS, PRESENT, MACHINE, ways.LISTENS, ways.TRIED)
+PUBLISHED = (FINDINGS, PRESENT, MACHINE, ways.LISTENS, ways.TRIED, ways.LISTENED, ways.UNHEARD)
+LISTENER = "penstock-ways"
+"""The process that listens on the ports of services for another preflight."""
 FIXED_PORTS = {POSTGRESQL_PORT, NFS_PORT, *cluster_engine.PORTS, *INNER_PORTS}
 KEPT = "/var/lib/penstock/kept"
 
@@ -56,7 +59,8 @@ def with_questions(hosts: dict[str, Any], site: Site, bundles: Iterable[Bundle],
         asked[node.name] = {**known, "node_packages": asked_for} | ports
     releases = {node.release for node in site.nodes}
     indexes = {release: "\n".join(_index(bundle, release) for bundle in held) for release in releases}
-    variables = {**everything["vars"], "site_indexes": indexes, "site_listen_s": ways.ANSWER_S + len(site.nodes)}
+    of_run = {"site_preflight": secrets.token_hex(8), "site_listen_s": ways.ANSWER_S + len(site.nodes)}
+    variables = {**everything["vars"], "site_indexes": indexes, **of_run}
     return {"all": {**everything, "vars": variables, "hosts": asked}}
 
 
@@ -173,7 +177,7 @@ def _busy_ports(site: Site, node: Node, present: Present) -> Iterator[Finding]:
         own = held["unit"].startswith(tuple(units)) or (held["unit"] == "nginx.service" and not present["web_server"])
         if not held["process"]:
             own = held["port"] == NFS_PORT and _is_ours(present, "/etc/exports")
-        if not own:
+        if not own and held["process"] != LISTENER:
             who = (
                 f"{held['process']} (pid {held['pid']}, {held['unit'] or 'no unit'})"
                 if held["process"]

@@ -11,11 +11,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from appliance.site import edge_certificate, inventory, machine_checks, pki, playbook, served_health
+from appliance.site import deploy_records, edge_certificate, inventory, machine_checks, pki, playbook, served_health
 from appliance.site.agent_checks import agent, gpus, listed, strangers
 from appliance.site.backup import health
 from appliance.site.backup.make import FOLDER
-from appliance.site.deployment import ROOT, STATE, behind, records, require_controller
+from appliance.site.deployment import ROOT, STATE, require_controller
 from appliance.site.model import NFS_PORT, Node, NodeRole, Site
 from appliance.site.seen import Evidence, NotGatheredError, Seen, guarded
 from appliance.site.service_checks import calls, certificate, company_certificate, session_ways
@@ -83,7 +83,7 @@ def verify(
         f"{datetime.now(UTC):%FT%TZ}",
         published(Store(root)),
         revoked=digest,
-        missed=behind(site, records(state)),
+        missed=deploy_records.behind(site, deploy_records.read(state)),
     )
     now = datetime.now(UTC)
     verdict.add(site.reservoir.name, health.judged(site, folder, now))

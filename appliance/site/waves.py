@@ -16,11 +16,14 @@ from common.errors import InputError, Problem
 
 @dataclass(frozen=True)
 class Plan:
-    """The names of the nodes that come `first`, and the `workers` after them."""
+    """The names of the nodes that come `first`, and the `workers` after them, of which any number may be left out if
+    `all_may_fail`.
+    """
 
     first: list[str]
     workers: list[str]
     settings: DeploySettings
+    all_may_fail: bool = False
 
     @property
     def nodes(self) -> list[str]:
@@ -30,6 +33,8 @@ class Plan:
     @property
     def most(self) -> int:
         """How many workers may be left out: a share of them, and one of a few unless the site says none."""
+        if self.all_may_fail:
+            return len(self.workers)
         share = self.settings.max_fail_percentage
         return max(min(share, 1), len(self.workers) * share // 100)
 
@@ -39,7 +44,7 @@ class Plan:
         return [workers[start : start + size] for start in range(0, len(workers), size)]
 
 
-def plan(site: Site, limit: Sequence[str] | None = None) -> Plan:
+def plan(site: Site, limit: Sequence[str] | None = None, *, all_may_fail: bool = False) -> Plan:
     """Return where a deploy goes: to all, or to those named in `limit` beside those that come first always.
 
     Raises InputError that lists the names that no node has.
@@ -49,7 +54,7 @@ def plan(site: Site, limit: Sequence[str] | None = None) -> Plan:
         raise InputError.of(unknown)
     workers = [node.name for node in site.nodes if node.roles == [NodeRole.WORKER]]
     chosen = [name for name in workers if limit is None or name in limit]
-    return Plan([name for name in names if name not in workers], chosen, site.deploy)
+    return Plan([name for name in names if name not in workers], chosen, site.deploy, all_may_fail)
 
 
 def _unknown(name: str, names: Sequence[str]) -> Problem:

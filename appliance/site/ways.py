@@ -15,10 +15,14 @@ from appliance.site.model import NFS_PORT, ExternalStorage, Node, NodeRole, Site
 from appliance.site.slurm import CONTROLLER_PORT, NODE_PORT
 from common.checks import Check, CheckState
 
-LISTENS, TRIED = "penstock_listens", "penstock_tried"
-"""What the role publishes: ports that are listened on or held by somebody, and the ways that it went."""
+LISTENS, TRIED, LISTENED, UNHEARD = "penstock_listens", "penstock_tried", "penstock_listened", "penstock_unheard"
+"""What the role publishes: ports that are listened on or held by somebody, the ways that it went, which of those ports
+are still listened on at the end, and why nobody could listen."""
+NAME = "nodes reach each other"
 TCP, UDP = "tcp", "udp"
 TIME_PORT, VXLAN_PORT = 123, 4789
+AGENT_SETTINGS = "/etc/penstock/agent.env"
+"""A node that has the file may run sessions at any moment."""
 ANSWER_S = 120
 """So long at most a node listens, and a second more for each node of the site."""
 
@@ -29,7 +33,8 @@ Published = Mapping[str, Mapping[str, Any]]
 class Way:
     """A port of a node that another one needs. `node` is the name of the one that is unfit where it does not answer.
 
-    Without what is `needed` a deploy comes to nothing; without the rest some sessions do.
+    Without what is `needed` a deploy comes to nothing; without the rest some sessions do. Where the target has the file
+    `unless`, nobody listens there for a moment, as the port's user may want it just then; nothing is said of the way.
     """
 
     source: Node
@@ -39,6 +44,7 @@ class Way:
     node: str
     protocol: str = TCP
     needed: bool = True
+    unless: str = ""
 
     @property
     def key(self) -> str:
@@ -57,8 +63,9 @@ def questions(site: Site) -> dict[str, dict[str, Any]]:
     asked: dict[str, dict[str, Any]] = {node.name: {"node_listens": [], "node_tries": []} for node in site.nodes}
     for way in between(site):
         port = {"protocol": way.protocol, "port": way.port}
-        if port not in (listens := asked[way.target.name]["node_listens"]):
-            listens.append(port)
+        listened = port | ({"unless": way.unless} if way.unless else {})
+        if listened not in (listens := asked[way.target.name]["node_listens"]):
+            listens.append(listened)
         asked[way.source.name]["node_tries"].append(port | {"address": str(way.target.address), "key": way.key})
     return asked
 
@@ -66,27 +73,45 @@ def questions(site: Site) -> dict[str, dict[str, Any]]:
 def judge(ways: list[Way], published: Published) -> dict[str, list[Check]]:
     """Return by nodes which ways were tried in vain, and for each node that tried some without that, that all is well.
 
-    What nobody listened on says nothing: a node that does not answer is named by itself.
+    What nobody listened on says nothing: a node that does not answer is named by itself. Nor does what nobody listens
+    on any more at the end keep a node out: another preflight may have ended meanwhile.
     """
     found: dict[str, list[Check]] = {name: [] for name, said in published.items() if said.get(TRIED)}
+    for name, said in published.items():
+        if said.get(UNHEARD):
+            found.setdefault(name, []).append(_unheard(name, said[UNHEARD]))
     for way in ways:
         reason = published.get(way.source.name, {}).get(TRIED, {}).get(way.key)
-        listens = published.get(way.target.name, {}).get(LISTENS, ())
-        if reason and way.node in published and f"{way.protocol}/{way.port}" in listens:
-            found.setdefault(way.node, []).append(_in_vain(way, reason))
-    name = "nodes reach each other"
+        target, port = published.get(way.target.name, {}), f"{way.protocol}/{way.port}"
+        if reason and way.node in published and port in target.get(LISTENS, ()):
+            listened = port in target.get(LISTENED, ())
+            found.setdefault(way.node, []).append(_in_vain(way, reason) if listened else _unknown(way, reason))
     return {
         node: checks
-        or [Check("ways", name, CheckState.OK, f"{len(published[node][TRIED])} ports of others were tried")]
+        or [Check("ways", NAME, CheckState.OK, f"{len(published[node][TRIED])} ports of others were tried")]
         for node, checks in found.items()
     }
 
 
 def _in_vain(way: Way, reason: str) -> Check:
     port = f"{way.protocol.upper()} port {way.port}"
-    said = f"{way.source.name} does not reach {port} of {way.target.name} ({way.what}): {reason}"
     hint = f"let firewalls pass {port} from {way.source.address} to {way.target.address}"
-    return Check("ways", "nodes reach each other", CheckState.FAIL if way.needed else CheckState.WARN, said, hint)
+    return Check("ways", NAME, CheckState.FAIL if way.needed else CheckState.WARN, _told(way, reason), hint)
+
+
+def _unknown(way: Way, reason: str) -> Check:
+    said = f"{_told(way, reason)}, but nobody listened there any more"
+    return Check("ways", NAME, CheckState.WARN, said, "look whether another preflight ran meanwhile, and try again")
+
+
+def _unheard(node: str, reason: str) -> Check:
+    said = f"others could not try the ports of {node}: {reason}"
+    return Check("ways", NAME, CheckState.WARN, said, "look who has that name on the node, and try again")
+
+
+def _told(way: Way, reason: str) -> str:
+    port = f"{way.protocol.upper()} port {way.port}"
+    return f"{way.source.name} does not reach {port} of {way.target.name} ({way.what}): {reason}"
 
 
 def _between(site: Site) -> Iterator[Way]:
@@ -112,7 +137,8 @@ def _between(site: Site) -> Iterator[Way]:
     # each with the next one: all pairs would be too many, and firewalls stand between rows
     of_sessions = [node for node in workers if node.kubernetes is None]
     for one, other in pairwise([*of_sessions, *of_sessions[:1]] if len(of_sessions) > 1 else []):
-        yield Way(one, other, VXLAN_PORT, "sessions on several nodes", one.name, UDP, needed=False)
+        what = "sessions on several nodes"
+        yield Way(one, other, VXLAN_PORT, what, one.name, UDP, needed=False, unless=AGENT_SETTINGS)
 
 
 def _of_storages(site: Site) -> Iterator[Way]:
@@ -125,7 +151,7 @@ def _of_storages(site: Site) -> Iterator[Way]:
 
 
 def _of_slurm(site: Site) -> Iterator[Way]:
-    members = [node for node in site.nodes if node.name in cluster_engine.members(site)]
+    members = [node for node in site.nodes if cluster_engine.is_member(site, node)]
     controllers = [node for node in members if node.name in (site.master.name, site.slurm.backup_controller)]
     for node in members:
         for controller in controllers:

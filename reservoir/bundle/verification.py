@@ -152,7 +152,7 @@ def damaged(found: Verified) -> dict[str, Problem]:
         path = found.folder / BLOBS / sha256
         try:
             there = path.lstat()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             reason = "is missing"
         else:
             reason = f"has {there.st_size} bytes, not {size}" if there.st_size != size else ""

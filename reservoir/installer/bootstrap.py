@@ -74,7 +74,8 @@ LIST = {"name": NAME, "version": VERSION, "created": str, "targets": [{"name": s
 LIST.update({"installer": (FILE, HEX), "attachments": (FILE, HEX)})
 MEDIUM = {"bundle": HEX, "number": int, "files": [[HEX]], "cut": (HEX, [{"sha256": HEX, "size": int}])}
 ROTATION = {"number": int, "date": DAY, "old": HEX, "new": HEX, "signature": str}
-RECORD = {"fingerprint": HEX, "how": re.compile("|".join(HOW)), "before": [HEX]}
+RECORD = {"fingerprint": HEX, "how": re.compile("|".join(HOW)), "since": str, "before": [HEX]}
+FOLDER = "compare the key with its maker's; remove it, then give the key with --key and say --replace-key"
 # what file systems and desktops put on a disc by themselves
 OF_THE_DISC = re.compile(r"lost\+found|System Volume Information|\.Trash-\d+")
 
@@ -454,13 +455,16 @@ def trust_of(pin: Path, given_up: bool) -> dict[str, Any]:
     nothing = {"schema": 1, "fingerprint": name, "how": "unknown", "before": []}
     try:
         noted = json.loads(path.read_text())
-        if isinstance(noted, dict) and "before" not in noted:
-            # records of before this was noted name the last one alone
-            noted["before"] = [noted["instead_of"]] if noted.get("instead_of") else []
-        if not has(RECORD, noted):
+        if isinstance(noted, dict):
+            # records of before all were noted name the last one alone
+            last_one = [noted["instead_of"]] if noted.get("instead_of") else []
+            noted = {"schema": 1, "since": "", "before": last_one, **noted}
+        if not has(RECORD, noted) or noted["schema"] != 1 or not has([HEX], replaced(noted)):
             raise ValueError("it has other fields")
     except FileNotFoundError:
         return nothing
+    except IsADirectoryError:
+        refuse(path, "is a folder, so nobody knows which keys were given up", FOLDER)
     except (ValueError, RecursionError) as error:
         if given_up:
             return nothing
@@ -470,7 +474,14 @@ def trust_of(pin: Path, given_up: bool) -> dict[str, Any]:
         return dict(noted)
     before = noted["before"]
     last = max((place for place, each in enumerate(before) if each == name), default=len(before))
-    return {**nothing, "before": before[:last]}
+    # what is said of a key holds for the one that replaced it by a signed statement
+    said = {"how": noted["how"], "since": noted["since"]} if noted.get("follows") == name else {}
+    return {**nothing, **said, "before": before[:last]}
+
+
+def replaced(noted: dict[str, Any]) -> list[Any]:
+    """Return the keys in whose place one is trusted."""
+    return [noted[name] for name in ("follows", "instead_of") if noted.get(name) is not None]
 
 
 def kept_chain(bundle: Bundle, options: argparse.Namespace) -> list[Any]:
@@ -517,7 +528,7 @@ def keep(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError:
-        beside.unlink()
+        beside.unlink(missing_ok=True)
         raise
     beside.replace(path)
     os.sync()

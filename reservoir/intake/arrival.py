@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import stat
 from collections.abc import Collection
 from functools import partial
@@ -115,7 +114,7 @@ class Arrival:
 
     def check(self, progress: Progress) -> list[Problem]:
         """Read what was not read in this run: what came earlier, and what only the store has; return what is bad."""
-        unread = {blob: self.sizes[blob] for blob in self.sizes.keys() - self.store.sound}
+        unread = {blob: size for blob, size in self.sizes.items() if str(self.blob(blob)) not in self.store.sound}
         labels = self.found.labels()
         note = counter("check what the site has", sum(unread.values()), progress)
 
@@ -145,6 +144,7 @@ class Arrival:
         self._mend_publications(came)
         for blob in came:
             os.replace(f"{self.folder}/{blob}", f"{self.store.blobs}/{blob}")  # noqa: PTH105 - as in `_is_file`
+        self.store.sound.update(f"{self.store.blobs}/{blob}" for blob in came)
         flush([self.store.blobs, *self.record.iterdir(), self.record])
         final = self.store.bundles / self.found.identity
         if final.exists():
@@ -153,7 +153,7 @@ class Arrival:
         else:
             self.record.replace(final)
         flush([final, self.store.bundles])
-        shutil.rmtree(self.folder)
+        self.store.drop_arrival(self.folder)
 
     def space(self) -> int:
         """Return how many bytes must still come, with what the biggest cut blob takes while it is put together."""
@@ -185,9 +185,9 @@ class Arrival:
                 said = name if self.found.of_set else carried_digest(path, self.carried[name])
                 break
         else:
-            said = copies.copy(path, came, name, self.carried[name])
+            held, said = came, copies.copy(path, came, name, self.carried[name])
         if said == name:
-            self.store.sound.add(name)
+            self.store.sound.add(str(held))
         return said
 
     def _has(self, blob: str) -> bool:
@@ -223,7 +223,7 @@ class Arrival:
                 continue
             beside.chmod(0o444)
             beside.replace(self.folder / blob)
-            self.store.sound.add(blob)
+            self.store.sound.add(str(self.folder / blob))
             for piece in {piece.sha256 for piece in pieces} - self._wanted_pieces():
                 (self.folder / piece).unlink()
 

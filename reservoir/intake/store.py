@@ -46,7 +46,7 @@ class Store:
         self.site_key = self.keys / "site.key"
         self.receipt_serial = self.keys / "receipt.serial"
         self._lists: dict[bytes, Bundle] = {}
-        # what was read since this object was made, and found to be what its name says
+        # the files that were read since this object was made, and found to be what their names say
         self.sound: set[str] = set()
 
     @contextmanager
@@ -110,6 +110,11 @@ class Store:
         for path in sorted(self.incoming.glob(f"*/record/{bundles.LIST}")):
             found[path.parent.parent.name] = self._read(path)
         return found
+
+    def drop_arrival(self, folder: Path, *, ignore_errors: bool = False) -> None:
+        """Delete what came of a bundle; what was read of it says nothing about a file that comes there later."""
+        self.sound = {path for path in self.sound if not path.startswith(f"{folder}/")}
+        shutil.rmtree(folder, ignore_errors=ignore_errors)
 
     def _read(self, path: Path) -> Bundle:
         return self.decode(path.read_bytes(), str(path))

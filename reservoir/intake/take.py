@@ -131,7 +131,7 @@ def take_held(
         except PenstockError:
             # an interruption leaves what was collected for the next run; a refusal leaves nothing but media
             if not kept:
-                shutil.rmtree(arrival.folder, ignore_errors=True)
+                store.drop_arrival(arrival.folder, ignore_errors=True)
                 _forget_empty(store.incoming)
             raise
         if missing or damaged:
@@ -291,10 +291,10 @@ def _forget_superseded(store: Store, bundle: Bundle) -> None:
             path = folder / "record" / bundles.LIST
             arrived = bundles.decode(path.read_bytes(), str(path))
         except (OSError, PenstockError):
-            shutil.rmtree(folder)
+            store.drop_arrival(folder)
             continue
         if arrived.name == bundle.name and age(arrived) <= age(bundle):
-            shutil.rmtree(folder)
+            store.drop_arrival(folder)
     _forget_empty(store.incoming)
 
 

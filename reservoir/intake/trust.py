@@ -40,7 +40,8 @@ class Trust(StrictModel):
 
     `since` is the day on which the administrator spoke, empty where that is not known. `follows` is the key that it
     replaced by its maker's own chain, `instead_of` one that the administrator gave up for it. `before` names every key
-    that was trusted before it, the first one first; who comes back to a key names it again.
+    that was trusted before it, the first one first; who comes back to a key names it again. Fields that a later release
+    writes beside are passed over, as the installer does.
     """
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -51,7 +52,7 @@ class Trust(StrictModel):
     instead_of: Sha256 | None = None
     before: list[Sha256] = Field(default_factory=list)
 
-    model_config = ConfigDict(populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True, extra="ignore")
 
     @model_validator(mode="before")
     @classmethod
@@ -237,6 +238,12 @@ def _noted(path: Path, name: str, given_up: bool) -> Trust:
         return nothing
     try:
         noted = Trust.model_validate_json(path.read_bytes())
+    except IsADirectoryError as error:
+        raise IntegrityError(
+            "is a folder, so nobody knows which keys were given up",
+            where=str(path),
+            hint="compare the key with its maker's; remove it, then give the key with --key and say --replace-key",
+        ) from error
     except ValidationError as error:
         if given_up:
             return nothing
@@ -248,4 +255,6 @@ def _noted(path: Path, name: str, given_up: bool) -> Trust:
     if noted.fingerprint == name:
         return noted
     last = max((place for place, each in enumerate(noted.before) if each == name), default=len(noted.before))
-    return nothing.model_copy(update={"before": noted.before[:last]})
+    # what is said of a key holds for the one that replaced it by a signed statement
+    said = {"how": noted.how, "since": noted.since} if noted.follows == name else {}
+    return nothing.model_copy(update={**said, "before": noted.before[:last]})

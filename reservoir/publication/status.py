@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from common import files
-from common.errors import ConflictError, IntegrityError, NotFoundError
+from common.errors import ConflictError, InputError, IntegrityError, NotFoundError
 from common.progress import Progress, silent
 from reservoir.bundle import expiry
 from reservoir.contents.bundle import Bundle
@@ -67,11 +67,12 @@ class BundleStatus:
 class Status:
     """The state of a site's reservoir; `used`, `free` and `prunable` count bytes.
 
-    `trust` is whose bundles it takes, where it knows any.
+    `trust` is whose bundles it takes, where it knows any; `trust_damaged` says why that cannot be told.
     """
 
     serving: int | None
     trust: Trust | None
+    trust_damaged: str
     rolled_back: bool
     publications: list[PublicationStatus]
     bundles: list[BundleStatus]
@@ -109,11 +110,13 @@ def _look(root: Path, now: datetime | None, progress: Progress) -> Status:
     held = [_bundle(identity, bundle, now) for identity, bundle in imported.items()]
     taken = arrived(store)
     held += [_bundle(identity, bundle, now, taken.get(identity, 0)) for identity, bundle in store.arrivals().items()]
+    trusted, damaged = _trust(store)
     progress("measure the store")
     space = files.space([root])
     return Status(
         serving=store.serving(),
-        trust=before.trust if (before := trust.known(store)) else None,
+        trust=trusted,
+        trust_damaged=damaged,
         rolled_back=store.rolled_back(),
         publications=[_publication(store, number, imported, now, progress) for number in store.numbers()],
         bundles=sorted(held, key=lambda one: (one.name, one.built)),
@@ -121,6 +124,15 @@ def _look(root: Path, now: datetime | None, progress: Progress) -> Status:
         free=shutil.disk_usage(root).free,
         prunable=unneeded(store, progress=progress).size,
     )
+
+
+def _trust(store: Store) -> tuple[Trust | None, str]:
+    """Return whose bundles the site takes, or what is damaged of what it keeps about that."""
+    try:
+        known = trust.known(store)
+    except (IntegrityError, InputError) as error:
+        return None, str(error)
+    return (known.trust if known else None), ""
 
 
 def _publication(

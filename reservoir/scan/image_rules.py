@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
+from common import image_references
 from common.errors import Problem
+from common.image_references import HUB
 from reservoir.artifacts.image import cosign
 from reservoir.artifacts.image.signed import signers
 from reservoir.contents.artifact import ImageArtifact
 from reservoir.contents.bundle import Bundle
 from reservoir.scan.policy import SignedImages
 
-HUB = "docker.io"
 HINT = (
     "ask the bundle's maker to lock the image with `signed_by` and this key; or let images of this name through in the "
     "policy, by an entry of `signed_images` without keys before this one"
@@ -34,16 +35,21 @@ def judge(bundle: Bundle, rules: Sequence[SignedImages]) -> Iterator[Problem]:
 
 
 def _names(pattern: str, name: str) -> bool:
-    """Say whether a pattern names an image, as it is written or as Docker reads both: `x` is `library/x` of `HUB`."""
-    whole = _full(pattern)
-    return fnmatchcase(name, pattern) or (whole.startswith(HUB) and fnmatchcase(_full(name), whole))
+    """Say whether a pattern names an image, as it is written or as Docker reads both."""
+    short, whole = image_references.repository_of(name), image_references.qualified(name)
+    written = {name} if image_references.registry_of(short) else {name, short}
+    return any(fnmatchcase(one, pattern) for one in written) or any(fnmatchcase(whole, one) for one in _wholes(pattern))
 
 
-def _full(name: str) -> str:
-    """Return a name with the registry and the folder that Docker adds; not where a part may stand for these."""
-    registry, _, rest = name.partition("/")
-    if not rest:
-        return f"{HUB}/library/{name}"
-    if registry == HUB:
-        return name if "/" in rest or "*" in rest else f"{HUB}/library/{rest}"
-    return name if set(registry) & set(".*?[") else f"{HUB}/{name}"
+def _wholes(pattern: str) -> Iterator[str]:
+    """Yield what a pattern means with the registry and the folder that Docker adds.
+
+    Of one that may stand for a registry nobody knows which, and `n*` of the hub means `library/nginx` and `node/app`.
+    """
+    registry, slash, _ = pattern.partition("/")
+    if slash and not set(registry).isdisjoint("*?["):
+        return
+    yield image_references.qualified(pattern)
+    below = pattern.removeprefix("index.").removeprefix(f"{HUB}/") if slash else pattern
+    if "/" not in below:
+        yield f"{HUB}/{below}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import socket
 import subprocess
 import sys
@@ -30,6 +31,7 @@ print(json.dumps({call}))
 """
 PORTS = [{"protocol": "tcp", "port": 8443}, {"protocol": "tcp", "port": 6001}, {"protocol": "udp", "port": 4789}]
 TWIN = "10.99.0.9"
+RUN, OTHER = "5b3c", "90d1"
 
 
 def ip(*words: str) -> None:
@@ -38,15 +40,21 @@ def ip(*words: str) -> None:
 
 @dataclass(frozen=True)
 class Machine:
-    """A network namespace with an interface and an address."""
+    """A network namespace with an interface and an address, and a folder that is its /run."""
 
     namespace: str
     address: str
+    folder: Path
+
+    def inside(self, *words: str) -> list[str]:
+        """The command that runs one there."""
+        with_run = ["sh", "-c", 'mount --bind "$0" /run && exec "$@"', str(self.folder)]
+        return ["ip", "netns", "exec", self.namespace, *with_run, *words]
 
     def says(self, module: str, call: str) -> Any:
         """What a function of one of the role's modules returns there."""
         script = SCRIPT.format(root=str(ROOT), module=module, call=call)
-        words = ["ip", "netns", "exec", self.namespace, sys.executable, "-c", script]
+        words = self.inside(sys.executable, "-c", script)
         done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
         return json.loads(done.stdout)
 
@@ -56,24 +64,30 @@ class Machine:
         words = ["ip", "netns", "exec", self.namespace, "nft", "--file", "-"]
         subprocess.run(words, input=rules, text=True, check=True)
 
-    def reaches(self, other: Machine) -> dict[str, str]:
+    def reaches(self, other: Machine, run: str = RUN) -> dict[str, str]:
         """Why each of the ports of another machine does not answer; empty where it does."""
         ways = [port | {"address": other.address, "key": f"{port['protocol']}/{port['port']}"} for port in PORTS]
-        found: dict[str, str] = self.says("node_ways", f"module.tried({ways!r})")
+        found: dict[str, str] = self.says("node_ways", f"module.tried({run!r}, {ways!r})")
         return found
 
-    def listens(self, seconds: int = 60) -> list[str]:
+    def listens(self, seconds: int = 60, run: str = RUN) -> list[str]:
         """Which ports answer there for a while."""
-        found: list[str] = self.says("node_ways", f"module.listen({self.address!r}, {PORTS!r}, {seconds})")
+        said = self.says("node_ways", f"module.listen({run!r}, {self.address!r}, {PORTS!r}, {seconds})")
+        found: list[str] = said["penstock_listens"]
         return found
 
-    def ends(self) -> None:
+    def listens_still(self, ports: list[str]) -> list[str]:
+        """On which of these somebody listens."""
+        found: list[str] = self.says("node_ways", f"module.still({self.address!r}, {ports!r})")
+        return found
+
+    def ends(self, run: str = RUN) -> None:
         """Listen no more."""
-        assert self.says("node_ways", "module.end()")
+        assert self.says("node_ways", f"module.end({run!r})")
 
 
 @pytest.fixture
-def machines() -> Iterator[tuple[Machine, Machine]]:
+def machines(tmp_path: Path) -> Iterator[tuple[Machine, Machine]]:
     word = uuid.uuid4().hex[:6]
     both = [f"pt-{name}-{word}" for name in ("one", "two")]
     for name in both:
@@ -85,7 +99,9 @@ def machines() -> Iterator[tuple[Machine, Machine]]:
                 ip("-n", name, "address", "add", f"{address}/24", "dev", "eth0")
             for interface in ("lo", "eth0"):
                 ip("-n", name, "link", "set", interface, "up")
-        one, two = (Machine(name, f"10.99.0.{number}") for number, name in enumerate(both, 1))
+        one, two = (Machine(name, f"10.99.0.{number}", tmp_path / name) for number, name in enumerate(both, 1))
+        for each in (one, two):
+            each.folder.mkdir()
         yield one, two
         two.ends()
     finally:
@@ -132,13 +148,73 @@ def test_who_listens_ends_by_itself_and_gives_way_to_the_next(machines: tuple[Ma
     assert set(one.reaches(two).values()) == {"Connection refused"}
 
 
+def test_two_preflights_at_once_leave_each_other_alone(machines: tuple[Machine, Machine]) -> None:
+    one, two = machines
+    two.listens()
+    of_other = two.listens(run=OTHER)
+    assert of_other == ["tcp/8443", "tcp/6001"], "the first one holds them; its UDP port answers nobody else"
+    holder = two.says("node_present", "module.listening({8443}, module.Path('/proc'))")
+    assert [each["process"] for each in holder] == [preflight.LISTENER], "it is in nobody's way"
+    two.ends(OTHER)
+    assert set(one.reaches(two).values()) == {""}, "the first one is not disturbed"
+    assert two.listens_still(of_other) == of_other
+    two.ends()
+    assert two.listens_still(of_other) == [], "what one preflight alone listened on says nothing to the other"
+
+
+def test_nobody_but_root_ends_a_preflight(machines: tuple[Machine, Machine]) -> None:
+    one, two = machines
+    two.listens()
+    assert two.says("node_ways", f"[__import__('os').setuid(65534), module.end({RUN!r})][1]") is False
+    assert set(one.reaches(two).values()) == {""}
+
+
+def test_by_udp_only_the_own_run_is_answered_and_no_answer_is_a_request(machines: tuple[Machine, Machine]) -> None:
+    one, two = machines
+    two.listens()
+    script = f"""
+import socket
+def said(word):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        way.settimeout(0.5)
+        way.sendto(word, ({two.address!r}, 4789))
+        try:
+            return way.recv(128)
+        except TimeoutError:
+            return None
+answer = said(module.request({RUN!r}, b"12345678"))
+found = [answer is not None, said(b"boom"), said(module.request({OTHER!r}, b"12345678")), said(answer or b"none")]
+"""
+    found = f"(lambda known: [exec({script!r}, known), known['found']][1])({{'module': module}})"
+    assert one.says("node_ways", found) == [True, None, None, None]
+
+
+def test_a_port_that_sessions_may_want_is_left_to_them(machines: tuple[Machine, Machine], tmp_path: Path) -> None:
+    two = machines[1]
+    (tmp_path / "agent.env").touch()
+    ports = [PORTS[0], PORTS[2] | {"unless": str(tmp_path / "agent.env")}]
+    call = f"module.listen({RUN!r}, {two.address!r}, {ports!r}, 60)"
+    assert two.says("node_ways", call) == {"penstock_listens": ["tcp/8443"]}
+    opened = f"module.opening({two.address!r}, 'udp', 4789)[0] is not None"
+    assert two.says("node_ways", opened), "a session on several nodes starts meanwhile"
+    (tmp_path / "agent.env").unlink()
+    assert two.says("node_ways", call) == {"penstock_listens": ["tcp/8443", "udp/4789"]}
+
+
+def test_a_name_that_is_taken_is_told_and_stops_nothing(machines: tuple[Machine, Machine]) -> None:
+    two = machines[1]
+    (two.folder / f"penstock-preflight-{RUN}").touch()
+    said = two.says("node_ways", f"module.listen({RUN!r}, {two.address!r}, {PORTS!r}, 60)")
+    assert said == {"penstock_listens": [], "penstock_unheard": f"/run/penstock-preflight-{RUN}: File exists"}
+    two.ends()
+
+
 def test_a_port_that_a_service_holds_already_is_tried_all_the_same(machines: tuple[Machine, Machine]) -> None:
     one, two = machines
     held = (
         "import socket, time; s = socket.create_server(('0.0.0.0', 6001)); print('ready', flush=True); time.sleep(60)"
     )
-    words = ["ip", "netns", "exec", two.namespace, sys.executable, "-c", held]
-    with subprocess.Popen(words, stdout=subprocess.PIPE) as service:
+    with subprocess.Popen(two.inside(sys.executable, "-c", held), stdout=subprocess.PIPE) as service:
         try:
             assert service.stdout is not None
             assert service.stdout.readline() == b"ready\n"
@@ -176,7 +252,7 @@ def preflight_of(folder: Path, machines: tuple[Machine, Machine], *, check: bool
     asked = preflight.with_questions(hosts, site, [bundle], ROOT / "roles")
     for machine, name in zip(machines, ("one", "two"), strict=True):
         python = folder / f"python-{name}"
-        python.write_text(f'#!/bin/sh\nexec ip netns exec {machine.namespace} /usr/bin/python3 "$@"\n')
+        python.write_text(f'#!/bin/sh\nexec {shlex.join(machine.inside("/usr/bin/python3"))} "$@"\n')
         python.chmod(0o755)
         here = {"ansible_connection": "local", "ansible_become": False, "ansible_python3_interpreter": str(python)}
         asked["all"]["hosts"][name] |= here

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, Table, func, select
+from sqlalchemy import ColumnElement, Select, Table, case, func, select
 from sqlalchemy import delete as deletion
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
@@ -50,6 +50,12 @@ def version() -> tuple[ColumnElement[Any], ...]:
     selecting = (ResourceGroup.gpu_model, ResourceGroup.switch, ResourceGroup.region)
     members = (fingerprint(*table.c) for table in (group_nodes, group_users, group_projects))
     return fingerprint(*described, *selecting), *members
+
+
+def version_of_people() -> ColumnElement[Any]:
+    """Return what is another number whenever a user comes to another domain; nothing while no group belongs to one."""
+    closed_off = select(ResourceGroup.id).where(ResourceGroup.domain.is_not(None)).exists()
+    return case((closed_off, fingerprint(User.id, User.domain)))
 
 
 async def leave_other_domains(db: AsyncSession, user: User) -> None:

@@ -21,9 +21,10 @@ from api.tables.projects import Project
 from api.tables.sessions import Kind
 from api.tables.users import User
 from common.errors import ConflictError, InputError, NotFoundError, Problem
-from common.sentence import Sentence
+from common.sentence import Sentence, Several
 
 version = repository.version
+version_of_people = repository.version_of_people
 
 LISTS = {f"{verb}{field}" for verb in ("", "add_", "remove_") for field in ("nodes", "users", "projects")}
 PEOPLE = {"description", "purpose", "open", *(field for field in LISTS if not field.endswith("nodes"))}
@@ -152,7 +153,7 @@ async def delete(db: AsyncSession, name: str, caller: Identity) -> None:
     keeping = await projects.keeping_to(db, name)
     if keeping:
         raise ConflictError(
-            f"these projects keep to {name}: {', '.join(keeping)}",
+            Sentence("these projects keep to {name}: {projects}", name=name, projects=Several(keeping)),
             where="name",
             hint=Sentence("give them another group, or none"),
         )
@@ -176,9 +177,14 @@ async def _check_move(db: AsyncSession, group: ResourceGroup, domain: str | None
     await projects.check_domain(db, domain)
     if domain and (keeping := await projects.keeping_to(db, group.name, outside=domain)):
         raise ConflictError(
-            f"these projects are not of {domain} and keep to {group.name}: {', '.join(keeping)}",
+            Sentence(
+                "these projects are not of {domain} and keep to {group}: {projects}",
+                domain=domain,
+                group=group.name,
+                projects=Several(keeping),
+            ),
             where="domain",
-            hint="give them another group, or none",
+            hint=Sentence("give them another group, or none"),
         )
 
 
@@ -203,7 +209,11 @@ async def _set_lists(db: AsyncSession, group: ResourceGroup, request: GroupReque
     if projects_ is not None:
         group.projects = await projects.named(db, projects_, "projects", domain=group.domain)
     strangers = [
-        Problem(field, f"{item.name} is not of the domain {group.domain}", "leave it out")
+        Problem(
+            field,
+            Sentence("{name} is not of the domain {domain}", name=item.name, domain=group.domain),
+            Sentence("leave it out"),
+        )
         for field, items in (("users", group.users), ("projects", group.projects))
         for item in items
         if group.domain and item.domain != group.domain
@@ -215,7 +225,7 @@ async def _set_lists(db: AsyncSession, group: ResourceGroup, request: GroupReque
 async def _nodes(db: AsyncSession, names: Sequence[str]) -> list[Node]:
     found = {node.name: node for node in await repository.nodes(db, names)}
     missing = [
-        Problem("nodes", f"there is no node {name}", "list the nodes")
+        Problem("nodes", Sentence("there is no node {name}", name=name), Sentence("list the nodes"))
         for name in sorted(set(names))
         if name not in found
     ]

@@ -15,10 +15,10 @@ from api.database import among, fingerprint
 from api.resources.groups import service as groups
 from api.resources.groups.selection import is_model
 from api.resources.nodes import traits
-from api.resources.nodes.repository import CANNOT_BE_CALLED
+from api.resources.nodes.repository import IS_OPEN
 from api.scheduler.cluster import ClusterState
 from api.scheduler.snapshot import GpuState, NodeSnapshot, Workload
-from api.tables.nodes import Gpu, Node, NodeMode, NodeState
+from api.tables.nodes import Gpu, Node
 from common.gpu.kinds import Enforcement
 from common.gpu.share import GpuShare
 
@@ -29,12 +29,8 @@ _COLUMNS = (
     Node.id,
     Node.revision,
     Node.name,
-    Node.state,
-    Node.mode,
-    Node.message,
-    Node.unknown_containers,
+    IS_OPEN.label("open"),
     Node.orphaned_milli,
-    Node.clock_offset_s,
     Node.cpu_milli,
     Node.memory_mib,
     Node.switch,
@@ -61,13 +57,16 @@ class Fleet:
         self.ids: dict[str, UUID] = {}
         self.gpu_models: tuple[str, ...] = ()
         self.version: tuple[object, ...] | None = None
+        self.rights: tuple[object, ...] = ()
+        """What is another value whenever somebody may use other groups than before."""
         self._known: dict[UUID, tuple[int, NodeSnapshot]] = {}
         self._cluster: ClusterState | None = None
 
     async def refresh(self, db: AsyncSession) -> object:
         """Read what has changed of the nodes; returns what is another value whenever something has."""
-        query = select(fingerprint(Node.id, Node.revision), *groups.version())
-        nodes, *of_groups = (await db.execute(query)).one()
+        query = select(fingerprint(Node.id, Node.revision), groups.version_of_people(), *groups.version())
+        nodes, of_people, *of_groups = (await db.execute(query)).one()
+        self.rights = (of_people, *of_groups)
         version = (nodes, tuple(of_groups), int(time.monotonic()) // READ_ANYWAY_S)
         if version != self.version:
             await self._read(db, anew=self.version is None or version[1:] != self.version[1:])
@@ -126,10 +125,7 @@ def _node(row: Row[*tuple[Any, ...]], gpus: tuple[GpuState, ...], of_groups: tup
         memory_mib=row.memory_mib,
         groups=of_groups,
         switch=row.switch,
-        open=row.state is NodeState.READY
-        and row.mode is NodeMode.ACTIVE
-        and not (row.unknown_containers or row.clock_offset_s or row.unhealthy or row.withheld)
-        and not row.message.startswith(CANNOT_BE_CALLED),
+        open=row.open,
         fractions=row.fractions,
         apart=row.apart,
         lacks=traits.lacking(nvlink=row.nvlink, rdma=row.rdma, no_rdma=row.no_rdma),

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import and_, case, delete, func, select, tuple_, update
+from sqlalchemy import and_, case, delete, func, not_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
@@ -17,6 +17,16 @@ CANNOT_BE_CALLED = "its agent cannot be called since "
 """Begins the message of a node whose agent reports and cannot be called."""
 IS_LOST = Node.state == NodeState.LOST
 CANNOT_CALL = and_(Node.state == NodeState.READY, Node.message.startswith(CANNOT_BE_CALLED))
+IS_OPEN = and_(
+    Node.state == NodeState.READY,
+    Node.mode == NodeMode.ACTIVE,
+    Node.unhealthy == "",
+    Node.withheld == "",
+    Node.unknown_containers == 0,
+    Node.clock_offset_s == 0,
+    not_(Node.message.startswith(CANNOT_BE_CALLED)),
+)
+"""It takes new sessions."""
 IS_DRAINING = Node.mode == NodeMode.DRAINING
 
 

@@ -6,13 +6,20 @@ from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from api.resources.schemas import Moment, Request, Text, View
 from api.tables.notices import NoticeLevel
 from api.tables.users import Language
 
-Words = Annotated[Text, Field(min_length=1, max_length=1000)]
+
+def _not_blank(words: str) -> str:
+    if not words.strip():
+        raise ValueError("nobody can read blanks; write what to tell")
+    return words
+
+
+Words = Annotated[Text, Field(min_length=1, max_length=1000), AfterValidator(_not_blank)]
 
 
 class NoticeRequest(Request):

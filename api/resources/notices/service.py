@@ -9,6 +9,7 @@ from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import case, or_, select
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Identity
@@ -16,7 +17,7 @@ from api.clock import now
 from api.database import Database
 from api.resources.notices.schemas import NoticeRequest, NoticeView
 from api.tables.notices import Notice, NoticeLevel
-from common.errors import ConflictError, InputError, NotFoundError, PenstockError
+from common.errors import ConflictError, InputError, NotFoundError
 
 MOST = 20
 """So many notices there are at most that are not over: more than that nobody reads."""
@@ -73,7 +74,7 @@ class Board:
         """Return what is told now; where the database does not answer, what was told before."""
         if self._read_at + REMEMBERED_S < time.monotonic():
             self._read_at = time.monotonic()
-            with suppress(PenstockError):
+            with suppress(SQLAlchemyError):
                 async with self._database.reading() as db:
                     self._notices = await listed(db, now(), coming=True)
         moment = now()

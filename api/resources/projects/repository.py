@@ -69,12 +69,16 @@ async def is_domain(db: AsyncSession, name: str) -> bool:
 async def groups_for(db: AsyncSession, project: Project, names: Iterable[str]) -> dict[str, bool]:
     """Return which of some resource groups are the site's or of a project's domain.
 
-    True are those that the project may use as they are: those of its domain, open ones, and those that list it.
+    True are those that the project may use as they are: those of its domain, open ones, and those that list it. They
+    stay as they are until the transaction ends.
     """
+    wanted = ResourceGroup.name.in_(list(names))
+    # first, and by itself: what is read afterwards is as whoever held one of them has left it
+    await db.execute(select(ResourceGroup.id).where(wanted).order_by(ResourceGroup.name).with_for_update(read=True))
     own = ResourceGroup.domain == project.domain
     listed = ResourceGroup.id.in_(select(group_projects.c.group_id).where(group_projects.c.project_id == project.id))
     query = select(ResourceGroup.name, or_(func.coalesce(own, false()), ResourceGroup.open, listed))
-    query = query.where(ResourceGroup.name.in_(list(names)), or_(ResourceGroup.domain.is_(None), own))
+    query = query.where(wanted, or_(ResourceGroup.domain.is_(None), own))
     return {name: bool(usable) for name, usable in await db.execute(query)}
 
 

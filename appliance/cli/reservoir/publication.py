@@ -174,6 +174,8 @@ def _tables(found: Status, note: str) -> None:
             console.print(f"warning: {bundle.warning}")
     if found.trust:
         console.print(f"trusts bundles signed by\n{found.trust.fingerprint},\n{found.trust.words}")
+    if found.trust_damaged:
+        console.print(f"warning: {found.trust_damaged}", markup=False)
     if found.rolled_back:
         console.print("The site went back to this publication; it stays until `penstock reservoir publish`.")
     console.print(

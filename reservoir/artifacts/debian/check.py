@@ -19,8 +19,8 @@ FIELD = re.compile(r"([!-9;-~]+):(?:[ \t].*)?")
 # what a publication says itself
 OURS = {"filename", "size", "md5sum", "sha1", "sha256", "sha512"}
 MD5 = re.compile(r"\s*[0-9a-fA-F]{32}\s*")
-# of one entry; apt holds an index with a far longer one to be damaged
-LARGEST = 1 << 20
+# bytes of one entry; apt holds an index with one of a MiB to be damaged, and a publication adds place, size and hash
+LARGEST = (1 << 20) - (64 << 10)
 ONE_SOURCE = "publish bundles that were made from one source"
 
 
@@ -103,9 +103,9 @@ def _faults(deb: DebianArtifact) -> Iterator[str]:
             yield f"its entry has a line that is no field: {line[:60]!r}"
         else:
             fields[-1][1].append(line)
-    if len(stanza) > LARGEST:
+    if (size := len(stanza.encode())) > LARGEST:
         longest = max(fields, key=lambda one: sum(map(len, one[1])), default=("no field", []))[0]
-        yield f"its entry has {len(stanza)} characters, most of them in {longest}, and apt reads {LARGEST}"
+        yield f"its entry has {size} bytes, most of them in {longest}, and {LARGEST} are allowed"
         return
     names = [name for name, _ in fields]
     if twice := sorted(name for name, count in Counter(names).items() if count > 1):

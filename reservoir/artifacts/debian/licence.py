@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from common import process
 from reservoir.artifacts import licence_names
-from reservoir.artifacts.debian.members import LARGEST, Bounded, Part, Pieces
+from reservoir.artifacts.debian.members import Bounded, Part, Pieces
 from reservoir.artifacts.licence import Found, expression, headed, named, spdx_names
 
 # Debian's short names where they differ from SPDX; `GPL-2+` and the like follow a rule
@@ -22,6 +22,8 @@ HEAD = re.compile(r"^Format(-Specification)?:", re.MULTILINE | re.IGNORECASE)
 STATED = re.compile(r"^Licen[cs]e[ \t]*:[ \t]*(?:\n[ \t]+)?(\S[^\n]*)$", re.MULTILINE | re.IGNORECASE)
 COMMON = re.compile(r"/usr/share/common-licenses/([A-Za-z0-9.-]*[A-Za-z0-9])")
 AR_HEAD = 60
+# more than the longest copyright file that a distribution has: each word of it is looked at for each family
+LONGEST = 2 << 20
 
 
 def read(name: str, path: Path) -> Found:
@@ -35,8 +37,8 @@ def read(name: str, path: Path) -> Found:
             if place == f"{documents}/copyright":
                 if member.issym() or member.islnk():
                     return Found(same_as=(member.linkname.split("/")[-2:] or [""])[0])
-                if member.size > LARGEST:
-                    raise ValueError(f"its copyright file has {member.size} bytes, {LARGEST} are allowed")
+                if member.size > LONGEST:
+                    raise ValueError(f"its copyright file has {member.size} bytes, {LONGEST} are allowed")
                 content = archive.extractfile(member)
                 return copyright_file(content.read().decode("utf-8", "replace")) if content else Found()
     return Found()
@@ -49,7 +51,8 @@ def copyright_file(text: str) -> Found:
         if names:
             said = " ".join(names)
             # the text below a field may be another one
-            pasted = [name for name in (*licence_names.titles(text), *headed(text)) if not _says(said, name)]
+            below = (*licence_names.titles(text), *licence_names.terms(text), *headed(text))
+            pasted = [name for name in below if not _says(said, name)]
             names.update(f"LicenseRef-Debian-{name}" for name in pasted)
             return Found(expression(" AND ".join(sorted(names))), "copyright (machine-readable)")
     pointed = COMMON.findall(text)

@@ -11,7 +11,8 @@ FIELDS = {
 NEVER_EMPTY = {"provides"}
 _BLANKS = r"[ \t\n\r\f\v]*"
 _NAME = r"[^ \t\n\r\f\v(),|\[\]<>]+"
-_VERSION = rf"\({_BLANKS}(?><<|>>|[<>]=?|!?=){_BLANKS}[^)\s][^)]*\)"
+# a version without an operator is one that must be equal
+_VERSION = rf"\({_BLANKS}(?>(?:<<|>>|[<>]=?|!?=)?){_BLANKS}[^)\s][^)]*\)"
 _ONE = rf"{_BLANKS}{_NAME}{_BLANKS}(?:{_VERSION}{_BLANKS})?"
 # sources alone say for which machines and builds a relation counts; a comma at the end is borne
 _LIST = re.compile(rf"{_ONE}(?:[,|]{_ONE})*(?:,{_BLANKS})?")

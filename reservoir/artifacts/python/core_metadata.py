@@ -59,7 +59,7 @@ def _require_installable(metadata: bytes, requirements: Iterable[object], wheel:
                 f"its METADATA has a Requires-Dist that cannot be read: {requirement!r}: {reason}"
             ) from error
     version = str(BytesHeaderParser().parsebytes(wheel).get("Wheel-Version", ""))
-    if not re.fullmatch(r"1(\.\d+)*", version.strip()):
+    if not re.fullmatch(r"[01](\.\d+)*", version.strip()):
         raise ValueError(f"its WHEEL has the Wheel-Version {version!r}, 1.0 is known")
 
 

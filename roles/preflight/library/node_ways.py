@@ -2,7 +2,7 @@
 """Ways from this node to others, tried before there are services: it listens on their ports for a moment itself.
 
 Who listens is a process without a parent. It ends when it is told to, or after a time; the kernel takes connections
-for it, and it gives back what comes by UDP.
+for it, and it answers by UDP what this run asks. Every run has a name of its own, so that two do not end each other.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import errno
 import os
 import select
+import shutil
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -25,53 +27,89 @@ description: Listens on ports for a moment, tries those of other nodes, or ends 
 author: Penstock
 options:
   step: {type: str, choices: [listen, try, end], required: true, description: What to do.}
+  run: {type: str, required: true, description: Name of the run; it ends what it has started itself.}
   address: {type: str, default: "", description: Address to listen on.}
-  ports: {type: list, elements: dict, default: [], description: "Ports to listen on, with `protocol` and `port`."}
+  ports: {type: list, elements: dict, default: [], description: "Ports, but none whose file `unless` exists."}
   seconds: {type: int, default: 120, description: For how long to listen at most.}
+  listens: {type: list, elements: str, default: [], description: "Ports that were listened on, as `tcp/443`."}
   ways: {type: list, elements: dict, default: [], description: "What to try: `address`, `port`, `protocol`, `key`."}
 """
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "step": {"type": "str", "choices": ["listen", "try", "end"], "required": True},
+    "run": {"type": "str", "required": True},
     "address": {"type": "str", "default": ""},
     "ports": {"type": "list", "elements": "dict", "default": []},
     "seconds": {"type": "int", "default": 120},
+    "listens": {"type": "list", "elements": "str", "default": []},
     "ways": {"type": "list", "elements": "dict", "default": []},
 }
 KINDS = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
-# an abstract name, which goes with the process
-CONTROL = "\0penstock-preflight"
+# by which another preflight knows it where it holds a port; the kernel keeps 15 letters
+NAME = "penstock-ways"
+# root's alone, as the folders of runs in it are: nobody else ends a run
+PLACE = Path("/run")
 QUEUE = 4096
+# equally long, and an answer is no request: who forges a sender makes neither more of it nor two of these talk
+ASKS, ANSWERS = b"penstock-ways? ", b"penstock-ways! "
+LONGEST = 128
 PATIENCE_S, TIMES = 1.0, 3
 TOGETHER = 64
 END_S = 5.0
 
 
 def main() -> None:
-    """Listen, try or end; return `penstock_listens` or `penstock_tried`."""
+    """Listen, try or end; return what it has found under names that begin with `penstock_`."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     said = module.params
     if said["step"] == "listen":
-        module.exit_json(changed=False, penstock_listens=listen(said["address"], said["ports"], said["seconds"]))
+        module.exit_json(changed=False, **listen(said["run"], said["address"], said["ports"], said["seconds"]))
     if said["step"] == "try":
-        module.exit_json(changed=False, penstock_tried=tried(said["ways"]))
-    if not end():
-        module.fail_json(msg="what listens for preflight does not end. Hint: look at `ss -lxp | grep preflight`")
-    module.exit_json(changed=False)
+        module.exit_json(changed=False, penstock_tried=tried(said["run"], said["ways"]))
+    listened = still(said["address"], said["listens"])
+    if not end(said["run"]):
+        module.warn(f"what listens for preflight does not end yet; it does so by itself within {said['seconds']} s")
+    module.exit_json(changed=False, penstock_listened=listened)
 
 
-def listen(address: str, ports: list[dict[str, Any]], seconds: int) -> list[str]:
-    """Start to listen on ports, and return those that answer, as `tcp/443`: these, and those that others hold."""
-    end()
+def listen(run: str, address: str, ports: list[dict[str, Any]], seconds: int) -> dict[str, Any]:
+    """Start to listen on ports, and return those that answer, as `tcp/443`: these, and those that others hold.
+
+    Where it cannot listen it says why, and that no port answers.
+    """
+    end(run)
     held, opened = [], []
     for each in ports:
+        if each.get("unless") and Path(each["unless"]).exists():
+            continue
         protocol, port = each["protocol"], int(each["port"])
         listening, answers = opening(address, protocol, port)
         opened += [listening] if listening else []
         held += [f"{protocol}/{port}"] if answers else []
-    if opened:
-        start(opened, seconds)
-    return held
+    try:
+        if opened:
+            start(run, opened, seconds)
+    except OSError as error:
+        return {"penstock_listens": [], "penstock_unheard": f"{folder(run)}: {error.strerror or error}"}
+    return {"penstock_listens": held}
+
+
+def still(address: str, listens: list[str]) -> list[str]:
+    """Return on which ports somebody listens still: another preflight that held one may have ended."""
+    found = []
+    for each in listens:
+        protocol, _, port = each.partition("/")
+        free, _ = opening(address, protocol, int(port))
+        if free:
+            free.close()
+        else:
+            found.append(each)
+    return found
+
+
+def folder(run: str) -> Path:
+    """Return the folder of a run, which is root's alone and goes with it."""
+    return PLACE / f"penstock-preflight-{run}"
 
 
 def opening(address: str, protocol: str, port: int) -> tuple[socket.socket | None, bool]:
@@ -89,10 +127,12 @@ def opening(address: str, protocol: str, port: int) -> tuple[socket.socket | Non
     return found, True
 
 
-def start(opened: list[socket.socket], seconds: int) -> None:
-    """Let a process of its own have the sockets."""
+def start(run: str, opened: list[socket.socket], seconds: int) -> None:
+    """Let a process of its own have the sockets; raises OSError where the run's folder is there already."""
+    place = folder(run)
+    place.mkdir(mode=0o700)
     control = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    control.bind(CONTROL)
+    control.bind(str(place / "control"))
     child = os.fork()
     if child:
         os.waitpid(child, 0)
@@ -106,13 +146,21 @@ def start(opened: list[socket.socket], seconds: int) -> None:
             nowhere = os.open(os.devnull, os.O_RDWR)
             for standard in range(3):
                 os.dup2(nowhere, standard)
-            answer(control, opened, time.monotonic() + seconds)
+            with suppress(OSError):
+                Path("/proc/self/comm").write_text(NAME)
+            try:
+                answer(run, control, opened, time.monotonic() + seconds)
+            finally:
+                for each in (*opened, control):
+                    each.close()
+                shutil.rmtree(place, ignore_errors=True)
     finally:
         os._exit(0)
 
 
-def answer(control: socket.socket, opened: list[socket.socket], until: float) -> None:
-    """Give back what comes by UDP, until somebody says that it is enough."""
+def answer(run: str, control: socket.socket, opened: list[socket.socket], until: float) -> None:
+    """Answer what the run asks by UDP, until somebody says that it is enough."""
+    asks = request(run, b"")
     packets = [each for each in opened if each.type == socket.SOCK_DGRAM]
     while (left := until - time.monotonic()) > 0:
         ready, _, _ = select.select([control, *packets], [], [], left)
@@ -120,43 +168,54 @@ def answer(control: socket.socket, opened: list[socket.socket], until: float) ->
             return
         for each in ready:
             with suppress(OSError):
-                each.sendto(*each.recvfrom(64))
+                said, sender = each.recvfrom(LONGEST)
+                if said.startswith(asks):
+                    each.sendto(ANSWERS + said[len(ASKS) :], sender)
 
 
-def end() -> bool:
-    """End who listens, if anybody does; return whether nobody does any more."""
+def request(run: str, word: bytes) -> bytes:
+    """Return what a run asks by UDP; what it is answered has the same run and word."""
+    return ASKS + run.encode() + b" " + word
+
+
+def end(run: str) -> bool:
+    """End who listens for a run, if anybody does; return whether nobody does any more."""
     until = time.monotonic() + END_S
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as control:
         control.setblocking(False)
         while time.monotonic() < until:
             try:
-                control.sendto(b"end", CONTROL)
-            except ConnectionRefusedError:
+                control.sendto(b"end", str(folder(run) / "control"))
+            except (FileNotFoundError, NotADirectoryError):
                 return True
-            except BlockingIOError:
+            except ConnectionRefusedError:
+                # it was killed
+                shutil.rmtree(folder(run), ignore_errors=True)
+            except OSError:
                 pass
             time.sleep(0.02)
     return False
 
 
-def tried(ways: list[dict[str, Any]]) -> dict[str, str]:
+def tried(run: str, ways: list[dict[str, Any]]) -> dict[str, str]:
     """Return by their keys why ways led nowhere; those that did not are empty."""
     with ThreadPoolExecutor(TOGETHER) as threads:
-        said = threads.map(lambda way: reason(way["address"], int(way["port"]), way["protocol"]), ways)
+        said = threads.map(lambda way: reason(run, way["address"], int(way["port"]), way["protocol"]), ways)
         return dict(zip([way["key"] for way in ways], said, strict=True))
 
 
-def reason(address: str, port: int, protocol: str) -> str:
+def reason(run: str, address: str, port: int, protocol: str) -> str:
     """Return why a port does not answer; nothing where it does."""
-    word = os.urandom(8)
+    asked = request(run, os.urandom(8))
     for _ in range(TIMES):
         try:
             with socket.socket(socket.AF_INET, KINDS[protocol]) as way:
                 way.settimeout(PATIENCE_S)
                 way.connect((address, port))
                 if protocol == "udp":
-                    way.send(word)
-                    way.recv(64)
+                    way.send(asked)
+                    if way.recv(LONGEST) != ANSWERS + asked[len(ASKS) :]:
+                        return "what answers is not this preflight"
             return ""
         except TimeoutError:
             said = f"no answer within {PATIENCE_S * TIMES:.0f} s"

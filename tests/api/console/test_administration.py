@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from typing import Any
 
 import httpx
@@ -21,6 +23,7 @@ POLICY = {"name": "students", "description": "<b>few</b>", "max_sessions": "2", 
 DOMAIN = {"name": "acme", "quota": "2.5", "shares": "true", "over_quota_weight": "3", "limit": "4", "policy": ""}
 RULES = "mkdir, mkdirat:EROFS\n\nsocket(0=16|0x11):kill\n"
 SANDBOX = {"name": "strict", "rules": RULES, "projects": "team-a", "images": "python:3.11", "site_wide": "true"}
+HIDDEN = re.compile(r'<input type="hidden" name="(shown)" value="([^"]*)">')
 FORMS = {"user-policies": POLICY, "domains": DOMAIN, "sandboxes": SANDBOX}
 
 
@@ -131,3 +134,25 @@ async def test_no_text_of_such_a_page_goes_past_translation(
     name = FORMS[path]["name"]
     for address in (f"/{path}", f"/{path}/{name}"):
         assert unmarked((await browser.get(address)).text) <= known
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "other", "own"),
+    [
+        ("user-policies", "students", {"max_sessions": 9}, {"gpus": "1"}),
+        ("domains", "acme", {"over_quota_weight": 7, "quota_milli": 3000}, {"limit": "5"}),
+        ("sandboxes", "strict", {"site_wide": False, "rules": []}, {"projects": ""}),
+    ],
+)
+async def test_what_another_has_changed_meanwhile_stays(
+    ready: Cluster, browser: httpx.AsyncClient, path: str, name: str, other: dict[str, Any], own: dict[str, str]
+) -> None:
+    await made(browser, path)
+    page = (await browser.get(f"/{path}/{name}")).text
+    hidden = {field: unescape(value) for field, value in HIDDEN.findall(page)}
+    before = await ok(ready.admin.patch(f"{V1}/{path}/{name}", json=other))
+    changed = await browser.post(f"/{path}/{name}", data=FORMS[path] | hidden | own, headers=PART)
+    assert changed.status_code == 204, changed.text
+    after = await kept(ready, path, name)
+    assert {field: after[field] for field in other} == other
+    assert len([field for field in after if after[field] != before[field]]) == 1, "what was filled in is changed"

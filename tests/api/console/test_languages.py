@@ -131,3 +131,23 @@ async def test_what_is_refused_is_said_in_the_readers_language_on_pages_and_to_t
     assert made.json()["errors"][0]["detail"] == "사용자 정책 students이(가) 이미 있습니다"
     programs = await ready.admin.get(f"{V1}/presets/lost", headers=korean)
     assert programs.json()["errors"][0]["detail"] == "there is no preset lost", "programs read one language"
+
+
+async def test_what_is_refused_of_a_group_is_said_in_the_readers_language(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    await ok(ready.admin.post(f"{V1}/domains", json={"name": "acme"}))
+    await ok(ready.admin.post(f"{V1}/resource-groups", json={"name": "night"}))
+    headers = {"Accept-Language": "ko", "HX-Request": "true"}
+
+    async def told(**form: str) -> str:
+        answer = await browser.post("/resource-groups/night", data=form, headers=headers)
+        assert answer.is_client_error
+        return str(answer.json()["errors"][0]["detail"])
+
+    assert await told(add_nodes="worker9") == "노드 worker9이(가) 없습니다"
+    await ok(ready.admin.patch(f"{V1}/resource-groups/night", json={"projects": ["team-a"]}))
+    assert await told(moved="true", domain="acme") == "team-a은(는) 도메인 acme에 속하지 않습니다"
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"training_group": "night"}))
+    assert "team-a" in (refusal := await told(moved="true", domain="acme"))
+    assert refusal.startswith("다음 프로젝트는 acme 소속이 아니면서")

@@ -17,7 +17,9 @@ import pytest
 from sqlalchemy import text
 
 from api.endpoints import outages
-from tests.api.cluster import V1, Cluster, ok, refused, running_cluster
+from api.resources.notices.service import Board
+from tests.api.cluster import V1, Cluster, ok, refused, running_cluster, sign_in
+from tests.api.console.conftest import PAGE
 from tests.installed import InstalledDatabase
 from tests.postgresql import OF_TESTS, connect, new_folder, running_server, start, stop
 from tests.role_modules import role_module
@@ -154,6 +156,23 @@ async def test_a_database_that_is_read_only_crowded_or_stopped_is_told_as_that()
                 with pytest.raises(Exception, match="terminating connection") as ended:
                     await db.execute(text("SELECT 1"))
             assert outages.reason_and_hint(ended.value)[0] == "the database is starting or stopping"
+
+
+async def test_pages_say_that_the_database_is_away_and_go_on_with_what_was_told() -> None:
+    with running_server(OF_TESTS | {"max_connections": "12"}) as folder:
+        async with cluster_on(folder) as cluster, cluster.client(**PAGE) as browser:
+            board: Board = cluster.app.state.notice_board
+            await sign_in(browser, "admin")
+            await ok(cluster.admin.post(f"{V1}/notices", json={"text": "tomorrow"}))
+            assert [each.text for each in await board.shown()] == ["tomorrow"]
+            await cluster.database.close()
+            with _all_connections(folder):
+                board.forget()
+                page = await browser.get("/nodes")
+                assert (page.status_code, page.headers["content-type"]) == (503, "text/html; charset=utf-8")
+                assert "the database takes no more connections" in page.text
+                board.forget()
+                assert [each.text for each in await board.shown()] == ["tomorrow"]
 
 
 async def _until_unhealthy(cluster: Cluster, reason: str) -> None:

@@ -11,8 +11,11 @@ from sqlalchemy import update
 
 from api.clock import now
 from api.lists.overview import IDLE_AFTER, IdleGpus
+from api.resources.nodes.fleet import Fleet
+from api.resources.nodes.repository import CANNOT_BE_CALLED
 from api.tables.metrics import GpuSample
-from api.tables.sessions import Session
+from api.tables.nodes import Node, NodeState
+from api.tables.sessions import Container, Session
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.api.steps import run
 
@@ -25,11 +28,20 @@ async def seen(cluster: Cluster, **query: Any) -> dict[str, Any]:
     return dict(await ok(cluster.admin.get(f"{V1}/overview", params=query)))
 
 
-async def sample(cluster: Cluster, session: dict[str, Any], busy_permille: int | None, ago: timedelta) -> None:
-    """Write what an agent saw of a session's GPU."""
-    (container,) = session["containers"]
+async def begun(cluster: Cluster, ago: timedelta) -> None:
+    """Let all sessions and their containers have started a while ago."""
+    async with cluster.database.transaction() as db:
+        for table in (Session, Container):
+            await db.execute(update(table).values(started_at=now() - ago))
+
+
+async def sample(
+    cluster: Cluster, session: dict[str, Any], busy_permille: int | None, ago: timedelta, rank: int = 0
+) -> None:
+    """Write what an agent saw of a GPU of one of a session's containers."""
+    container = session["containers"][rank]
     at_s = int((now() - ago).timestamp())
-    where = {"session_id": UUID(session["id"]), "rank": 0, "uuid": container["gpus"][0]["uuid"], "at_s": at_s}
+    where = {"session_id": UUID(session["id"]), "rank": rank, "uuid": container["gpus"][0]["uuid"], "at_s": at_s}
     async with cluster.database.transaction() as db:
         db.add(GpuSample(**where, busy_permille=busy_permille, memory_mib=1, processes=1))
 
@@ -64,12 +76,35 @@ async def test_nodes_that_take_nothing_new_come_first(ready: Cluster) -> None:
     assert [node["name"] for node in site["nodes"]] == ["worker3", "worker1"]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"withheld": "drained by hand"},
+        {"unknown_containers": 1},
+        {"clock_offset_s": 90},
+        {"message": f"{CANNOT_BE_CALLED}noon"},
+        {"unhealthy": "its disk is full"},
+        {"state": NodeState.LOST},
+    ],
+    ids=str,
+)
+async def test_nodes_that_get_no_sessions_are_not_open(ready: Cluster, change: dict[str, Any]) -> None:
+    await ready.add_node("worker2")
+    async with ready.database.transaction() as db:
+        await db.execute(update(Node).where(Node.name == "worker2").values(**change))
+    site, fleet = await seen(ready, nodes=1), Fleet()
+    assert (site["node_count"], site["open_count"]) == (2, 1)
+    assert [node["name"] for node in site["nodes"]] == ["worker2"]
+    async with ready.database.reading() as db:
+        await fleet.refresh(db)
+    assert {node.name: node.open for node in fleet.nodes} == {"worker1": True, "worker2": False}
+
+
 async def test_a_gpu_is_idle_when_its_session_did_nothing_with_it_for_ten_minutes(ready: Cluster) -> None:
     session = await run(ready, "one", gpu_milli=500)
     await sample(ready, session, 0, timedelta(minutes=1))
     assert (await seen(ready))["idle_milli"] == 0, "it has only begun"
-    async with ready.database.transaction() as db:
-        await db.execute(update(Session).values(started_at=now() - timedelta(hours=1)))
+    await begun(ready, timedelta(hours=1))
     site = await seen(ready)
     assert (site["idle_milli"], site["projects"][0]["idle_milli"]) == (500, 500)
     await sample(ready, session, 900, IDLE_AFTER + timedelta(minutes=1))
@@ -78,11 +113,20 @@ async def test_a_gpu_is_idle_when_its_session_did_nothing_with_it_for_ten_minute
     assert (await seen(ready))["idle_milli"] == 0
 
 
+async def test_a_container_that_came_later_is_not_idle_at_once(ready: Cluster) -> None:
+    session = await run(ready, "gang", gpu_milli=1000, replicas=2)
+    await begun(ready, timedelta(hours=1))
+    async with ready.database.transaction() as db:
+        await db.execute(update(Container).where(Container.rank == 1).values(started_at=now()))
+    for rank in range(2):
+        await sample(ready, session, 0, timedelta(minutes=1), rank)
+    assert (await seen(ready))["idle_milli"] == 1000
+
+
 @pytest.mark.parametrize("told", [None, "nothing"])
 async def test_what_nobody_can_tell_is_not_idle(ready: Cluster, told: str | None) -> None:
     session = await run(ready, "one")
-    async with ready.database.transaction() as db:
-        await db.execute(update(Session).values(started_at=now() - timedelta(hours=1)))
+    await begun(ready, timedelta(hours=1))
     if told is None:
         await sample(ready, session, None, timedelta(minutes=1))
     assert (await seen(ready))["idle_milli"] == 0

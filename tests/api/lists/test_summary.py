@@ -6,7 +6,9 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import select, update
 
+from api.tables.nodes import Gpu, Node
 from tests.api.cluster import V1, Cluster, ok
 
 pytestmark = pytest.mark.anyio
@@ -42,6 +44,7 @@ async def test_room_is_told_of_the_groups_that_one_may_use_alone(ready: Cluster)
         await ready.add_node(name)
     await ok(ready.admin.patch(f"{V1}/nodes/worker4/mode", json={"mode": "maintenance"}))
     async with await ready.user("alice") as alice:
+        await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"members": ["alice"]}))
         for name, node, people in (("ours", "worker2", ["alice"]), ("theirs", "worker3", [])):
             group = {"name": name, "nodes": [node], "users": people}
             await ok(ready.admin.post(f"{V1}/resource-groups", json=group))
@@ -54,3 +57,34 @@ async def test_room_is_told_of_the_groups_that_one_may_use_alone(ready: Cluster)
     assert groups[""]["nodes"] == 1, "what takes nothing new has no room"
     assert groups[""]["gpu_milli"] - groups[""]["free_gpu_milli"] in (1500, 2000)
     assert groups[""]["cpu_milli"] - groups[""]["free_cpu_milli"] >= 1000
+
+
+async def test_room_is_told_where_sessions_of_ones_projects_may_run(ready: Cluster) -> None:
+    groups = {"day": ["worker2"], "night": ["worker3"], "open": ["worker4"]}
+    for name, (node,) in groups.items():
+        await ready.add_node(node)
+        group = {"name": name, "nodes": [node], "open": name == "open"}
+        await ok(ready.admin.post(f"{V1}/resource-groups", json=group))
+    async with await ready.user("alice") as alice:
+
+        async def told() -> list[str]:
+            return [group["name"] for group in (await summary(alice))["groups"]]
+
+        assert await told() == [], "nobody runs anything without a project"
+        change: dict[str, Any] = {"members": ["alice"], "training_group": "night"}
+        await ok(ready.admin.patch(f"{V1}/projects/team-a", json=change))
+        assert await told() == ["", "night", "open"], "interactive work may run anywhere yet"
+        await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"interactive_group": "day"}))
+        assert await told() == ["day", "night"]
+
+
+async def test_what_others_hold_of_a_node_is_not_free(ready: Cluster) -> None:
+    (before,) = (await summary(ready.admin))["groups"]
+    async with ready.database.transaction() as db:
+        gpu = await db.scalar(select(Gpu.uuid).limit(1))
+        orphaned = {str(gpu): 600, "GPU-that-is-gone": 1000}
+        values = {"orphaned_milli": orphaned, "foreign_cpu_milli": 1500, "foreign_memory_mib": 64}
+        await db.execute(update(Node).values(**values))
+    (after,) = (await summary(ready.admin))["groups"]
+    less = {"free_gpu_milli": 600, "free_cpu_milli": 1500, "free_memory_mib": 64}
+    assert after == before | {field: before[field] - amount for field, amount in less.items()}

@@ -201,7 +201,7 @@ def test_a_second_deploy_changes_nothing(deployed: dict[str, Node], state: Path)
 def test_the_state_of_two_controllers_lies_on_a_mount(deployed: dict[str, Node], state: Path) -> None:
     failed = deploy(deployed, state, folder="/srv/slurm").failed()
     for name in ("m1", "c1"):
-        assert "/srv/slurm is on no mount of this node, and two controllers need one storage" in str(failed[name])
+        assert "/srv/slurm is on the root file system of this node, and two controllers need one" in str(failed[name])
     assert "StateSaveLocation=/mnt/shared/slurm" in deployed["m1"].run("cat /etc/slurm/slurm.conf")
 
 

@@ -6,9 +6,7 @@ import pytest
 
 from common import image_references as references
 from common.errors import InputError
-
-HUB = ".".join(("docker", "io"))
-"""The registry that an engine means where a reference names none."""
+from common.image_references import HUB
 
 
 @pytest.mark.parametrize(
@@ -93,3 +91,13 @@ def test_images_are_pulled_from_registries_of_the_site_alone() -> None:
         assert problem.hint == "name one of its registries: registry:5000, other"
     with pytest.raises(InputError, match="it has none"):
         references.check_registry("python", [])
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("x", f"{HUB}/library/x"), ("library/x", f"{HUB}/library/x"), (f"index.{HUB}/x", f"{HUB}/library/x"),
+     ("vendor/x", f"{HUB}/vendor/x"), (f"{HUB}/localhost/x", f"{HUB}/localhost/x"), ("localhost/x", "localhost/x"),
+     ("a.example/x", "a.example/x")],
+)  # fmt: skip
+def test_a_repository_with_all_that_may_be_left_out(written: str, meant: str) -> None:
+    assert references.qualified(written) == meant

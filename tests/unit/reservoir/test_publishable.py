@@ -226,7 +226,9 @@ FAULTS: dict[str, tuple[Callable[[Path], Made], str]] = {
     "a wheel of a later version": (wheel_that_says(WHEEL=b"Wheel-Version: 2.0\n"), "WHEEL has the Wheel-Version '2.0'"),
     "an entry with half a relation": (entry(f"{HELLO}Breaks: jq|\n"), "entry has a breaks that apt cannot read: 'jq"),
     "an entry with a sum that is none": (entry(f"{HELLO}Description-md5: zz\n"), "description-md5 that is no MD5"),
-    "an entry that is too long": (entry(f"{HELLO}X: {'x' * (2 << 20)}\n"), "most of them in x, and apt reads 1048576"),
+    "an entry that is too long": (entry(f"{HELLO}X: {'x' * (2 << 20)}\n"), "most of them in x, and 983040 are"),
+    "an entry of too many bytes": (entry(f"{HELLO}X: {'é' * 600_000}\n"), "its entry has 1200[0-9]* bytes, most"),
+    "an entry without room for its place": (entry(f"{HELLO}X: {'x' * ((1 << 20) - 500)}\n"), "its entry has 104"),
     "an entry with a blank line": (entry(f"{HELLO}\nPackage: other\n"), "deb: its entry has a blank line"),
     "an entry without an end": (entry(HELLO.rstrip()), "deb: its entry ends in the middle of a line"),
     "an entry with a line that is none": (entry(f"{HELLO}nothing\n"), "deb: its entry has a line that is no field"),
@@ -278,6 +280,12 @@ def test_an_import_refuses_it_and_leaves_nothing(tmp_path: Path, faulty: Path, f
     with pytest.raises(IntegrityError, match=fault[1]):
         take(faulty, tmp_path / "site")
     assert not (tmp_path / "site").exists()
+
+
+@pytest.mark.parametrize("version", [b"0.1", b"1.9"])
+def test_a_wheel_of_another_small_version_is_no_fault(tmp_path: Path, key: Ed25519PrivateKey, version: bytes) -> None:
+    """`pip` refuses a greater first number alone."""
+    verify(make_bundle(tmp_path, key, made=wheel_that_says(WHEEL=b"Wheel-Version: " + version)(tmp_path)))
 
 
 def test_what_is_good_is_rehearsed_and_leaves_nothing(tmp_path: Path, key: Ed25519PrivateKey) -> None:

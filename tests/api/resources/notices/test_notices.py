@@ -50,10 +50,12 @@ async def test_a_notice_is_over_when_its_time_is_or_when_it_is_ended(
     ("more", "where"),
     [
         ({"text": ""}, "text"),
+        ({"text": " \n\u3000"}, "text"),
         ({"text": "x" * 1001}, "text"),
         ({"level": "loud"}, "level"),
         ({"ends_at": after(-1)}, "ends_at"),
         ({"texts": {"fr": "demain"}}, "texts.fr"),
+        ({"texts": {"ko": " "}}, "texts.ko"),
     ],
 )
 async def test_bad_notices(cluster: Cluster, more: dict[str, Any], where: str) -> None:

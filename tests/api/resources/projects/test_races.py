@@ -6,8 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from sqlalchemy import text, update
 
-from tests.api.cluster import V1, Cluster, ok
+from api.tables.groups import ResourceGroup
+from tests.api.cluster import V1, Cluster, ok, refused
 
 pytestmark = pytest.mark.anyio
 
@@ -86,6 +88,27 @@ async def test_a_group_is_not_deleted_under_a_project_that_takes_it(cluster: Clu
             cluster.admin.delete(f"{V1}/resource-groups/{group}"),
         )
         assert (taken.status_code, deleted.status_code) in {(200, 409), (422, 200), (409, 200)}
+
+
+async def test_a_project_takes_no_group_that_moves_to_another_domain_meanwhile(cluster: Cluster) -> None:
+    await ok(cluster.admin.post(f"{V1}/domains", json={"name": "acme"}))
+    await ok(cluster.admin.post(f"{V1}/resource-groups", json={"name": "night"}))
+    await cluster.add_project()
+    async with cluster.database.transaction() as db:
+        await db.execute(update(ResourceGroup).values(domain="acme"))
+        taking = asyncio.create_task(cluster.admin.patch(f"{PROJECTS}/team-a", json={"training_group": "night"}))
+        while not await _is_somebody_waiting(cluster):
+            if taking.done():
+                break
+            await asyncio.sleep(0.01)
+    assert (await refused(taking, 422))["where"] == "training_group"
+
+
+async def _is_somebody_waiting(cluster: Cluster) -> bool:
+    """Return whether a statement waits for a lock that another transaction holds."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    async with cluster.database.reading() as db:
+        return bool(await db.scalar(text(waiting)))
 
 
 async def test_a_title_asked_for_twice_at_once_is_given_once(cluster: Cluster) -> None:

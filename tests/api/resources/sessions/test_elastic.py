@@ -6,12 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from api.clock import now
 from api.control import loop
 from api.resources.sessions.elastic import REST
 from api.tables.accounting import Span
+from api.tables.groups import ResourceGroup
+from api.tables.users import User
 from common.protocol import ContainerStatus
 from tests.api.cluster import V1, Cluster, ok, refused
 
@@ -140,6 +142,59 @@ async def test_it_ends_when_those_that_ran_have_ended(site: Cluster) -> None:
         site.engine.containers[key] = done
     await run(site)
     assert (await site.states())[session["name"]] == "TERMINATED"
+
+
+async def half_grown(cluster: Cluster) -> None:
+    """Let a session have two containers on nodes of a group, where another one leaves no room for more."""
+    await ok(cluster.admin.post(f"{V1}/domains", json={"name": "acme"}))
+    groups = ({"name": "ours", "nodes": ["worker1", "worker2"], "open": True}, {"name": "empty"})
+    for group in groups:
+        await ok(cluster.admin.post(f"{V1}/resource-groups", json=group))
+    await cluster.submit("owner", 2000, "team-b")
+    await run(cluster)
+    await cluster.submit("gang", 1000, replicas=1, max_replicas=4)
+    await run(cluster)
+    assert len(await ranks(cluster, "gang")) == 2
+
+
+async def move(cluster: Cluster, table: type[User | ResourceGroup], name: str, domain: str | None) -> None:
+    async with cluster.database.transaction() as db:
+        await db.execute(update(table).where(table.name == name).values(domain=domain))
+
+
+async def make_room(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    await ok(cluster.admin.delete(f"{V1}/sessions/owner", params={"project": "team-b"}))
+    await run(cluster)
+    await later(cluster, monkeypatch, LATER)
+
+
+@pytest.mark.parametrize(
+    ("path", "change"),
+    [
+        ("resource-groups/ours", {"domain": "acme"}),
+        ("resource-groups/ours", {"open": False}),
+        ("projects/team-a", {"training_group": "empty"}),
+    ],
+)
+async def test_it_grows_on_no_nodes_that_it_may_not_use_any_more(
+    site: Cluster, monkeypatch: pytest.MonkeyPatch, path: str, change: dict[str, Any]
+) -> None:
+    await half_grown(site)
+    await ok(site.admin.patch(f"{V1}/{path}", json=change))
+    await make_room(site, monkeypatch)
+    assert len(await ranks(site, "gang")) == 2
+
+
+async def test_it_grows_in_no_group_of_a_domain_that_its_user_has_left(
+    site: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await half_grown(site)
+    await move(site, User, "admin", "acme")
+    await move(site, ResourceGroup, "ours", "acme")
+    await site.settle()
+    await move(site, User, "admin", None)
+    await make_room(site, monkeypatch)
+    assert len(await ranks(site, "gang")) == 2
 
 
 async def test_a_user_counts_with_the_most_containers(site: Cluster) -> None:

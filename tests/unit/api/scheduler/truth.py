@@ -187,9 +187,7 @@ class _Truth:
     def gets(self, name: str, *, fixed_only: bool) -> int:
         """What a project is about to have when the decision is done."""
         known = {id_: each.workload for id_, each in self.running.items()} | self.queued
-        own = [known[id_] for id_ in self.decision.reservations if known[id_].project == name]
-        waits = self.decision.pending_reasons
-        about = [each for each in own if each.id not in waits or waits[each.id].cause is Cause.RECLAIMING]
+        about = [known[id_] for id_ in self.decision.nominated if known[id_].project == name]
         return sum(each.total_milli for each in about if not fixed_only or not each.preemptible)
 
     def everything(self) -> Iterator[tuple[Workload, Sequence[Placement]]]:

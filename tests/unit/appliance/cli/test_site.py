@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from appliance.cli.lab import app as lab_app
 from appliance.cli.site import app as site_app
-from appliance.site import deployment, lab, planning, renewal, report, verification
+from appliance.site import deploy_records, deployment, lab, planning, renewal, report, verification
 from appliance.site import uninstall as end
 from appliance.site.foreseen import Foreseen
 from appliance.site.playbook import Counts
@@ -187,7 +187,7 @@ def test_a_smoke_test_needs_a_login_before_anything_is_asked(monkeypatch: pytest
 
 def test_report_prints_what_it_wrote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(verification, "verify", lambda *_, **__: Verdict("lab", "now", {}))
-    monkeypatch.setattr(deployment, "records", list)
+    monkeypatch.setattr(deploy_records, "read", lambda _: [])
     monkeypatch.setattr(report, "write", lambda _site, _verdict, _deploys, folder: [folder / "report.md"])
     assert run(site_app, "report", "-f", EXAMPLE, "-o", tmp_path).stdout == f"{tmp_path}/report.md\n"
 
@@ -419,3 +419,11 @@ def test_renew_names_who_got_a_certificate_and_who_did_not(monkeypatch: pytest.M
     assert result.stdout == "renewed and brought to its node: one, two, without two\n"
     plain = json.loads(renewed(monkeypatch, done, "-o", "json").stdout)
     assert (plain["ends"]["one"], plain["due"]) == ("2028-06-03T00:00:00Z", ["one", "two"])
+
+
+def test_renew_names_workers_that_it_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem("two", "the last deploy to two installed something else", "deploy to it")
+    result = renewed(monkeypatch, renewal.Renewal(ENDS, ["two"], left_out={"two": [problem]}))
+    assert isinstance(result.exception, PartialError)
+    assert "installed something else" in str(result.exception)
+    assert result.stdout == ""

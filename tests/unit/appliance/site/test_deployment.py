@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +13,17 @@ from typing import Any
 
 import pytest
 
-from appliance.site import departure, deployment, driver_bundles, pki, playbook, preflight, product, served
+from appliance.site import (
+    departure,
+    deploy_records,
+    deployment,
+    driver_bundles,
+    pki,
+    playbook,
+    preflight,
+    product,
+    served,
+)
 from appliance.site.backup.make import Backups
 from appliance.site.model import Site
 from appliance.site.site_file import load
@@ -142,7 +152,11 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def run(
-    site: Site, world: World, limit: list[str] | None = None, bundle: Path | None = Path("bundle")
+    site: Site,
+    world: World,
+    limit: list[str] | None = None,
+    bundle: Path | None = Path("bundle"),
+    renewal: Callable[[], None] | None = None,
 ) -> deployment.Deployment:
     return deployment.deploy(
         site,
@@ -150,13 +164,14 @@ def run(
         deployment.DeployListener(),
         file="name: lab\n",
         limit=limit,
+        renewal=renewal,
         state=world.state,
         root=Path("/reservoir"),
     )
 
 
 def records(world: World) -> list[dict[str, Any]]:
-    return deployment.records(world.state)
+    return deploy_records.read(world.state)
 
 
 def test_the_first_deploy_does_all_steps_in_order(site: Site, world: World) -> None:
@@ -363,19 +378,19 @@ def test_a_worker_that_is_down_is_left_out_and_the_next_deploy_catches_it_up(sit
     assert (done.ok, done.reached) == (True, ["master1", "storage1", "worker1"])
     (record,) = records(world)
     assert record["left_out"]["worker2"][0]["where"] == "worker2: Time: Install"
-    missed = deployment.behind(site, records(world))
+    missed = deploy_records.behind(site, records(world))
     assert missed == {"worker2": f"left out of the deploy of {record['started']}: no room"}
     world.down = []
     assert not run(site, world).left_out
     assert world.did[-2] == "nodes worker1 worker2"
-    assert deployment.behind(site, records(world)) == {}
+    assert deploy_records.behind(site, records(world)) == {}
 
 
 def test_a_deploy_that_goes_elsewhere_catches_nobody_up(site: Site, world: World) -> None:
     world.down = ["worker2"]
     run(site, world)
     run(site, world, ["worker1"])
-    assert list(deployment.behind(site, records(world))) == ["worker2"]
+    assert list(deploy_records.behind(site, records(world))) == ["worker2"]
 
 
 def test_an_unfit_worker_is_left_out(site: Site, world: World) -> None:
@@ -419,7 +434,7 @@ def test_too_many_failures_end_the_waves(site: Site, world: World) -> None:
     (record,) = records(world)
     assert (record["ok"], record["reached"]) == (False, ["master1", "storage1"])
     assert record["left_out"]["worker2"][0]["reason"] == "the deploy stopped before it was done with this node"
-    assert list(deployment.behind(site, records(world))) == ["worker1", "worker2"]
+    assert list(deploy_records.behind(site, records(world))) == ["worker1", "worker2"]
 
 
 def test_a_limit_names_workers_beside_those_that_all_need(site: Site, world: World) -> None:
@@ -453,6 +468,47 @@ def test_media_that_are_not_complete_stop_the_deploy(site: Site, world: World) -
     with pytest.raises(ConflictError, match=r"not complete: medium 2, 3 of 3 is missing.*penstock reservoir import"):
         run(site, world)
     assert world.did == ["import"]
+
+
+def test_a_record_says_what_was_installed(site: Site, world: World) -> None:
+    run(site, world)
+    (record,) = records(world)
+    served = [world.identity, "penstock-1.2.3-abc"]
+    assert record["installs"] == deploy_records.installs("name: lab\n", served, world.state / "pki/ca.crt")
+    assert record["renewal"] is False
+
+
+def test_a_renewal_makes_certificates_alone_and_reads_none_of_the_company(site: Site, world: World) -> None:
+    run(site, world)
+    (world.state / "site.yml").write_text("name: kept\n")
+    (world.state / "edge.crt").write_text("kept")
+    gone = {"certificate_file": "/nowhere/c.pem", "key_file": "/nowhere/k.pem", "names": ["gpu.example.com"]}
+    named = site.model_copy(update={"edge": site.edge.model_copy(update=gone)})
+    with pytest.raises(InputError, match="cannot be read"):
+        run(named, world)
+    done = run(named, world, renewal=lambda: None)
+    assert done.ok
+    assert records(world)[0]["renewal"] is True
+    assert [(world.state / name).read_text() for name in ("site.yml", "edge.crt")] == ["name: kept\n", "kept"]
+
+
+def test_a_renewal_passes_over_any_number_of_workers_that_are_down_or_fail(site: Site, world: World) -> None:
+    world.down, world.broken = ["worker2"], ["worker1"]
+    with pytest.raises(ProcessError, match="2 of 2 workers cannot be deployed"):
+        run(site, world)
+    done = run(site, world, renewal=lambda: None)
+    assert (done.ok, done.reached, sorted(done.left_out)) == (True, ["master1", "storage1"], ["worker1", "worker2"])
+    world.down = ["worker1", "worker2"]
+    assert run(site, world, renewal=lambda: None).ok
+
+
+def test_a_renewal_that_may_not_be_changes_nothing(site: Site, world: World) -> None:
+    def refuse() -> None:
+        raise ConflictError("it would bring more")
+
+    with pytest.raises(ConflictError, match="it would bring more"):
+        run(site, world, renewal=refuse)
+    assert world.did == []
 
 
 def test_two_deploys_do_not_run_at_once(site: Site, world: World) -> None:

@@ -72,6 +72,7 @@ def test_a_bare_node_is_fit(name: str) -> None:
             "second",
             {"engines": {"docker.io": "20.10", "docker": "running"}, "containers": {"containerd-shim": 3, "conmon": 0}},
         ),
+        ("second", {"listening": held(6001, preflight.LISTENER)}),
         ("second", {"listening": held(6001, "python", "penstock-agent.service")}),
         ("first", {"listening": held(443, "nginx", "penstock-edge.service")}),
         ("first", {"listening": held(443, "nginx", "nginx.service")}),
@@ -214,12 +215,14 @@ def test_the_role_is_asked_for_packages_and_ports_of_the_nodes_roles() -> None:
     assert "node_packages" not in hosts["all"]["hosts"]["first"]
     assert {"protocol": "tcp", "port": 6001} in asked["hosts"]["second"]["node_listens"]
     assert asked["vars"]["site_listen_s"] == ways.ANSWER_S + 3
+    again = preflight.with_questions(hosts, site(), [bundle], ROOT / "roles")["all"]
+    assert asked["vars"]["site_preflight"] != again["vars"]["site_preflight"], "each run has a name of its own"
 
 
 def test_a_table_has_what_nodes_say_of_each_other() -> None:
     tried: dict[str, dict[str, Any]] = {
         "second": {ways.TRIED: {"tcp/10.0.0.1:8443": "Connection refused"}},
-        "first": {ways.LISTENS: ["tcp/8443"]},
+        "first": {ways.LISTENS: ["tcp/8443"], ways.LISTENED: ["tcp/8443"]},
     }
     same: dict[str, Any] = {"hostname": "debian", "machine_id": "", "mac": "", "claimants": ["02:00:00:00:00:01"]}
     machines = {name: {preflight.MACHINE: LARGE | same} for name in ("first", "second")}

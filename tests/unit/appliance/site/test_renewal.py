@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from appliance.site import deployment, pki, product, renewal
+from appliance.site import deploy_records, deployment, pki, product, renewal
 from appliance.site.deployment import DeployListener, Deployment
+from appliance.site.playbook import Counts
 from appliance.site.site_file import load
 from common.errors import ConflictError, UnavailableError
 from common.repair_protocol import CONTROLLER
@@ -37,12 +39,19 @@ class World:
 
     state: Path
     held: str = BUNDLE
-    to_publish: list[str] = field(default_factory=lambda: [BUNDLE])
+    published: list[str] = field(default_factory=lambda: [BUNDLE])
+    to_publish: list[str] = field(default_factory=list)
     limits: list[list[str] | None] = field(default_factory=list)
     down: list[str] = field(default_factory=list)
     now: datetime = MADE
+    meanwhile: Callable[[], object] = lambda: None
 
-    def deploy(self, *_: Any, limit: list[str] | None, **__: Any) -> Deployment:
+    def deploy(
+        self, *_: Any, limit: list[str] | None, renewal: Callable[[], None] | None = None, **__: Any
+    ) -> Deployment:
+        self.meanwhile()
+        if renewal:
+            renewal()
         self.limits.append(limit)
         before = {path: path.read_bytes() for path in (self.state / "pki").rglob("*.crt")}
         pki.issue(load(parse(SITE, "site.yml")), self.state / "pki", now=self.now)
@@ -52,9 +61,14 @@ class World:
         names = [name for name in ("first", *(limit or ())) if name not in self.down]
         return self.note(names)
 
-    def note(self, reached: list[str], bundle: str = BUNDLE) -> Deployment:
-        done = Deployment("north", "1.2.3", bundle, f"{self.now:%FT%TZ}", phases={"nodes": 60.0}, reached=reached)
-        done.ok = True
+    def installs(self, site: str = SITE) -> dict[str, Any]:
+        return deploy_records.installs(site, self.published, self.state / "pki/ca.crt")
+
+    def note(self, reached: list[str], bundle: str | None = None, **said: Any) -> Deployment:
+        done = Deployment("north", "1.2.3", bundle or self.held, f"{self.now:%FT%TZ}", reached=reached)
+        done.phases, done.ok, done.installs = {"nodes": 60.0}, True, self.installs()
+        for name, value in said.items():
+            setattr(done, name, value)
         folder = self.state / "deploys"
         folder.mkdir(exist_ok=True)
         (folder / f"{self.now:%Y%m%d-%H%M%S}.json").write_text(json.dumps(done.json()))
@@ -74,8 +88,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(deployment, "deploy", made.deploy)
     monkeypatch.setattr(product, "listed", lambda *_: (made.held, None))
     monkeypatch.setattr(renewal, "Store", lambda _: SimpleNamespace(current=None))
-    monkeypatch.setattr(renewal, "due", lambda _: dict.fromkeys(made.to_publish))
-    monkeypatch.setattr(renewal, "record_of", lambda _: {"bundles": [BUNDLE]})
+    monkeypatch.setattr(renewal, "due", lambda _: dict.fromkeys([*made.published, *made.to_publish]))
+    monkeypatch.setattr(renewal, "record_of", lambda _: {"bundles": made.published})
     return made
 
 
@@ -130,8 +144,8 @@ def test_a_worker_that_no_deploy_has_reached_yet_is_none_of_its_business(world: 
 @pytest.mark.parametrize(
     ("held", "to_publish", "reason"),
     [
-        ("penstock-1.3.0-def", [BUNDLE], f"holds penstock-1.3.0-def, and {BUNDLE} is what was deployed last"),
-        (BUNDLE, [BUNDLE, "drivers-2-abc"], "has drivers-2-abc to publish"),
+        ("penstock-1.3.0-def", [], f"holds penstock-1.3.0-def, and {BUNDLE} is what was deployed last"),
+        (BUNDLE, ["drivers-2-abc"], "has drivers-2-abc to publish"),
     ],
 )
 def test_nothing_but_certificates_is_brought_to_nodes(
@@ -154,3 +168,89 @@ def test_the_authority_is_never_replaced_by_a_timer(world: World) -> None:
 def test_a_machine_that_has_deployed_nothing_has_nothing_to_renew(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match="no site was deployed from this machine"):
         renewal.renew(DeployListener(), state=tmp_path, root=tmp_path)
+
+
+def refused(world: World, now: datetime = DUE + timedelta(hours=1)) -> str:
+    before = len(world.limits)
+    with pytest.raises(ConflictError) as caught:
+        world.renew(now)
+    assert len(world.limits) == before
+    (problem,) = caught.value.problems
+    assert problem.hint
+    return problem.reason
+
+
+CHANGED = f"since {MADE:%FT%TZ}, the last deploy that came to its end, changed: "
+
+
+def test_the_site_file_of_a_deploy_that_did_not_come_to_its_end_is_no_reason_and_is_not_deployed(world: World) -> None:
+    other = SITE.replace("10.0.0.3", "10.0.0.33")
+    (world.state / "site.yml").write_text(other)
+    world.now = MADE + timedelta(days=30)
+    pki.issue(load(parse(other, "site.yml")), world.state / "pki", now=world.now)
+    world.note([], ok=False, installs=world.installs(other))
+    assert refused(world, MADE + timedelta(days=31)) == f"{CHANGED}site file"
+    assert refused(world) == f"{CHANGED}site file"
+
+
+def test_a_bundle_that_was_published_and_not_deployed_stays_where_it_is(world: World) -> None:
+    world.published.append("drivers-2-abc")
+    assert refused(world) == f"{CHANGED}bundles"
+
+
+def test_a_newer_program_of_the_controller_deploys_nothing_by_itself(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deploy_records, "version", lambda _: "9.9")
+    assert refused(world) == f"{CHANGED}program"
+
+
+def test_an_authority_that_no_node_knows_yet_is_not_brought(world: World) -> None:
+    (world.state / "pki/ca.key").unlink()
+    assert refused(world) == "the site's authority is damaged, and a deploy would make another one"
+    pki.issue(load(parse(SITE, "site.yml")), world.state / "pki", now=MADE)
+    assert refused(world) == f"{CHANGED}authority"
+
+
+def test_a_record_that_does_not_say_what_was_installed_is_not_trusted(world: World) -> None:
+    world.note(["first", "one", "two"], installs={})
+    assert refused(world) == f"{CHANGED}site file, bundles, program, authority"
+    for record in (world.state / "deploys").iterdir():
+        record.unlink()
+    assert refused(world) == "no deploy has come to its end yet"
+
+
+def test_a_deploy_that_failed_at_a_node_that_all_need_has_to_be_mended_first(world: World) -> None:
+    world.now = MADE + timedelta(days=30)
+    world.note([], "penstock-2.0.0-def", ok=False, nodes={"first": Counts()})
+    reason = f"the deploy of {world.now:%FT%TZ}, the last one to first, installed something else"
+    assert refused(world) == reason
+
+
+def test_a_worker_that_the_last_deploys_did_not_go_to_is_named_and_left_out(world: World) -> None:
+    world.now = MADE + timedelta(days=30)
+    world.held, world.published = "penstock-2.0.0-def", ["penstock-2.0.0-def"]
+    world.note(["first", "one"])
+    done = world.renew(DUE + timedelta(hours=1))
+    assert world.limits == [["one"]]
+    (problem,) = done.left_out["two"]
+    assert problem.reason == f"the deploy of {MADE:%FT%TZ}, the last one to two, installed something else"
+    assert "`penstock site deploy --limit two`" in problem.hint
+    assert list(done.without) == list(done.json()["left_out"]) == ["two"]
+    again = world.renew(DUE + timedelta(days=1))
+    assert (again.waiting, list(again.left_out), again.deploy) == (["two"], ["two"], None)
+    assert len(world.limits) == 1
+
+
+def test_a_worker_that_a_later_deploy_left_half_done_is_left_out(world: World) -> None:
+    world.now = MADE + timedelta(days=30)
+    world.note(["one"], "penstock-2.0.0-def", ok=False, nodes={"one": Counts(), "two": Counts()})
+    world.now += timedelta(hours=1)
+    world.note(["first", "one"])
+    assert list(world.renew(DUE + timedelta(hours=1)).left_out) == ["two"]
+    assert world.limits == [["one"]]
+
+
+def test_it_gives_way_to_a_deploy_that_came_between(world: World) -> None:
+    world.meanwhile = lambda: world.note(["first", "one", "two"])
+    assert refused(world) == "another deploy ran meanwhile"

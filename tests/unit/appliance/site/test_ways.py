@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from appliance.agent import settings as agent_settings
 from appliance.site import ways
 from appliance.site.model import Site
 from appliance.site.site_file import load
@@ -83,6 +84,11 @@ def test_who_is_tried_listens() -> None:
     ]
 
 
+def test_a_node_that_may_run_sessions_leaves_their_port_of_udp_alone() -> None:
+    of_agents = [port for port in ways.questions(site())["one"]["node_listens"] if "unless" in port]
+    assert of_agents == [{"protocol": "udp", "port": 4789, "unless": agent_settings.FILE}]
+
+
 def published(**changes: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """What all nodes say where all is well, but for `changes`."""
     asked = ways.questions(site())
@@ -93,7 +99,8 @@ def published(**changes: dict[str, Any]) -> dict[str, dict[str, Any]]:
         }
         for name, of_node in asked.items()
     }
-    return {name: of_node | changes.get(name, {}) for name, of_node in said.items()}
+    known = {name: of_node | {ways.LISTENED: of_node[ways.LISTENS]} for name, of_node in said.items()}
+    return {name: of_node | changes.get(name, {}) for name, of_node in known.items()}
 
 
 def judged(**changes: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:
@@ -133,3 +140,17 @@ def test_sessions_on_several_nodes_are_no_reason_to_keep_a_worker_out() -> None:
 
 def test_a_port_that_nobody_could_listen_on_says_nothing() -> None:
     assert judged(one=vain("one", "tcp/10.0.0.1:8443"), res={ways.LISTENS: []}) == {}
+
+
+def test_a_port_that_nobody_listens_on_any_more_is_unknown_and_keeps_nobody_out() -> None:
+    found = judged(one=vain("one", "tcp/10.0.0.1:8443"), res={ways.LISTENED: []})
+    reason = (
+        "one does not reach TCP port 8443 of res (packages): Connection refused, but nobody listened there any more"
+    )
+    assert found == {"one": [("warn", reason)]}
+
+
+def test_a_node_that_could_not_listen_is_told() -> None:
+    found = judged(res={ways.LISTENS: [], ways.UNHEARD: "/run/penstock-preflight-5b3c: File exists"})
+    reason = "others could not try the ports of res: /run/penstock-preflight-5b3c: File exists"
+    assert found == {"res": [("warn", reason)]}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -62,6 +63,12 @@ def test_everything_that_is_wrong_is_listed_at_once(bundle: Path) -> None:
         "bootstrap.py: was changed",
     ):
         assert reason in said
+
+
+def test_a_file_in_the_place_of_the_blobs_leaves_all_of_them_missing(bundle: Path) -> None:
+    shutil.rmtree(bundle / bundles.BLOBS)
+    (bundle / bundles.BLOBS).write_text("no folder")
+    assert "notes.txt is missing" in refusal(bundle)
 
 
 def test_an_attachment_that_was_changed_or_is_missing_is_found(bundle: Path) -> None:

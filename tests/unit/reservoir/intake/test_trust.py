@@ -161,5 +161,6 @@ def test_a_change_of_the_key_may_be_cut_off_anywhere(
         assert known
         assert known.key == old.public_key()
         assert ed25519.fingerprint(key.public_key()) in known.earlier
+        assert known.trust.how == "key", "what was said of the key that is there is in the record of the next"
     assert take(last, root).complete
     assert keychain.read(Store(root).keychain) == chain

@@ -16,6 +16,8 @@ from reservoir.download import cache
 from reservoir.download.cache import digest
 from reservoir.intake.receipt import write as write_receipt
 from reservoir.intake.store import Store
+from reservoir.intake.take import take_held
+from reservoir.intake.trust import Spoken
 from reservoir.media import delta, receipt, split
 from reservoir.publication import prune
 from reservoir.publication.publish import publish
@@ -104,6 +106,30 @@ def test_a_base_that_is_damaged_is_told_and_nothing_changes(site: Path, full: Pa
     before = contents(site)
     with pytest.raises(IntegrityError, match=r"hello_1.0_amd64.deb was damaged at the site.*new receipt"):
         take(made, site)
+    assert contents(site) == before
+
+
+def test_what_a_refused_bundle_brought_says_nothing_of_what_the_site_holds(
+    tmp_path: Path, site: Path, full: Path, key: Ed25519PrivateKey
+) -> None:
+    """One run takes both: the first brings a good copy of what is damaged at the site, and goes with it."""
+    made = delta_for(site, full, key)
+    listed = {artifact.name: artifact.sha256 for artifact in verify(full).bundle.artifacts}
+    flip_bit(Store(site).blobs / listed["hello"])
+    other = make_bundle(
+        tmp_path / "other",
+        key,
+        version="1.5",
+        made=[each for each in parts(tmp_path / "kept") if each[0].kind != "python"],
+    )
+    flip_bit(other / bundles.BLOBS / listed["notes.txt"])
+    before = contents(site)
+    store = Store(site)
+    with store.changing():
+        with pytest.raises(IntegrityError, match=r"notes.txt was changed"):
+            take_held(store, other, Spoken())
+        with pytest.raises(IntegrityError, match=r"hello_1.0_amd64.deb was damaged at the site"):
+            take_held(store, made, Spoken())
     assert contents(site) == before
 
 

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from common.errors import ForbiddenError, InputError
+from common.image_references import HUB
 from reservoir.artifacts.image import cosign
 from reservoir.bundle import bundles
 from reservoir.contents.artifact import Artifact, ImageArtifact
@@ -23,12 +24,11 @@ from reservoir.publication import scanning
 from reservoir.publication.publish import publish
 from reservoir.publication.scanning import Asked
 from reservoir.scan import image_rules
-from reservoir.scan.image_rules import HUB
 from reservoir.scan.policy import SignedImages, load
 from tests.unit.reservoir.parts import image_blobs, image_parts, make_bundle, take
 from tests.unit.reservoir.scan.advisories import URLLIB3, write
 
-SPELLINGS = ("x", "library/x", f"{HUB}/x", f"{HUB}/library/x")
+SPELLINGS = ("x", "library/x", f"{HUB}/x", f"{HUB}/library/x", f"index.{HUB}/x", f"index.{HUB}/library/x")
 
 MAKER, OTHER = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
 
@@ -130,7 +130,8 @@ def test_a_key_that_is_none_is_an_error_of_the_policy() -> None:
 
 @pytest.mark.parametrize(
     ("name", "pattern"),
-    [(name, pattern) for name in SPELLINGS for pattern in (*SPELLINGS, "library/*", f"{HUB}/*")]
+    [(name, pattern) for name in SPELLINGS for pattern in (*SPELLINGS, "library/*", f"{HUB}/*", f"{HUB}/[w-y]*", "x*")]
+    + [(f"{HUB}/vendor/tool", "v*/tool"), (f"index.{HUB}/vendor/tool", "v*"), ("localhost/x", "localhost/*")]
     + [("vendor/tool", f"{HUB}/vendor/*"), (f"{HUB}/vendor/tool", "vendor/*"), ("a.example/x", "a.example/*")],
 )
 def test_a_name_means_the_image_that_docker_takes_it_for(
@@ -141,7 +142,16 @@ def test_a_name_means_the_image_that_docker_takes_it_for(
 
 @pytest.mark.parametrize(
     ("name", "pattern"),
-    [("x", "*/*"), ("vendor/x", "x"), ("a.example/x", f"{HUB}/*"), ("a.example/x", "x"), ("vendor/x", "library/*")],
+    [
+        ("x", "*/*"),
+        ("vendor/x", "x"),
+        ("a.example/x", f"{HUB}/*"),
+        ("a.example/x", "x"),
+        ("vendor/x", "library/*"),
+        ("localhost/x", f"{HUB}/*"),
+        (f"{HUB}/localhost/x", "localhost/*"),
+        (f"{HUB}/x", f"{HUB}/library/y"),
+    ],
 )
 def test_a_name_means_no_other_image(tmp_path: Path, key: Ed25519PrivateKey, name: str, pattern: str) -> None:
     assert not list(image_rules.judge(one_image(tmp_path, key, name), rules(pattern)))

@@ -10,6 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import ConflictError, NotFoundError
+from reservoir.intake import trust
 from reservoir.intake.store import Store
 from reservoir.publication import prune, removal
 from reservoir.publication.publish import publish, rollback
@@ -38,6 +39,15 @@ def test_publications_and_bundles_with_age_and_size(site: Path) -> None:
     assert [new.identity] == second.bundles
     assert new.complete
     assert new.size == sum(Store(site).imported()[new.identity].sizes().values())
+
+
+def test_a_damaged_record_of_the_key_is_told_beside_all_else(site: Path) -> None:
+    assert (status(site).trust is None, status(site).trust_damaged) == (False, "")
+    (Store(site).keys / trust.RECORD).write_text("{")
+    found = status(site)
+    assert found.trust is None
+    assert "nobody knows which keys were given up" in found.trust_damaged
+    assert found.serving == 2
 
 
 def test_a_file_with_many_names_takes_its_space_once(site: Path) -> None:

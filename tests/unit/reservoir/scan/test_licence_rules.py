@@ -99,6 +99,10 @@ def test_a_whole_text_beside_a_narrower_or_an_older_one_of_its_family_does_not_p
      ("under version 2 or 3 of the\n * GNU General Public License; version 3 of the GPL", "GPL-3.0-only"),
      ("the GNU General Public License as published by the Free Software Foundation; either version 3", "GPL-3.0-only"),
      ("parts: GPLv3+", "GPL-3.0-or-later"), ("parts: GPL-3", "GPL-3.0-only"), ("parts: LGPL3", "LGPL-3.0-only"),
+     ("under the GNU Public License version 3", "GPL-3.0-only"),
+     ("under the GNU Lesser Public License 3", "LGPL-3.0-only"), ("the GNU Library Public License", "LGPL-2.0-only"),
+     ("the GNU GPL license, version 3", "GPL-3.0-only"), ("under the GPL versions 2 and 3", "GPL-3.0-only"),
+     ("the GPL, either version 2 or version 3", "GPL-3.0-only"), ("versions 2 and 3 of the GPL", "GPL-3.0-only"),
      ("// Redistribution and use in source and\n// binary forms", "BSD-4-Clause"),
      ("the MIT licence with the Commons Clause", "AGPL-3.0-only")],
 )  # fmt: skip
@@ -110,8 +114,9 @@ def test_a_licence_that_is_named_beside_a_pointer_to_another_does_not_pass(said:
 
 @pytest.mark.parametrize(
     "said",
-    ["GNU General Public License, version 2, or any later version", "GPLv2+", "the elastic collision of gplus 3",
-     "GPL section 7", "linked with OpenSSL, for commercial and non-commercial use"],
+    ["GNU General Public License, version 2, or any later version", "GPLv2+", "version 2 of the GPL, and 3 files",
+     "GNU General Public License version 2 or (at your option) any later version.\n3 files",
+     "the elastic collision of gplus 3", "GPL section 7", "linked with OpenSSL, for commercial and non-commercial use"],
 )  # fmt: skip
 def test_words_that_name_no_other_licence_add_none(said: str) -> None:
     found = copyright_file(f"{said}\n\nPackaging: /usr/share/common-licenses/GPL-2\n").expression
@@ -124,7 +129,18 @@ def test_words_that_name_no_other_licence_add_none(said: str) -> None:
      ("License: AGPL-3+", AGPL[0]),
      ("Server Side Public License\n VERSION 1, OCTOBER 16, 2018", "SSPL-1.0"),
      ("Elastic License 2.0", "Elastic-2.0"),
-     ("GNU GENERAL PUBLIC LICENSE\n Version 3, 29 June 2007", "GPL-3.0-only")],
+     ("GNU GENERAL PUBLIC LICENSE\n Version 3, 29 June 2007", "GPL-3.0-only"),
+     ('"Commons Clause" License Condition v1.0', "AGPL-3.0-only"),
+     ("COMMON DEVELOPMENT AND DISTRIBUTION LICENSE (CDDL) Version 1.0", "CDDL-1.0"),
+     ("Creative Commons Attribution-NonCommercial 4.0 International Public License", "CC-BY-NC-4.0"),
+     ("Attribution-NonCommercial-ShareAlike 4.0 International", "CC-BY-NC-SA-4.0"),
+     ("Attribution-ShareAlike 3.0 Unported", "CC-BY-SA-3.0"),
+     ("PolyForm Noncommercial License 1.0.0", "PolyForm-Noncommercial-1.0.0"),
+     ("MICROSOFT RECIPROCAL LICENSE (MS-RL)", "MS-RL"), ('Open Software License ("OSL") v. 3.0', "OSL-3.0"),
+     ('Academic Free License ("AFL") v. 3.0', "AFL-3.0"),
+     ("SIL OPEN FONT LICENSE Version 1.1 - 26 February 2007", "OFL-1.1"),
+     ("The Software shall be used for Good, not Evil.", "JSON"),
+     ("You may use it under the terms of the GNU\n Affero General Public License as published", AGPL[0])],
 )  # fmt: skip
 def test_the_head_of_another_text_below_a_licence_field_does_not_pass(text: str, denied: str) -> None:
     found = copyright_file(f"Format: 1.0\n\nFiles: *\nLicense: Expat\n {text}\n All of it.\n").expression

@@ -15,6 +15,7 @@ from typing import Literal
 import pytest
 
 from reservoir.artifacts import licence
+from reservoir.artifacts.debian import licence as copyright_files
 from reservoir.artifacts.debian.licence import copyright_file
 from reservoir.artifacts.licence import Found
 from reservoir.contents.artifact import DebianArtifact, PythonArtifact, RpmArtifact
@@ -350,6 +351,14 @@ def test_what_is_too_long_in_a_package_is_not_read(tmp_path: Path, kind: bytes) 
         tracemalloc.stop()
     assert found.failed
     assert "67108864 bytes" in found.source
+
+
+def test_the_licence_of_an_endless_copyright_file_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each letter is looked at for each family, so that a file of a few letters packed held up a scan for minutes."""
+    monkeypatch.setattr(copyright_files, "copyright_file", lambda text: pytest.fail(f"{len(text)} letters were read"))
+    path = deb(tmp_path, "demo", "1 " * (1 << 20) + "x")
+    with pytest.raises(ValueError, match="its copyright file has 2097153 bytes, 2097152 are allowed"):
+        copyright_files.read("demo", path)
 
 
 def test_a_part_without_a_size_is_an_error_that_is_told(tmp_path: Path) -> None:

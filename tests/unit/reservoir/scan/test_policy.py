@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from common.errors import InputError
+from common.image_references import HUB
 from reservoir.scan.checker import scan
 from reservoir.scan.facts import Facts
 from reservoir.scan.page import render
@@ -259,7 +260,7 @@ def test_a_policy_that_is_not_valid_is_refused_with_its_line(text: str, reason: 
     assert reason in str(caught.value)
 
 
-@pytest.mark.parametrize("pattern", ["*", "vendor/*", "v[a-z]?dor/[!a]*", "docker.io/*", "a/b__c-d", "*/x"])
+@pytest.mark.parametrize("pattern", ["*", "vendor/*", "v[a-z]?dor/[!a]*", f"{HUB}/*", "a/b__c-d", "*/x"])
 def test_patterns_that_images_may_match_are_taken(pattern: str) -> None:
     text = (
         f"schema: 1\nleast: {{PyPI: 5, 'Rocky Linux:9': 1}}\nsigned_images: [{{images: ['{pattern}'], keys: {{}}}}]\n"

@@ -26,8 +26,8 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def command() -> Iterator[subprocess.Popen[bytes]]:
-    """A command that leads a group of its own, as in a container."""
-    process = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    """A command that leads a group of its own, as in a container, and ends at what the tests themselves may ignore."""
+    process = subprocess.Popen(["env", "--default-signal=HUP", "sleep", "600"], start_new_session=True)
     yield process
     process.kill()
     process.wait()

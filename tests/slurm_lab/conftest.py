@@ -11,10 +11,17 @@ import pytest
 from tests import product_bundle
 from tests.lab import sites
 from tests.lab.journey import ROOT
-from tests.lab.site import LabSite, docker
+from tests.lab.site import LabSite, docker, kept
+from tests.slurm_lab.steps import master
 
 MEDIA = "/media/slurm"
 CONTROLLERS = ("master1", "worker1")
+DAEMONS = {
+    "master1": ("munge", "mariadb", "slurmdbd", "slurmctld"),
+    "worker1": ("munge", "slurmctld", "slurmd"),
+    "worker2": ("munge", "slurmd"),
+}
+"""What of Slurm runs on each node."""
 
 
 def worker(name: str, address: str, *roles: str) -> dict[str, Any]:
@@ -53,18 +60,24 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabSite]:
         site.bundle = product_bundle.linked(site.bundle, ROOT / "build" / "slurm-lab")
         of_slurm = _build(site)
     try:
-        site.bare()
-        docker("cp", str(of_slurm), f"{site.containers[site.reservoir]}:{MEDIA}")
-        site.install()
-        with site.phase("import Slurm's bundle"):
-            taken = site.in_node(site.reservoir, "penstock", "reservoir", "import", "--trust-first", MEDIA)
-            assert taken.returncode == 0, taken.stdout + taken.stderr
-        site.up()
+        if not (site.objects()["containers"] and site.is_deployed()):
+            _deploy(site, of_slurm)
         site.login()
-        site.project("2")
         yield site
     finally:
-        site.down()
+        if not kept():
+            site.down()
+
+
+def _deploy(site: LabSite, of_slurm: Path) -> None:
+    """Deploy on bare nodes, from the disk alone."""
+    site.bare()
+    docker("cp", str(of_slurm), f"{site.containers[site.reservoir]}:{MEDIA}")
+    site.install()
+    with site.phase("import Slurm's bundle"):
+        taken = site.in_node(site.reservoir, "penstock", "reservoir", "import", "--trust-first", MEDIA)
+        assert taken.returncode == 0, taken.stdout + taken.stderr
+    site.up()
 
 
 def _build(site: LabSite) -> Path:
@@ -82,11 +95,6 @@ def journey(lab: LabSite) -> Iterator[LabSite]:
     lab.clear()
     lab.project("2")
     yield lab
-    for name in CONTROLLERS:
-        lab.in_node(name, "systemctl", "start", "slurmctld")
+    for name, daemons in DAEMONS.items():
+        lab.in_node(name, "systemctl", "start", *daemons)
     lab.until(lambda: "Slurmctld(primary) at master1 is UP" in master(lab, "scontrol ping"), "the controller answers")
-
-
-def master(lab: LabSite, script: str) -> str:
-    """Return what a command says on the master, failed or not."""
-    return lab.in_node("master1", "sh", "-c", f"{script} 2>&1").stdout

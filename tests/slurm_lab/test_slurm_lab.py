@@ -3,46 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from tests.lab.site import LabSite
-from tests.slurm_lab.conftest import CONTROLLERS, master
+from tests.slurm_lab.conftest import CONTROLLERS
+from tests.slurm_lab.steps import TOLD, container, lease, leases, master, runs, session
 
-LENT = "squeue --noheader --user=penstock --states=RUNNING --format='%k'"
-TOLD = "sacct --allusers --allocations --noheader --parsable2 --format=Comment%120,State,NodeList,AllocTRES"
 TAKEN_OVER_S = 120
-
-
-def session(lab: LabSite, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = lab.json("get", name)
-    return found
-
-
-def runs(lab: LabSite, name: str, attempt: int = 0) -> dict[str, Any]:
-    """Wait until a session runs for this time, and return it."""
-
-    def reached() -> bool:
-        seen = session(lab, name)
-        assert seen["state"] != "FAILED", seen["reason"]
-        return (seen["state"], seen["attempt"]) == ("RUNNING", attempt)
-
-    lab.until(reached, f"{name} runs")
-    return session(lab, name)
-
-
-def container(lab: LabSite, node: str) -> str:
-    """Return the only container of sessions on a node."""
-    words = ("docker", "ps", "--no-trunc", "--quiet", "--filter", "label=io.penstock.id")
-    return lab.in_node(node, *words).stdout.strip()
-
-
-def lease(of: dict[str, Any]) -> str:
-    return f"penstock:{of['id']}:{of['attempt']}"
-
-
-def leases(lab: LabSite) -> list[str]:
-    """Return the leases that Slurm lends now."""
-    return sorted(line.rpartition(":")[0] for line in master(lab, LENT).split())
 
 
 def test_sessions_hold_places_that_slurm_lends(journey: LabSite) -> None:

@@ -55,13 +55,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabSite]:
     folder = tmp_path_factory.mktemp("lab")
     path = sites.write(SITE, folder / "site.yml")
     site = LabSite(path, bundles=ROOT / "build" / "bundle", config_home=folder / "config")
-    with product_bundle.alone():
-        site.build()
-        site.bundle = product_bundle.linked(site.bundle, ROOT / "build" / "slurm-lab")
-        of_slurm = _build(site)
     try:
         if not (site.objects()["containers"] and site.is_deployed()):
-            _deploy(site, of_slurm)
+            _deploy(site)
         site.login()
         yield site
     finally:
@@ -69,8 +65,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabSite]:
             site.down()
 
 
-def _deploy(site: LabSite, of_slurm: Path) -> None:
-    """Deploy on bare nodes, from the disk alone."""
+def _deploy(site: LabSite) -> None:
+    """Build both bundles and deploy on bare nodes, from these alone."""
+    with product_bundle.alone():
+        site.build()
+        site.bundle = product_bundle.linked(site.bundle, ROOT / "build" / "slurm-lab")
+        of_slurm = _build(site)
     site.bare()
     docker("cp", str(of_slurm), f"{site.containers[site.reservoir]}:{MEDIA}")
     site.install()

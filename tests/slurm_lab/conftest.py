@@ -92,8 +92,8 @@ def _build(site: LabSite) -> Path:
 @pytest.fixture
 def journey(lab: LabSite) -> Iterator[LabSite]:
     """The site with nothing of another test in it, and Slurm as it was deployed."""
-    lab.clear()
     lab.project("2")
+    lab.clear()
     yield lab
     for name, daemons in DAEMONS.items():
         lab.in_node(name, "systemctl", "start", *daemons)

@@ -26,13 +26,16 @@ def session(lab: LabSite, name: str) -> dict[str, Any]:
     return found
 
 
-def runs(lab: LabSite, name: str, attempt: int = 0) -> dict[str, Any]:
-    """Wait until a session runs for this time, and return it."""
+def runs(lab: LabSite, name: str, attempt: int | None = None) -> dict[str, Any]:
+    """Wait until a session runs, with this attempt if one is named, and return it.
+
+    One that Slurm did not lend its place within 10 s has tried once more: that is an attempt of its own.
+    """
 
     def reached() -> bool:
         seen = session(lab, name)
         assert seen["state"] != "FAILED", seen["reason"]
-        return (seen["state"], seen["attempt"]) == ("RUNNING", attempt)
+        return seen["state"] == "RUNNING" and attempt in (None, seen["attempt"])
 
     lab.until(reached, f"{name} runs")
     return session(lab, name)

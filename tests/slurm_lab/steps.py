@@ -8,11 +8,6 @@ from typing import Any
 from tests.lab.site import LabSite
 
 LENT = "squeue --noheader --user=penstock --states=RUNNING --format='%k'"
-KEYS = (
-    "[ -e /root/munge.key ] || cp /etc/munge/munge.key /root/munge.key;"
-    " head --bytes=1024 {source} > /etc/munge/munge.key; systemctl restart munge"
-)
-"""Gives a node another key of munge, and back its own."""
 TOLD = "sacct --allusers --allocations --noheader --parsable2 --format=Comment%120,State,NodeList,AllocTRES"
 
 
@@ -60,16 +55,6 @@ def on(lab: LabSite, node: str, script: str) -> None:
     """Run a script on a node, which has to come to its end."""
     done = lab.in_node(node, "sh", "-euc", script)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def elsewhere(lab: LabSite, name: str, *, than: str) -> dict[str, Any]:
-    """Start a session on another node than this one."""
-    lab.penstock("node", "maintenance", than)
-    try:
-        lab.submit(name)
-        return runs(lab, name)
-    finally:
-        lab.penstock("node", "activate", than)
 
 
 def withheld(lab: LabSite, node: str) -> str:

@@ -174,7 +174,7 @@ class _Truth:
                 assert any(self.is_going(part) for part in self.running if part.partition("/")[0] == id_), where
 
     def lost(self) -> list[Workload]:
-        """Those whose places that were kept went to others: they were about to have them until then."""
+        """Those whose reservation went to others: they were about to have them until then."""
         gone = self.snapshot.reservations.keys() & self.queued.keys() - self.decision.reservations.keys()
         return [self.queued[id_] for id_ in sorted(gone - self.decision.placements.keys())]
 

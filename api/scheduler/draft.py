@@ -23,6 +23,7 @@ from api.scheduler.holdings import Amounts, Holdings
 from api.scheduler.ledger import Ledger
 from api.scheduler.pending_reasons import PendingWorkload
 from api.scheduler.residents import Residents
+from api.scheduler.shortage import lacking
 from api.scheduler.signature import Frontier
 from api.scheduler.snapshot import (
     Decision,
@@ -279,7 +280,7 @@ def _find(cluster: ClusterState, workload: Workload, full: Frontier) -> Places |
         return None
     places = cluster.find(workload)
     if places is None:
-        full.add(workload)
+        full.add(lacking(cluster.layout, cluster.state, workload))
     return places
 
 

@@ -14,6 +14,7 @@ from api.scheduler.cluster import ClusterState
 from api.scheduler.explanations import Known, held_by, with_unhealthy
 from api.scheduler.ledger import Ledger
 from api.scheduler.phrases import both, gpus, some
+from api.scheduler.shortage import lacking
 from api.scheduler.signature import Frontier, Signature, signature_of
 from api.scheduler.snapshot import Cause, PendingReason, Placement, Running, Workload
 from api.scheduler.topology import allowed
@@ -143,7 +144,7 @@ class _FreePlaces:
         if not self._reservations or workload in self._full:
             return []
         if not self._cluster.fits(workload, self._unreserved):
-            self._full.add(workload)
+            self._full.add(lacking(self._cluster.layout, self._unreserved, workload))
             return []
         alone = next((each for each in self._reservations[:NAMED] if self._fits_without(workload, each)), None)
         return [each.workload for each in ([alone] if alone else self._reservations)]

@@ -109,7 +109,8 @@ class Cycle:
             kept, key=lambda item: (item.id not in self.was_nominated, self._goes_beyond(item), item.id)
         ):
             places = self.before[workload.id]
-            if self.ledger.may_retain(workload) and self.draft.later.has_free(places, workload):
+            may = self.ledger.may_retain(workload) and not self.draft.networks.lacking(workload)
+            if may and self.draft.later.has_free(places, workload):
                 self.queues[workload.project].remove(workload)
                 self.draft.keep(Claim(workload, Standing.NOMINATED, places))
                 nominated.append(workload)
@@ -155,6 +156,7 @@ class Cycle:
             bool(workload.total_milli)
             and not (is_larger or self.ledger.in_quota(workload))
             and self.ledger.may_be_fixed(workload)
+            and not self.draft.networks.lacking(workload)
         )
 
     def _goes_beyond(self, workload: Workload) -> bool:
@@ -249,8 +251,11 @@ class Cycle:
         if never:
             self.draft.wait(PendingWorkload(workload, never=never))
             return
-        claim = self.claims.of(workload)
-        statement = self._statement(workload, claim)
+        claim, network = self.claims.of(workload), self.draft.networks.lacking(workload)
+        if network and claim:
+            self._keep(claim, None)
+            claim, self._given_up = None, True
+        statement = None if network else self._statement(workload, claim)
         if statement:
             self._commit(statement)
             return
@@ -258,7 +263,7 @@ class Cycle:
             self._reserve(workload)
         elif claim.standing is Standing.NOMINATED:
             self._keep(claim, replace(claim, standing=_standing(workload)))
-        self.draft.wait(PendingWorkload(workload, refused=self._refused(workload)))
+        self.draft.wait(PendingWorkload(workload, refused=self._refused(workload), network=network))
 
     def _statement(self, workload: Workload, claim: Claim | None) -> Statement | None:
         """Return what is proposed for a workload; what it gives back itself may be room, whatever was full before."""

@@ -33,13 +33,20 @@ class PendingWorkload:
     """A workload that was served and waits, with what was known then.
 
     `never` is why it can never run. `refused` is what its project may not have: the workload as it is where it takes
-    more than it asks for. Where it is nominated, `terminating` names those who still hold its places.
+    more than it asks for. Where it is nominated, `terminating` names those who still hold its places. `network` is why
+    there is none between its containers.
     """
 
     workload: Workload
     never: str = ""
     refused: Workload | None = None
     terminating: str = ""
+    network: str = ""
+
+    @property
+    def is_able(self) -> bool:
+        """Whether it would take room that it had."""
+        return not (self.never or self.network)
 
 
 def explain(
@@ -66,6 +73,8 @@ def _cause(item: PendingWorkload, free: _FreePlaces, ledger: Ledger) -> tuple[Ca
         )
     if item.refused and (refused := refusal(ledger, item.refused)):
         return refused
+    if item.network:
+        return Cause.NO_NETWORK, item.network
     return _no_room(item, free, ledger) if free.has_node(workload) else (Cause.NO_NODE, free.no_node(workload))
 
 

@@ -17,8 +17,8 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # each tier leaves a report for the table of `make test`
 PYTEST = $(BIN)/pytest --junitxml=build/tiers/$@.xml
-# those of a group run side by side, with a plus between them one after another; what is pure has the cores while the lab waits
-TIERS := lint,bundle lab,~types+unit+api-tests integration
+# those of a group run side by side, with a plus between them one after another; what is pure has the cores while all others wait
+TIERS := lint,bundle,~types+unit+api-tests lab integration
 # the examples that a property is tried on: `full`, `fast` or `search` (tests/conftest.py)
 EXAMPLES ?= full
 

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from api.scheduler.cluster import ClusterState
-from api.scheduler.cycle import Before, Cycle
-from api.scheduler.draft import PlannerState
+from api.scheduler.cycle import Cycle
+from api.scheduler.draft import Before, PlannerState
 from api.scheduler.elastic import parts
 from api.scheduler.feasibility import Feasibility
 from api.scheduler.holdings import Amounts, Holdings

@@ -129,17 +129,24 @@ def another_wheel(name: str = "demo", version: str = "1.0", more: str = "") -> C
 
 
 def wheel_that_says(**changed: bytes) -> Callable[[Path], Made]:
-    """A wheel with other contents of its `METADATA` or `WHEEL`."""
+    """A wheel with other contents of its `METADATA` and the like, which may be more of them."""
 
     def made(folder: Path) -> Made:
         path = folder / "demo-1.0-py3-none-any.whl"
-        files = {"METADATA": DEMO, "WHEEL": b"Wheel-Version: 1.0\n"} | changed
+        files = {"METADATA": DEMO, "WHEEL": b"Wheel-Version: 1.0\n", "RECORD": b""} | changed
         with zipfile.ZipFile(path, "w") as archive:
             for name, content in files.items():
-                archive.writestr(f"demo-1.0.dist-info/{name}", content)
+                archive.writestr(f"demo-1.0.dist-info/{name.replace('_txt', '.txt')}", content)
         return [(artifact(path, PythonArtifact, "demo"), path)]
 
     return made
+
+
+def no_record(folder: Path) -> Made:
+    """A wheel as a tool makes it that only packs files."""
+    ((_, path),) = wheel_that_says()(folder)
+    path.write_bytes(path.read_bytes().replace(b"RECORD", b"RECORT"))
+    return [(artifact(path, PythonArtifact, "demo"), path)]
 
 
 def another_folder(folder: Path) -> Made:
@@ -219,6 +226,11 @@ FAULTS: dict[str, tuple[Callable[[Path], Made], str]] = {
     "a wheel with a member above its folder": (another_wheel(more="demo/../../x"), "leaves its folder: demo/../../x"),
     "a wheel with a member for no place": (another_wheel(more="demo-1.0.data/evil/x"), "for no place of an"),
     "a wheel with a member for none": (another_wheel(more="demo-1.0.data/x"), "installation: demo-1.0.data/x"),
+    "a wheel with a place of another": (another_wheel(more="x-1.0.data/data/x"), "of another wheel: x-1.0"),
+    "a wheel with a file and a folder of one name": (another_wheel(more="demo.py/x.py"), "where a folder is: demo.py"),
+    "a wheel without a record": (no_record, "whl: not a wheel: it has no RECORD"),
+    "a wheel with a script without a target": (
+        wheel_that_says(entry_points_txt=b"[console_scripts]\ndemo = demo\n"), "a script without a target, such as"),
     "a wheel of Latin letters": (wheel_that_says(METADATA=DEMO + b"Summary: \xe9\n"), "its METADATA is not in UTF-8"),
     "a wheel that needs nobody knows what": (
         wheel_that_says(METADATA=DEMO + b"Requires-Dist: a b c\n"), "METADATA has a Requires-Dist .*: 'a b c'"),

@@ -336,9 +336,11 @@ async def test_a_gang_that_cannot_grow_goes_on_and_hinders_nobody(
     await ok(
         ready.admin.post(
             f"{V1}/projects",
-            json={"name": "capped", "quota_milli": 0, "over_quota": False, "period": {"ends_at": None}},
+            json={"name": "capped", "quota_milli": 500, "over_quota": False, "period": {"ends_at": None}},
         )
     )
+    await ready.submit("runs", project="capped")
+    await ready.settle()
     for name in ("one", "two"):
         await ready.submit(name, project="capped")
     calls = failing(monkeypatch, elastic, "grow", lambda *_: True)

@@ -11,7 +11,7 @@ from math import gcd
 from api.scheduler import allocate
 from api.scheduler.claims import Claim, Standing
 from api.scheduler.consolidate import consolidate
-from api.scheduler.draft import Before, Draft, Places, PlannerState, Statement, Vain
+from api.scheduler.draft import Before, Draft, PlannerState, Statement, Vain
 from api.scheduler.fairness import ProjectDemand
 from api.scheduler.grow import grow
 from api.scheduler.pending_reasons import PendingWorkload

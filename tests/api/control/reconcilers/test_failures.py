@@ -343,6 +343,7 @@ async def test_a_gang_that_cannot_grow_goes_on_and_hinders_nobody(
     await ready.settle()
     for name in ("one", "two"):
         await ready.submit(name, project="capped")
+    await ready.heartbeat()
     calls = failing(monkeypatch, elastic, "grow", lambda *_: True)
     monkeypatch.setattr("api.control.loop.now", lambda: now() + 2 * elastic.REST)
     await persist(ready, TRIES + 2)

@@ -24,7 +24,7 @@ EXAMPLES ?= full
 
 SAY = @printf '\n\033[1m== %s\033[0m\n'
 
-.PHONY: help setup packages engine vendor gpu-check-kit bundle demo demo-down lint types unit api-tests api-dev test-fast check integration molecule lab test bench clean shim shim-test shim-sanitized
+.PHONY: help setup packages engine vendor gpu-check-kit bundle demo demo-down lint types unit api-tests api-dev test-fast check integration molecule lab slurm-lab test bench clean shim shim-test shim-sanitized
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -115,6 +115,10 @@ integration: setup ## Tests on real parts: apt, Docker Engine, PostgreSQL
 lab: setup ## Tests of the closed lab
 	$(SAY) "The closed lab: dry run on bare nodes, deploy, Molecule's checks, end to end"
 	@$(PYTEST) tests/lab -v -s
+
+slurm-lab: setup ## The closed lab with Slurm as its engine: deploy from the bundles alone, sessions, faults
+	$(SAY) "The closed lab with Slurm: deploy, sessions, what they survive"
+	@$(PYTEST) tests/slurm_lab -v -s
 
 molecule: bundle ## Roles while they are written: the checks of the closed lab on two nodes of their own
 	$(SAY) "Molecule: roles on two lab nodes, from the dry run to the check of the result"

@@ -33,7 +33,9 @@ def guests(count: int) -> tuple[Running, ...]:
 
 @pytest.mark.parametrize("at", [NOW, 0])
 @pytest.mark.parametrize("settings", [SchedulerSettings(), SchedulerSettings(consolidation=True)])
-def test_nobody_is_stopped_and_nothing_kept_for_a_gang_without_a_network(at: int, settings: SchedulerSettings) -> None:
+def test_nobody_is_stopped_and_nothing_reserved_for_a_gang_without_a_network(
+    at: int, settings: SchedulerSettings
+) -> None:
     decision = decide(seen(guests(6), gang("gang", at=at), free=0, settings=settings))
     assert not decision.reclaims
     assert not decision.reservations

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
+
+import structlog
 
 from api.control.project_states import SECOND
 from api.resources.sessions.scheduling import Asked, PendingReasonUpdate
 from api.scheduler.draft import HOUR
 from api.scheduler.snapshot import Decision, ProjectState, Snapshot
+from common.sentence import Sentence
+
+log = structlog.get_logger()
+
+PLACE, STOP = Sentence("to find it a place"), Sentence("to stop it for another one")
+GROW = Sentence("to give it further containers")
 
 
 @dataclass(frozen=True)
@@ -29,20 +37,51 @@ class Read:
     outside: Sequence[PendingReasonUpdate]
     names: dict[UUID, str]
 
-    def singly(self) -> Iterator[tuple[UUID, Read]]:
-        """Yield it with one alone of the sessions that wait, for each of these."""
-        for row in self.queue:
-            yield row.id, replace(self, queue=[row], outside=[])
-        for update in self.outside:
-            yield update.session_id, replace(self, queue=[], outside=[update])
+
+@dataclass(frozen=True)
+class Part:
+    """What of a decision concerns one session, as far as it is to be written alone, and what that is for people."""
+
+    session_id: UUID
+    what: str
+    read: Read
+    decision: Decision
+
+    @property
+    def beneficiaries(self) -> set[UUID]:
+        """For whom the session is stopped, or gives up containers."""
+        return {UUID(reclaim.beneficiary) for reclaim in self.decision.reclaims}
 
 
-def only(decision: Decision, name: str) -> Decision:
+def singly(read: Read, decision: Decision) -> Iterator[Part]:
+    """Yield what was decided for each session alone: those that wait, then those that are stopped or grow."""
+    for row in read.queue:
+        yield Part(row.id, PLACE, replace(read, queue=[row], outside=[]), _waiting(decision, str(row.id)))
+    for update in read.outside:
+        yield Part(update.session_id, PLACE, replace(read, queue=[], outside=[update]), Decision())
+    inside = replace(read, outside=[])
+    for victim in sorted({reclaim.victim for reclaim in decision.reclaims}):
+        reclaims = tuple(reclaim for reclaim in decision.reclaims if reclaim.victim == victim)
+        yield Part(UUID(victim), STOP, inside, Decision(reclaims=reclaims))
+    for name, places in sorted(decision.grown.items()):
+        yield Part(UUID(name), GROW, inside, Decision(grown={name: places}))
+
+
+def _waiting(decision: Decision, name: str) -> Decision:
     """Return what was decided for one of the sessions that wait."""
-    placements = {name: decision.placements[name]} if name in decision.placements else {}
-    reclaims = tuple(reclaim for reclaim in decision.reclaims if reclaim.beneficiary == name)
-    pending_reasons = {name: decision.pending_reasons[name]} if name in decision.pending_reasons else {}
-    return replace(decision, placements=placements, reclaims=reclaims, pending_reasons=pending_reasons)
+    return Decision(
+        placements={name: decision.placements[name]} if name in decision.placements else {},
+        pending_reasons={name: decision.pending_reasons[name]} if name in decision.pending_reasons else {},
+        reach={name: decision.reach[name]} if name in decision.reach else {},
+    )
+
+
+def say(decision: Decision, said: Collection[str]) -> frozenset[str]:
+    """Log each line of a decision that was not `said` by the one before; returns the lines."""
+    for line in decision.log:
+        if line not in said:
+            log.info("decision", decision=line)
+    return frozenset(decision.log)
 
 
 def next_change(snapshot: Snapshot, moved_at: Iterable[int]) -> int:

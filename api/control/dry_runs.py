@@ -143,8 +143,7 @@ class DryRuns:
 def _decided(look: _Look, workloads: Sequence[Workload]) -> Decision:
     snapshot = look.snapshot
     at = max(snapshot.now, *(workload.submitted_at for workload in workloads))
-    queue = (*snapshot.queue, *workloads)
-    return look.planner.decide(queue, at, snapshot.settings, snapshot.reservations, snapshot.nominated)
+    return look.planner.decide_on(replace(snapshot, queue=(*snapshot.queue, *workloads), now=at))
 
 
 def _view(asked: _Asked, starting: int, reason: str, cause: str, position: int) -> DryRunView:

@@ -17,7 +17,7 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
-from api.control.cycles import DecidedCycle, Read, next_change, only
+from api.control.cycles import GROW, PLACE, DecidedCycle, Read, next_change, say, singly
 from api.control.project_states import (
     ends_at_latest,
     micros,
@@ -27,7 +27,7 @@ from api.control.project_states import (
     told_apart,
     with_members,
 )
-from api.control.reconcilers.failures import OUTAGES, Failures
+from api.control.reconcilers.failures import OUTAGES, TRIES, Failures
 from api.control.residents import Residents
 from api.control.waits import decided, outside, told, without_network
 from api.database import Begin, Database
@@ -43,7 +43,7 @@ from api.resources.sessions.mounts import storages_of
 from api.resources.sessions.scheduling import Asked, Placed
 from api.scheduler.decide import decide, failing
 from api.scheduler.planner import Planner
-from api.scheduler.snapshot import Decision, Placement, Running, SchedulerSettings, Snapshot, Workload
+from api.scheduler.snapshot import Cause, Decision, Placement, Running, SchedulerSettings, Snapshot, Workload
 from api.settings import Launching, Settings
 from api.tables.projects import Access, Project
 from api.tables.sessions import State
@@ -55,7 +55,7 @@ from common.topology import TopologyLevel
 
 log = structlog.get_logger()
 
-READ, PLACE = Sentence("to read what it asks for"), Sentence("to find it a place")
+READ = Sentence("to read what it asks for")
 
 
 class Loop:
@@ -84,7 +84,7 @@ class Loop:
         self._moved_at: dict[UUID, int] = {}
         self._token: object = None
         self._due = 0
-        self._again = False
+        self._again = self._lacks_network = False
         self._unreadable: set[UUID] = set()
         self._nominated: tuple[str, ...] = ()
         self._said: frozenset[str] = frozenset()
@@ -114,6 +114,7 @@ class Loop:
                 *apart,
                 *await sharing(db, known.values()),
                 fleet,
+                await networks.taken(db) if self._lacks_network else None,
             )
             if not news and token == self._token and micros(moment) < self._due:
                 return 0
@@ -125,9 +126,10 @@ class Loop:
             return 0
         decision = await self._decision(read.snapshot, begin)
         placed = await self._apply(read, decision, begin)
-        self._say(decision)
+        self._said = say(decision, self._said)
         self.reservations = {UUID(id_): places for id_, places in decision.reservations.items()}
         self._nominated = decision.nominated
+        self._lacks_network = any(each.cause is Cause.NO_NETWORK for each in decision.pending_reasons.values())
         self._token, self._due = None if self._again else token, next_change(read.snapshot, self._moved_at.values())
         self.last = DecidedCycle(read.snapshot, decision)
         return placed
@@ -180,6 +182,7 @@ class Loop:
             return None
         self._forget_moves({*self._residents.ids, *(row.id for row in waiting)})
         queue = self._workloads(active, known, permissions)
+        wants_network = any(each.needs_network for each in queue.values())
         snapshot = Snapshot(
             now=micros(moment),
             nodes=self._fleet.nodes,
@@ -190,6 +193,7 @@ class Loop:
             reservations={str(id_): tuple(places) for id_, places in (self.reservations or {}).items()},
             nominated=self._nominated,
             domains=await sharing(db, known.values()),
+            networks=await networks.room(db, self._gang_networks) if wants_network else None,
         )
         names = {id_: project.name for id_, project in known.items()}
         return Read(snapshot, [row for row in active if row.id in queue], of_inactive, names)
@@ -298,29 +302,33 @@ class Loop:
             self._planner = Planner.of(snapshot)
         else:
             self._planner.follow(snapshot, changes)
-        return self._planner.decide(
-            snapshot.queue, snapshot.now, snapshot.settings, snapshot.reservations, snapshot.nominated
-        )
+        return self._planner.decide_on(snapshot)
 
     async def _apply(self, read: Read, decision: Decision, begin: Begin) -> int:
-        """Write what was decided, and where that fails one by one: a session at which it fails too often is ended."""
+        """Write what was decided, and where that fails one by one: a session at which it fails too often is ended.
+
+        One that only fails to grow goes on as it is.
+        """
         try:
             return await self._write(read, decision, begin)
         except OUTAGES:
             raise
         except Exception:
             log.exception("the decision is written one by one")
-        placed = 0
-        for session_id, part in read.singly():
+        placed, failed = 0, set[UUID]()
+        for part in singly(read, decision):
+            if not failed.isdisjoint(part.beneficiaries):
+                continue
             try:
-                placed += await self._write(part, only(decision, str(session_id)), begin)
+                placed += await self._write(part.read, part.decision, begin)
             except OUTAGES:
                 raise
             except Exception as error:
-                if self._failures.note(PLACE, session_id, error):
-                    await self._end(begin, session_id, PLACE)
+                failed.add(part.session_id)
+                if self._failures.note(part.what, part.session_id, error) and part.what is not GROW:
+                    await self._end(begin, part.session_id, part.what)
             else:
-                self._failures.forget(PLACE, session_id)
+                self._failures.forget(part.what, part.session_id)
         self._again = True
         return placed
 
@@ -340,6 +348,7 @@ class Loop:
             await self._reclaim(db, read, decision)
             await self._grow(db, decision)
             gangs = [id_ for id_, each in possible.items() if len(each.placements) > 1 or each.reach]
+            gangs.sort(key=list(map(UUID, decision.placements)).index)
             free = await networks.free(db, len(gangs), self._gang_networks) if gangs else []
             short = [(id_, possible.pop(id_)) for id_ in gangs[len(free) :]]
             updates += without_network(read.queue, dict(short), capacity(self._gang_networks))
@@ -358,9 +367,10 @@ class Loop:
     async def _grow(self, db: AsyncSession, decision: Decision) -> None:
         """Give elastic sessions the containers that there is room for, on nodes that there still are."""
         ids = self._fleet.ids
-        wanted = {ids[place.node] for places in decision.grown.values() for place in places.values()}
+        grown = {id_: of for id_, of in decision.grown.items() if self._failures.count(GROW, UUID(id_)) < TRIES}
+        wanted = {ids[place.node] for places in grown.values() for place in places.values()}
         there = await scheduling.lock_nodes(db, wanted) if wanted else set()
-        for id_, places in sorted(decision.grown.items()):
+        for id_, places in sorted(grown.items()):
             if {ids[place.node] for place in places.values()} <= there:
                 revision, _ = self._residents[UUID(id_)]
                 await elastic.grow(db, UUID(id_), revision, places, ids)
@@ -387,10 +397,3 @@ class Loop:
             if await sessions.reclaim(db, victim, revision, why) and reclaim.moved:
                 self._moves[victim] += 1
                 self._moved_at[victim] = read.snapshot.now
-
-    def _say(self, decision: Decision) -> None:
-        """Log each decision once, not again while it stays the same."""
-        for line in decision.log:
-            if line not in self._said:
-                log.info("decision", decision=line)
-        self._said = frozenset(decision.log)

@@ -8,15 +8,14 @@ from uuid import UUID
 
 from api.resources.projects import service as projects
 from api.resources.sessions.scheduling import Asked, PendingReasonUpdate, Placed
+from api.scheduler.networks import all_taken
 from api.scheduler.pending_reasons import OF_OTHERS
-from api.scheduler.snapshot import Decision
+from api.scheduler.snapshot import Cause, Decision
 from api.tables.projects import Access, Project
 from common.sentence import Moment, Sentence
 
 NOT_ACTIVE = "not-active"
 """Why a session waits whose project is outside its period; the decision knows nothing of it."""
-NO_NETWORK = "no-network"
-"""Why a session of several containers waits for which there are places, but no network; the decision knows of none."""
 
 
 def told(row: Asked, project: str, reader: str) -> str:
@@ -43,14 +42,11 @@ def outside(rows: Iterable[Asked], known: Mapping[UUID, Project], moment: dateti
 def without_network(
     rows: Iterable[Asked], short: Mapping[UUID, Placed], capacity: int
 ) -> Iterable[PendingReasonUpdate]:
-    """Yield the new pending reasons of those who have places and no network between their containers."""
-    reason = Sentence(
-        "all {count} networks between containers of a session are taken; an administrator may give more room",
-        count=capacity,
-    )
+    """Yield the new pending reasons of those who have places, and whose network somebody else got meanwhile."""
+    reason = all_taken(capacity)
     for row in rows:
-        if row.id in short and (row.reason, row.cause) != (reason, NO_NETWORK):
-            yield PendingReasonUpdate(row.id, row.revision, reason, NO_NETWORK, 0)
+        if row.id in short and (row.reason, row.cause) != (reason, Cause.NO_NETWORK):
+            yield PendingReasonUpdate(row.id, row.revision, reason, Cause.NO_NETWORK, 0)
 
 
 def decided(queue: Sequence[Asked], decision: Decision) -> Iterable[PendingReasonUpdate]:

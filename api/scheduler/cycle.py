@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from math import gcd
 
 from api.scheduler import allocate
 from api.scheduler.claims import Claim, Standing
 from api.scheduler.consolidate import consolidate
-from api.scheduler.draft import Draft, Places, PlannerState, Statement, Vain
+from api.scheduler.draft import Before, Draft, PlannerState, Statement, Vain
 from api.scheduler.fairness import ProjectDemand
 from api.scheduler.grow import grow
 from api.scheduler.pending_reasons import PendingWorkload
@@ -24,14 +24,6 @@ Key = tuple[int, int, int, int, int, str]
 NOBODY: frozenset[str] = frozenset()
 VainPast = defaultdict[frozenset[str], Vain]
 """What was tried in vain past the claims of these workloads."""
-
-
-@dataclass(frozen=True)
-class Before:
-    """What the decision before kept: places by workload, and for whom of these others were stopped."""
-
-    reservations: Mapping[str, Places]
-    nominated: frozenset[str]
 
 
 class Cycle:
@@ -110,12 +102,14 @@ class Cycle:
             kept, key=lambda item: (item.id not in self.was_nominated, self._goes_beyond(item), item.id)
         ):
             places, stopped_for = self.before[workload.id], workload.id in self.was_nominated
-            if self.ledger.may_retain(workload) and self.draft.later.has_free(places, workload):
+            may = self.ledger.may_retain(workload) and not self.draft.networks.lacking(workload)
+            if may and self.draft.later.has_free(places, workload):
                 self.queues[workload.project].remove(workload)
                 claim = Claim(workload, Standing.NOMINATED, places, stopped_for=stopped_for)
+                self.draft.keep(claim)
                 if not (stopped_for or (workload.total_milli and self.ledger.in_quota(workload))):
                     self._nominated_beyond[workload.id] = claim
-                self.draft.keep(claim)
+                    self.draft.networks.release(workload)  # a guarantee may have it before
                 nominated.append(workload)
         return nominated
 
@@ -161,6 +155,7 @@ class Cycle:
             and not (is_larger or self.ledger.in_quota(workload))
             and self.ledger.may_be_fixed(workload)
             and self.draft.open_nodes.could_take(workload)
+            and not self.draft.networks.lacking(workload)
         )
 
     def _goes_beyond(self, workload: Workload) -> bool:
@@ -258,8 +253,11 @@ class Cycle:
         if never:
             self.draft.wait(PendingWorkload(workload, never=never))
             return
-        claim = self.claims.of(workload)
-        statement = self._statement(workload, claim)
+        claim, network = self.claims.of(workload), self.draft.networks.lacking(workload)
+        if network and claim:
+            self._keep(claim, None)
+            claim, self._given_up = None, True
+        statement = None if network else self._statement(workload, claim)
         if statement:
             self._commit(statement)
             return
@@ -270,7 +268,7 @@ class Cycle:
             is_lost = workload.id in self._nominated_beyond
             self._given_up |= is_lost
             self._keep(claim, None if is_lost else replace(claim, standing=_standing(workload), stopped_for=False))
-        self.draft.wait(PendingWorkload(workload, refused=self._refused(workload)))
+        self.draft.wait(PendingWorkload(workload, refused=self._refused(workload), network=network))
 
     def _statement(self, workload: Workload, claim: Claim | None) -> Statement | None:
         """Return what is proposed for a workload; what it gives back itself may be room, whatever was full before."""

@@ -14,9 +14,7 @@ T = TypeVar("T")
 
 def decide(snapshot: Snapshot) -> Decision:
     """Return where each workload of the queue shall run, who is reclaimed for it, or why it waits."""
-    return Planner.of(snapshot).decide(
-        snapshot.queue, snapshot.now, snapshot.settings, snapshot.reservations, snapshot.nominated
-    )
+    return Planner.of(snapshot).decide_on(snapshot)
 
 
 def failing(snapshot: Snapshot) -> str | None:

@@ -21,12 +21,15 @@ from api.scheduler.cluster import ClusterState
 from api.scheduler.feasibility import Feasibility, OpenNodes
 from api.scheduler.holdings import Amounts, Holdings
 from api.scheduler.ledger import Ledger
+from api.scheduler.networks import NetworksLeft
 from api.scheduler.pending_reasons import PendingWorkload
 from api.scheduler.residents import Residents
+from api.scheduler.shortage import lacking
 from api.scheduler.signature import Frontier
 from api.scheduler.snapshot import (
     Decision,
     DomainState,
+    Networks,
     Placement,
     ProjectState,
     Reclaim,
@@ -68,6 +71,15 @@ class PlannerState:
     feasibility: Feasibility
     growing: Mapping[str, Running] = field(default_factory=dict)
     domains: Mapping[str, DomainState] = field(default_factory=dict)
+    networks: Networks | None = None
+
+
+@dataclass(frozen=True)
+class Before:
+    """What the decision before kept: places by workload, and for whom of these others were stopped."""
+
+    reservations: Mapping[str, Places]
+    nominated: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -99,6 +111,7 @@ class Draft:
         self.least = settings.least_runtime_s(None) * SECOND
         own = [each for each in state.projects.values() if each.min_runtime_s is not None]
         self.least_of = {each.name: settings.least_runtime_s(each) * SECOND for each in own}
+        self.networks = NetworksLeft(state.networks)
         self.too_much: dict[str, Workload] = {}
         self.waiting: list[PendingWorkload] = []
         self.moved_lately = 0
@@ -127,7 +140,7 @@ class Draft:
 
     def waited_long(self, workload: Workload) -> bool:
         """Return whether places may be reserved for it."""
-        return self._waited(workload, self.settings.reserve_after_s)
+        return self._waited(workload, self.settings.reserve_after_s) and not self.networks.lacking(workload)
 
     def waited_too_long(self, workload: Workload) -> bool:
         """Return whether its project's quota is kept for it, however long what runs may stay."""
@@ -136,11 +149,14 @@ class Draft:
     def keep(self, claim: Claim) -> None:
         """Keep for a workload what a claim says."""
         self.claims.add(claim)
+        if claim.places and claim.standing is not Standing.SOFT:
+            self.networks.keep(claim.workload)
         self._allocate(claim.places, claim.workload)
 
     def release(self, claim: Claim) -> None:
         """Keep it no more."""
         self.claims.remove(claim)
+        self.networks.release(claim.workload)
         self._release(claim.places, claim.workload)
 
     @contextmanager
@@ -239,6 +255,7 @@ class Draft:
 
     def _place(self, workload: Workload, places: Places) -> None:
         self._placed[workload.id] = places
+        self.networks.keep(workload)
         if workload.is_elastic:
             free = self.cluster.state.milli.clip(0).sum(axis=1)
             self._reach[workload.id] = elastic.reach(self.cluster.layout, free, workload, places)
@@ -281,7 +298,7 @@ def _find(cluster: ClusterState, workload: Workload, full: Frontier) -> Places |
         return None
     places = cluster.find(workload)
     if places is None:
-        full.add(workload)
+        full.add(lacking(cluster.layout, cluster.state, workload))
     return places
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from api.scheduler.cluster import ClusterState
+from api.scheduler.shortage import fitting_most
 from api.scheduler.signature import Frontier, Signature, signature_of
 from api.scheduler.snapshot import Workload
 
@@ -28,7 +29,7 @@ class Feasibility:
                 self._known.clear()
             self._known[signature] = self._cluster.never_fits(workload)
             if not self._known[signature]:
-                self._fits.add(workload)
+                self._fits.add(fitting_most(self._cluster.layout, workload))
         return self._known[signature]
 
 

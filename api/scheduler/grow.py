@@ -31,7 +31,7 @@ def grow(draft: Draft, growing: Iterable[Running]) -> None:
 
     A gang of a project of which other work waits gets none: that goes first.
     """
-    waiting = {item.workload.project for item in draft.waiting if not item.never}
+    waiting = {item.workload.project for item in draft.waiting if item.is_able}
     able = [each for each in growing if each.workload.project not in waiting and _may_grow(draft, each)]
     gangs = {each.workload.id: _Gang(each, missing_ranks(each), _nodes(draft, each)) for each in able}
     heap = [_key(draft, gang.running) for gang in gangs.values()]

@@ -14,6 +14,7 @@ from api.scheduler.cluster import ClusterState
 from api.scheduler.explanations import Known, held_by, largest_piece, with_unhealthy
 from api.scheduler.ledger import Ledger
 from api.scheduler.phrases import IN_USE, IN_USE_IN_PART, both, gpus, some
+from api.scheduler.shortage import lacking
 from api.scheduler.signature import Frontier, Signature, signature_of
 from api.scheduler.snapshot import Cause, PendingReason, Placement, Running, Workload
 from api.scheduler.topology import allowed
@@ -37,13 +38,20 @@ class PendingWorkload:
     """A workload that was served and waits, with what was known then.
 
     `never` is why it can never run. `refused` is what its project may not have: the workload as it is where it takes
-    more than it asks for. Where it is nominated, `terminating` names those who still hold its places.
+    more than it asks for. Where it is nominated, `terminating` names those who still hold its places. `network` is why
+    there is none between its containers.
     """
 
     workload: Workload
     never: str = ""
     refused: Workload | None = None
     terminating: str = ""
+    network: str = ""
+
+    @property
+    def is_able(self) -> bool:
+        """Whether it would take room that it had."""
+        return not (self.never or self.network)
 
 
 def explain(
@@ -70,6 +78,8 @@ def _cause(item: PendingWorkload, free: _FreePlaces, ledger: Ledger) -> tuple[Ca
         )
     if item.refused and (refused := refusal(ledger, item.refused)):
         return refused
+    if item.network:
+        return Cause.NO_NETWORK, item.network
     return _no_room(item, free, ledger) if free.has_node(workload) else (Cause.NO_NODE, free.no_node(workload))
 
 
@@ -154,7 +164,7 @@ class _FreePlaces:
         if not self._reservations or workload in self._full:
             return []
         if not self._cluster.fits(workload, self._unreserved):
-            self._full.add(workload)
+            self._full.add(lacking(self._cluster.layout, self._unreserved, workload))
             return []
         alone = next((each for each in self._reservations[:NAMED] if self._fits_without(workload, each)), None)
         return [each.workload for each in ([alone] if alone else self._reservations)]

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from api.scheduler.cluster import ClusterState
-from api.scheduler.cycle import Before, Cycle
-from api.scheduler.draft import PlannerState
+from api.scheduler.cycle import Cycle
+from api.scheduler.draft import Before, PlannerState
 from api.scheduler.elastic import parts
 from api.scheduler.feasibility import Feasibility
 from api.scheduler.holdings import Amounts, Holdings
@@ -20,6 +20,7 @@ from api.scheduler.residents import Residents
 from api.scheduler.snapshot import (
     Decision,
     DomainState,
+    Networks,
     NodeSnapshot,
     Placement,
     ProjectState,
@@ -129,10 +130,13 @@ class Planner:
         settings: SchedulerSettings | None = None,
         reservations: Mapping[str, tuple[Placement, ...]] | None = None,
         nominated: Collection[str] = (),
+        *,
+        networks: Networks | None = None,
     ) -> Decision:
         """Return where each workload of the queue shall run, who is reclaimed for it, or why it waits.
 
-        `reservations` are those of the decision before, and `nominated` who was nominated then.
+        `reservations` are those of the decision before, and `nominated` who was nominated then. `networks` are those
+        between containers of a session; None: as many as anybody wants.
         """
         state = PlannerState(
             self._now,
@@ -146,10 +150,22 @@ class Planner:
             self._feasibility,
             self._growing,
             self._domains,
+            networks,
         )
         return Cycle(
             state, queue, now, settings or SchedulerSettings(), Before(reservations or {}, frozenset(nominated))
         ).run()
+
+    def decide_on(self, snapshot: Snapshot) -> Decision:
+        """Return the same of a snapshot of which nodes, projects and what runs are known already."""
+        return self.decide(
+            snapshot.queue,
+            snapshot.now,
+            snapshot.settings,
+            snapshot.reservations,
+            snapshot.nominated,
+            networks=snapshot.networks,
+        )
 
     def capacity(self) -> int:
         """Return the milli-GPU that can be shared out: all of open nodes, and those still in use on the others."""

@@ -167,7 +167,7 @@ def _is_for_another(draft: Draft, passed: Sequence[Claim], *, guaranteed: bool) 
     Those whose claims were `passed` over are not asked.
     """
     kept = {claim.workload.id for claim in passed}
-    waiting = [item.workload for item in draft.waiting if not item.never and item.workload.id not in kept]
+    waiting = [item.workload for item in draft.waiting if item.is_able and item.workload.id not in kept]
     before = {signature_of(each): each for each in waiting if not guaranteed or draft.ledger.is_guaranteed(each)}
     asked = list(before.values())[:NOMINATIONS_CHECKED]
     return any(draft.ledger.may_retain(other) and draft.later.find(other) is not None for other in asked)

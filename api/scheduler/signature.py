@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+import numpy as np
 
+from api.scheduler.capacity import Ints
 from api.scheduler.snapshot import Workload
 from common.gpu.share import MILLI
 
@@ -40,26 +40,28 @@ class Frontier:
 
     def __init__(self, *, least: bool) -> None:
         self._sign = 1 if least else -1
-        self._extremes: defaultdict[Signature, list[tuple[int, ...]]] = defaultdict(list)
+        # one row for each: many who ask for more of the one and less of the other are still looked through at once
+        self._extremes: dict[Signature, Ints] = {}
 
     def add(self, workload: Workload) -> None:
         """Note what a workload asks for."""
-        asked, known = self._amounts(workload), self._extremes[manner_of(workload)]
+        asked, manner = self._amounts(workload), manner_of(workload)
+        known = self._extremes.get(manner, asked[:0])
         if not _covers(known, asked):
-            known[:] = [each for each in known if not _covers([asked], each)]
-            known.append(asked)
+            self._extremes[manner] = np.vstack((known[~(known >= asked).all(axis=1)], asked))
 
     def __contains__(self, workload: Workload) -> bool:
         """Return whether the workload is covered."""
-        return _covers(self._extremes.get(manner_of(workload), ()), self._amounts(workload))
+        known = self._extremes.get(manner_of(workload))
+        return known is not None and _covers(known, self._amounts(workload))
 
     def clear(self) -> None:
         """Forget all."""
         self._extremes.clear()
 
-    def _amounts(self, workload: Workload) -> tuple[int, ...]:
+    def _amounts(self, workload: Workload) -> Ints:
         amounts = workload.replicas, workload.gpu_milli, workload.cpu_milli, workload.memory_mib
-        return tuple(self._sign * amount for amount in amounts)
+        return self._sign * np.array([amounts], dtype=np.int64)
 
 
 def manner_of(workload: Workload) -> Signature:
@@ -68,5 +70,5 @@ def manner_of(workload: Workload) -> Signature:
     return (*signature_of(workload)[4:], whole > 0, fraction > 0)
 
 
-def _covers(extremes: Iterable[tuple[int, ...]], asked: tuple[int, ...]) -> bool:
-    return any(all(have <= want for have, want in zip(each, asked, strict=True)) for each in extremes)
+def _covers(known: Ints, asked: Ints) -> bool:
+    return bool((known <= asked).all(axis=1).any())

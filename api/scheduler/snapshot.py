@@ -189,6 +189,11 @@ class Workload:
         return self.max_replicas > self.min_replicas > 0
 
     @property
+    def needs_network(self) -> bool:
+        """Whether its containers meet on a network of their own."""
+        return self.replicas > 1 or self.is_elastic
+
+    @property
     def waiting_since(self) -> int:
         """Since when it waits; one that was reclaimed waits anew, or it would have waited longest at once."""
         return max(self.submitted_at, self.requeued_at)
@@ -267,11 +272,19 @@ class SchedulerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Networks:
+    """Networks between containers of a session: how many the site has room for, and how many of them are free."""
+
+    count: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The cluster at one moment.
 
     `reservations` and who was `nominated` are those of the decision before: what was kept stays kept. `domains` are
-    those whose projects share inside of them.
+    those whose projects share inside of them. Without `networks` there are as many as anybody wants.
     """
 
     now: int
@@ -283,6 +296,7 @@ class Snapshot:
     reservations: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
     nominated: tuple[str, ...] = ()
     domains: tuple[DomainState, ...] = ()
+    networks: Networks | None = None
 
 
 class Cause(StrEnum):
@@ -295,6 +309,7 @@ class Cause(StrEnum):
     NO_NODE = "no-node"
     RESERVED = "reserved"
     RECLAIMING = "reclaiming"
+    NO_NETWORK = "no-network"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ API's loop does between its cycles. The garbage collector runs as ever. What is 
 - `cycle_waiting_cpu_ms`, `cycle_distinct_cpu_ms`, `cycle_quarters_cpu_ms`: CPU time of one decision on 1,000 sessions
   that wait long on the full cluster: of eight sizes, each with an amount of CPU and memory of its own, and of a quarter
   of a GPU each.
+- `cycle_antichain_cpu_ms`, `cycle_antichain_of_one_cpu_ms`: the same where each asks for more CPU and less memory than
+  the one before, so that no request covers another; of all projects, and of one alone.
 - `reclaim_one_gpu_ms`: every GPU is in use, and a project within its quota asks for one; the decision names the victim.
 - `never_fits_ms`: one decision on a session that fits nowhere.
 - `rss_mib`: the most memory that the process has had.
@@ -53,12 +55,13 @@ from common.gpu.share import GpuShare
 
 SECOND = 1_000_000
 CYCLE_MS = 1000.0
+MIXES = ("1000_pending", "gangs", "waiting", "distinct", "quarters", "antichain", "antichain_of_one")
 AIMS = {
     "decision_p99_cpu_ms": 20.0,
     "reclaim_one_gpu_cpu_ms": 100.0,
     "follow_unchanged_cpu_ms": 5.0,
     "follow_node_cpu_ms": 30.0,
-    **{f"cycle_{mix}_cpu_ms": CYCLE_MS for mix in ("1000_pending", "gangs", "waiting", "distinct", "quarters")},
+    **{f"cycle_{mix}_cpu_ms": CYCLE_MS for mix in MIXES},
 }
 """For 10,000 nodes and 50,000 sessions, and so for fewer."""
 SIZES = ((100, 2), (250, 6), (500, 12), (1000, 50), (1500, 2), (2000, 14), (4000, 9), (8000, 5))
@@ -205,6 +208,15 @@ class Bench:
         self.now += SchedulerSettings().reserve_after_s * SECOND
         return cpu_ms(lambda: self.planner.decide(queue, self.now))
 
+    def antichain(self, count: int = 1000, project: str = "") -> float:
+        """Milliseconds of CPU of a decision on so many of which none asks for as much as another of everything."""
+        queue = [
+            replace(self.session(project), cpu_milli=1000 + 10 * at, memory_mib=100 * count - 10 * at)
+            for at in range(count)
+        ]
+        self.now += SchedulerSettings().reserve_after_s * SECOND
+        return cpu_ms(lambda: self.planner.decide(queue, self.now))
+
     def reclaim(self) -> tuple[float, float]:
         """Milliseconds, and those of CPU, until a victim is named: no GPU is free, one project within its quota."""
         poor, rich = self.projects[0].name, self.projects[1].name
@@ -270,6 +282,8 @@ def main() -> None:
         "cycle_waiting_cpu_ms": bench.waiting(),
         "cycle_distinct_cpu_ms": bench.waiting(distinct=True),
         "cycle_quarters_cpu_ms": bench.waiting(milli=250),
+        "cycle_antichain_cpu_ms": bench.antichain(),
+        "cycle_antichain_of_one_cpu_ms": bench.antichain(project=bench.projects[1].name),
         "never_fits_ms": bench.never_fits(),
     }
     figures["reclaim_one_gpu_ms"], figures["reclaim_one_gpu_cpu_ms"] = bench.reclaim()

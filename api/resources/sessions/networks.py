@@ -15,10 +15,11 @@ from ipaddress import IPv4Address, IPv4Network
 from itertools import islice
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import NETWORKS_LOCK, among, exclusively
+from api.scheduler.snapshot import Networks
 from api.tables.nodes import Node
 from api.tables.sessions import ENDED, Container, GangNetwork, GangNode, Session, State
 from common.gang_networks import PREFIX, capacity
@@ -73,6 +74,19 @@ async def free(db: AsyncSession, count: int, site: IPv4Network) -> list[int]:
     taken = {*await db.scalars(select(GangNetwork.number)), *_around(await db.scalars(select(Node.address)))}
     found = (number for number in range(first, first + capacity(site)) if number not in taken)
     return list(islice(found, count))
+
+
+async def taken(db: AsyncSession) -> int:
+    """Return how many numbers somebody has."""
+    return await db.scalar(select(func.count()).select_from(GangNetwork).where(_has_nodes())) or 0
+
+
+async def room(db: AsyncSession, site: IPv4Network) -> Networks:
+    """Return how many networks the site has room for, and how many of these `free` would give now."""
+    first, count = int(site.network_address) >> _SHIFT, capacity(site)
+    given = {*await db.scalars(select(GangNetwork.number).where(_has_nodes()))}
+    lost = {*given, *_around(await db.scalars(select(Node.address)))}
+    return Networks(count, count - sum(first <= number < first + count for number in lost))
 
 
 async def give(db: AsyncSession, numbers: Mapping[UUID, int]) -> None:

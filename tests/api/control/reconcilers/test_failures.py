@@ -17,7 +17,7 @@ from api.control.loop import Loop
 from api.control.manager import MAX_FAILURES
 from api.control.reconcilers import change, deadlines, losses, observe
 from api.control.reconcilers.failures import TRIES
-from api.resources.sessions import changes, repository, resizing, scheduling
+from api.resources.sessions import changes, elastic, repository, resizing, scheduling, service
 from api.resources.sessions.changes import Change
 from api.scheduler.cycle import Cycle
 from api.tables.sessions import State
@@ -325,6 +325,42 @@ async def test_a_decision_that_cannot_be_written(ready: Cluster, monkeypatch: py
     await ready.settle()
     assert (await ready.states())["good"] == "RUNNING"
     assert await outcome(ready) == ("FAILED", GIVEN_UP.format("to find it a place"))
+
+
+async def test_a_gang_that_cannot_grow_goes_on_and_hinders_nobody(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sessions that merely wait have nothing to do with it."""
+    calls = failing(monkeypatch, elastic, "grow", lambda *_: True)
+    await run(ready, "gang", gpu_milli=1000, replicas=1, max_replicas=4)
+    await ok(
+        ready.admin.post(
+            f"{V1}/projects",
+            json={"name": "capped", "quota_milli": 500, "over_quota": False, "period": {"ends_at": None}},
+        )
+    )
+    await ready.submit("runs", project="capped")
+    await ready.settle()
+    for name in ("one", "two"):
+        await ready.submit(name, project="capped")
+    await ready.heartbeat()
+    await persist(ready, TRIES + 2)
+    assert calls["grow"] == 2 * TRIES, "together with all else, then alone"
+    assert await outcome(ready, "gang") == ("RUNNING", "")
+    for name in ("one", "two"):
+        session = await ready.session(name, "capped")
+        assert (session["state"], session["cause"]) == ("PENDING", "quota")
+
+
+async def test_a_session_that_cannot_be_stopped_ends_itself_and_not_who_waits_for_it(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run(ready, "bad", gpu_milli=4000, priority=10)
+    failing(monkeypatch, service, "reclaim", lambda *_: True)
+    await ready.submit("good", gpu_milli=4000, priority=90)
+    await persist(ready, TRIES + 1)
+    assert await outcome(ready) == ("FAILED", GIVEN_UP.format("to stop it for another one"))
+    assert (await ready.states())["good"] == "RUNNING"
 
 
 @pytest.mark.parametrize("part", ["_timed.apply", "loop.run", "_take_space"])

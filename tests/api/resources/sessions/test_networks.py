@@ -14,6 +14,7 @@ from sqlalchemy import func, select
 from api.engine.base import UnreachableError
 from api.resources.sessions import networks, scheduling, service
 from api.resources.sessions.scheduling import Placed
+from api.scheduler.planner import Planner
 from api.scheduler.snapshot import Placement
 from api.tables.nodes import Node
 from api.tables.sessions import GangNetwork, GangNode, Session, State
@@ -210,6 +211,33 @@ async def test_without_a_free_network_a_session_says_so_and_starts_as_soon_as_th
     await narrow.settle()
     third = await narrow.session("third")
     assert (third["state"], third["cause"], third["reason"]) == ("RUNNING", "", "")
+
+
+async def test_nobody_is_stopped_for_a_session_that_gets_no_network(
+    narrow: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is it looked at again and again: what is told of it stays until a network is free."""
+    await narrow.add_project("guests", 0)
+    for name in ("first", "second"):
+        await run(narrow, name, replicas=2)
+    for name in ("one", "two"):
+        await narrow.submit(name, 1000, project="guests")
+    await narrow.settle()
+    await narrow.submit("third", 1000, replicas=2)
+    await narrow.settle()
+    assert (await narrow.session("third"))["cause"] == "no-network"
+    assert set((await narrow.states("guests")).values()) == {"RUNNING"}
+    decided: list[Planner] = []
+    decide = Planner.decide
+
+    def counting(self: Planner, *args: Any, **more: Any) -> Any:
+        decided.append(self)
+        return decide(self, *args, **more)
+
+    monkeypatch.setattr(Planner, "decide", counting)
+    for _ in range(3):
+        await narrow.manager.loop.run()
+    assert len(decided) <= 1
 
 
 async def test_no_network_lies_where_a_node_is(ready: Cluster) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from api.scheduler.cluster import ClusterState
 from api.scheduler.decide import decide
+from api.scheduler.shortage import fitting_most, lacking
 from api.scheduler.signature import Frontier, manner_of
 from api.scheduler.snapshot import NodeSnapshot, Snapshot, Workload
 from api.scheduler.victim_search import cheapest
@@ -92,3 +93,75 @@ def test_victims_are_looked_for_once_for_all_projects_that_are_within_their_quot
     assert not decision.reclaims
     assert len(decision.pending_reasons) == MANY
     assert len(searches) == 2, "none below its quota, and then with the last passing it"
+
+
+@pytest.mark.parametrize("gpu_milli", [0, 1000])
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_requests_of_which_none_covers_another_are_looked_for_no_more_often_than_equal_ones(
+    monkeypatch: pytest.MonkeyPatch, gpu_milli: int, replicas: int
+) -> None:
+    """Each asks for more cores and less memory than the one before, and the node has too little of both."""
+    assert searches_of_distinct(monkeypatch, MANY, gpu_milli, replicas) == searches_of_distinct(
+        monkeypatch, 2, gpu_milli, replicas
+    )
+
+
+def searches_of_distinct(monkeypatch: pytest.MonkeyPatch, count: int, gpu_milli: int, replicas: int) -> int:
+    """How often places are looked for where so many such sessions of one project wait for a node that is in use."""
+    searches: list[str] = []
+    find, never_fits = ClusterState.find, ClusterState.never_fits
+
+    def finding(cluster: ClusterState, workload: Workload, *args: Any) -> Any:
+        searches.append(workload.id)
+        return find(cluster, workload, *args)
+
+    def asking(cluster: ClusterState, workload: Workload) -> str:
+        searches.append(workload.id)
+        return never_fits(cluster, workload)
+
+    nodes = tuple(replace(node(f"n{at}", 2), cpu_milli=10_000, memory_mib=10_000) for at in range(2))
+    running = tuple(
+        runs(work(each.name, "guest", cpu_milli=9000, memory_mib=9000), on(each.name, 1, 1)) for each in nodes
+    )
+    queue = tuple(
+        replace(
+            work(f"w{at:02}", "p", 1, 1000, cpu_milli=2000 + at, memory_mib=3000 - at),
+            gpu_milli=gpu_milli,
+            replicas=replicas,
+        )
+        for at in range(count)
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(ClusterState, "find", finding)
+        patch.setattr(ClusterState, "never_fits", asking)
+        decision = decide(Snapshot(1000 * SECOND, nodes, (project("guest", 4), project("p", 0)), running, queue))
+    assert len(decision.pending_reasons) == count
+    return len(searches)
+
+
+@given(
+    nodes=nodes_of(),
+    actions=ACTIONS,
+    asked=WORK,
+    cpu_milli=st.sampled_from([0, 1000, 5000, 50_000]),
+    memory_mib=st.sampled_from([0, 100, 1000, 10_000]),
+)
+def test_what_is_lacking_is_no_more_than_was_asked_for_and_fits_nowhere(
+    nodes: tuple[NodeSnapshot, ...],
+    actions: list[tuple[Workload, bool]],
+    asked: Workload,
+    cpu_milli: int,
+    memory_mib: int,
+) -> None:
+    asked = replace(asked, cpu_milli=cpu_milli, memory_mib=memory_mib)
+    cluster, _ = play(nodes, actions)
+    if cluster.find(asked) is None:
+        least, frontier = lacking(cluster.layout, cluster.state, asked), Frontier(least=True)
+        frontier.add(least)
+        assert asked in frontier
+        assert cluster.find(least) is None
+    if nodes and not ClusterState(nodes).never_fits(asked):
+        most, frontier = fitting_most(cluster.layout, asked), Frontier(least=False)
+        frontier.add(most)
+        assert asked in frontier
+        assert not ClusterState(nodes).never_fits(most)

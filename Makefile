@@ -17,14 +17,14 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # each tier leaves a report for the table of `make test`
 PYTEST = $(BIN)/pytest --junitxml=build/tiers/$@.xml
-# those of a group run side by side, with a plus between them one after another; what is pure has the cores while the lab waits
-TIERS := lint,bundle lab,~types+unit+api-tests integration
+# those of a group run side by side, with a plus between them one after another; what is pure has the cores while all others wait
+TIERS := lint,bundle,~types+unit+api-tests lab integration
 # the examples that a property is tried on: `full`, `fast` or `search` (tests/conftest.py)
 EXAMPLES ?= full
 
 SAY = @printf '\n\033[1m== %s\033[0m\n'
 
-.PHONY: help setup packages engine vendor gpu-check-kit bundle demo demo-down lint types unit api-tests api-dev test-fast check integration molecule lab test bench clean shim shim-test shim-sanitized
+.PHONY: help setup packages engine vendor gpu-check-kit bundle demo demo-down lint types unit api-tests api-dev test-fast check integration molecule lab slurm-lab test bench clean shim shim-test shim-sanitized
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -115,6 +115,10 @@ integration: setup ## Tests on real parts: apt, Docker Engine, PostgreSQL
 lab: setup ## Tests of the closed lab
 	$(SAY) "The closed lab: dry run on bare nodes, deploy, Molecule's checks, end to end"
 	@$(PYTEST) tests/lab -v -s
+
+slurm-lab: setup ## The closed lab with Slurm as its engine: deploy from the bundles alone, sessions, faults
+	$(SAY) "The closed lab with Slurm: deploy, sessions, what they survive"
+	@$(PYTEST) tests/slurm_lab -v -s
 
 molecule: bundle ## Roles while they are written: the checks of the closed lab on two nodes of their own
 	$(SAY) "Molecule: roles on two lab nodes, from the dry run to the check of the result"

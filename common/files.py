@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import stat
 from collections import Counter
@@ -16,9 +17,12 @@ DEVICES = Path("/dev")
 BESIDE = ".unfinished-"
 
 
-def sweep(folder: Path) -> None:
-    """Delete what interrupted writes left in a folder; nobody may be writing there meanwhile."""
-    for stray in folder.glob(f".*{BESIDE}*"):
+def sweep(folder: Path, begins: str = "") -> None:
+    """Delete what interrupted writes left in a folder, of the files whose names begin so.
+
+    Nobody may be writing these meanwhile.
+    """
+    for stray in folder.glob(f".{glob.escape(begins)}*{BESIDE}*"):
         stray.unlink()
 
 

@@ -24,7 +24,7 @@ SERVER = "postgresql"
 
 pytest.register_assert_rewrite("tests.fakes")  # or what fails there would not tell its values
 
-LIMITS_S = {"integration": 1800, "lab": 3600}
+LIMITS_S = {"integration": 1800, "lab": 3600, "slurm_lab": 3600}
 """How long a test of these tiers may take, with what it sets up for others, on a busy machine."""
 
 # A time limit of an example would measure what else the machine does. What stands between a change and main tries the

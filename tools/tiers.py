@@ -2,9 +2,9 @@
 
 A tier is a target of the Makefile that leaves pytest's report, if it has one, in `build/tiers/<tier>.xml`. A group is
 one tier, or several with commas between them, which run side by side; those with a plus between them run one after
-another there. A row that begins with `~` gives way: it takes what the others of its group leave, such as the waits of
-the lab. What fails ends the run behind its group; the table comes all the same, and behind it, as the last that a run
-says, what failed and why.
+another there. A row that begins with `~` gives way: it takes what others leave, such as the waits of the lab, and the
+next groups do not wait for it. What fails ends the run behind its group; the table comes all the same, and behind it,
+as the last that a run says, what failed and why.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,7 +43,8 @@ PATIENCE = {"PYTEST_TIMEOUT": "1200"}
 class Tier:
     """How a tier went: its seconds, whether it passed, the seconds of each test by its name, and why tests failed.
 
-    `said` are its last lines, where this process saw them.
+    `said` are its last lines, where this process saw them, and `busy` is the part of the machine's cores, from 0 to 1,
+    that was in use meanwhile, by whomever.
     """
 
     name: str
@@ -52,16 +53,13 @@ class Tier:
     tests: dict[str, float]
     failures: dict[str, str] = field(default_factory=dict)
     said: tuple[str, ...] = ()
+    busy: float = 0.0
 
 
 def main(groups: Sequence[str]) -> int:
     """Make the tiers, print the table and return the exit code."""
     begin = time.monotonic()
-    tiers: list[Tier] = []
-    for group in groups:
-        tiers += run(group.split(","))
-        if not all(tier.passed for tier in tiers):
-            break
+    tiers = Run.of(groups).make()
     print("\n\033[1m== Time of each tier, and its slowest tests\033[0m")
     for line in table(tiers, time.monotonic() - begin):
         print(line)
@@ -70,40 +68,72 @@ def main(groups: Sequence[str]) -> int:
     return 0 if all(tier.passed for tier in tiers) else 1
 
 
-def run(rows: Sequence[str]) -> list[Tier]:
-    """Make rows of tiers side by side; each line that one of several tiers says begins with its name."""
-    split = [(row.removeprefix(GIVES_WAY).split("+"), row.startswith(GIVES_WAY)) for row in rows]
-    names = [name for row, _ in split for name in row]
-    group = Group(max(map(len, names)) if len(names) > 1 else 0)
-    with ThreadPoolExecutor(len(split)) as pool:
-        made = pool.map(lambda row: list(group.make(*row)), split)
-        try:
-            return [tier for row in made for tier in row]
-        except KeyboardInterrupt:
-            group.end()
-            raise
+@dataclass(frozen=True)
+class Row:
+    """Tiers that run one after another, and whether they give way."""
+
+    names: tuple[str, ...]
+    gives_way: bool
+
+    @classmethod
+    def of(cls, words: str) -> Row:
+        """Return the row that these words mean."""
+        return cls(tuple(words.removeprefix(GIVES_WAY).split("+")), words.startswith(GIVES_WAY))
 
 
 @dataclass
-class Group:
-    """Tiers that run side by side; with a `width`, each line that they say is behind a name in so many characters."""
+class Run:
+    """Groups of rows, and what came of their tiers, in the order in which they ended.
 
+    With a `width`, each line that they say is behind a name in so many characters.
+    """
+
+    groups: Sequence[Sequence[Row]]
     width: int
+    made: list[Tier] = field(default_factory=list)
     ended: bool = False
     apart: list[subprocess.Popen[str]] = field(default_factory=list)
     """What gives way: it is in a session of its own."""
 
-    def make(self, names: Sequence[str], gives_way: bool) -> Iterator[Tier]:
-        """Make tiers one after another, whatever comes of each."""
-        for name in names:
+    @classmethod
+    def of(cls, groups: Sequence[str]) -> Run:
+        """Return the run of groups as they are written; the lines of a single tier need no name."""
+        rows = [[Row.of(words) for words in group.split(",")] for group in groups]
+        names = [name for group in rows for row in group for name in row.names]
+        return cls(rows, max(map(len, names)) if len(names) > 1 else 0)
+
+    def make(self) -> list[Tier]:
+        """Make one group after another while all is well, and wait for what gives way."""
+        with ThreadPoolExecutor(sum(map(len, self.groups))) as pool:
+            try:
+                made: list[Future[None]] = []
+                for group in self.groups:
+                    begun = {row: pool.submit(self.make_row, row) for row in group}
+                    made += begun.values()
+                    for row, each in begun.items():
+                        if not row.gives_way:
+                            each.result()
+                    if not all(tier.passed for tier in self.made):
+                        self.ended = True
+                        break
+                for each in made:
+                    each.result()
+            except KeyboardInterrupt:
+                self.end()
+                raise
+        return self.made
+
+    def make_row(self, row: Row) -> None:
+        """Make tiers one after another, whatever comes of each, while the run goes on."""
+        for name in row.names:
             if not self.ended:
-                yield self._make(name, gives_way)
+                self.made.append(self._make(name, row.gives_way))
 
     def _make(self, name: str, gives_way: bool) -> Tier:
         report = REPORTS / f"{name}.xml"
         report.unlink(missing_ok=True)
         said: deque[str] = deque(maxlen=TOLD)
-        begin = time.monotonic()
+        begin, cores = time.monotonic(), Cores.now()
         with start(name, piped=self.width > 0, gives_way=gives_way) as process:
             if gives_way:
                 self.apart.append(process)
@@ -112,7 +142,8 @@ class Group:
                 said.append(line.rstrip())
         seconds = time.monotonic() - begin
         tests, failures = read(report) if report.is_file() else ({}, {})
-        return Tier(name, seconds, process.returncode == 0, tests, failures, tuple(said))
+        busy = cores.busy_until(Cores.now())
+        return Tier(name, seconds, process.returncode == 0, tests, failures, tuple(said), busy)
 
     def end(self) -> None:
         """End what a Ctrl-C does not reach, which a terminal tells its own session alone, and begin nothing more."""
@@ -120,6 +151,24 @@ class Group:
         for process in self.apart:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGINT)
+
+
+@dataclass(frozen=True)
+class Cores:
+    """What the cores of the machine have done since it started, in ticks."""
+
+    idle: int
+    together: int
+
+    @classmethod
+    def now(cls) -> Cores:
+        """Read it from the kernel: user, nice, system, idle and iowait come first, guests are counted in the former."""
+        ticks = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        return cls(sum(ticks[3:5]), sum(ticks))
+
+    def busy_until(self, later: Cores) -> float:
+        """Return the part of the cores that was in use until then."""
+        return 1 - (later.idle - self.idle) / max(1, later.together - self.together)
 
 
 def start(name: str, *, piped: bool, gives_way: bool) -> subprocess.Popen[str]:
@@ -163,7 +212,8 @@ def table(tiers: Sequence[Tier], together: float) -> Iterator[str]:
     """Yield the lines of the table; `together` are the seconds of the whole run."""
     for tier in tiers:
         tests = f"{len(tier.tests):6} tests" if tier.tests else 12 * " "
-        yield f"{tier.seconds:8.1f} s  {tests}  {tier.name}{'' if tier.passed else ': failed'}"
+        failed = "" if tier.passed else ": failed"
+        yield f"{tier.seconds:8.1f} s  {tests}  {tier.name}{failed}, with {tier.busy:.0%} of all cores in use"
         slowest = sorted(tier.tests.items(), key=lambda test: -test[1])[:SLOWEST]
         for name, seconds in slowest:
             yield f"{seconds:18.1f} s    {name}"

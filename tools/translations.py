@@ -15,14 +15,14 @@ from babel.messages.pofile import read_po, write_po
 import api
 from api.console.texts import FOLDER
 from api.tables.users import Language
-from common import findings
+from common import findings, sandbox_rules
 
 ROOT = Path(api.__file__).parent
-SHARED = (Path(findings.__file__),)
+SHARED = (Path(findings.__file__), Path(sandbox_rules.__file__))
 """What is said of values that people send, and that the console shows."""
 LANGUAGES = [language.value for language in Language if language is not Language.ENGLISH]
-KEYWORDS = {"_": None, "gettext": None, "ngettext": (1, 2), "Sentence": None, "counted": (1, 2)}
-"""What texts are given to: functions of templates and of code, and sentences."""
+KEYWORDS = {"_": None, "gettext": None, "ngettext": (1, 2), "Sentence": None, "counted": (1, 2), "sentence": None}
+"""What texts are given to: functions of templates and of code, sentences, and what makes these where it is given."""
 OPTIONS = {"trimmed": "true", "extensions": "jinja2.ext.i18n", "newstyle_gettext": "true"}
 
 

@@ -19,6 +19,7 @@ from api.console import (
     login,
     metrics,
     nodes,
+    notices,
     overview,
     policies,
     presets,
@@ -63,6 +64,7 @@ def add_console(app: FastAPI) -> None:
         checks.router,
         repairs.router,
         backups.router,
+        notices.router,
         audit.router,
     ):
         app.include_router(router)

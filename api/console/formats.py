@@ -14,6 +14,7 @@ from api.resources.accounting.schemas import By
 from api.resources.audit.schemas import AuditChangeView
 from api.tables.images import Status
 from api.tables.nodes import NodeMode, NodeState
+from api.tables.notices import NoticeLevel
 from api.tables.sessions import Kind, State
 from common.backup_protocol import BackupAction, BackupOrderState
 from common.checks import CheckState
@@ -76,6 +77,11 @@ NAMES: Mapping[type[StrEnum], Mapping[StrEnum, Sentence]] = {
         CheckState.WARN: Sentence("warning"),
         CheckState.FAIL: Sentence("failing"),
         CheckState.UNKNOWN: Sentence("unknown"),
+    },
+    NoticeLevel: {
+        NoticeLevel.INFO: Sentence("information"),
+        NoticeLevel.WARNING: Sentence("warning"),
+        NoticeLevel.OUTAGE: Sentence("outage"),
     },
     RunState: {
         RunState.ORDERED: Sentence("ordered"),

@@ -12,9 +12,9 @@ from api.console.routes import Router
 from api.console.texts import gettext
 from api.endpoints.access import Caller, SettingsOf, action
 from api.endpoints.transactions import Reading
-from api.lists import overview, stamps, summary
+from api.lists import stamps, summary
 from api.lists.nodes import Remembered
-from api.lists.summary import LimitView
+from api.lists.summary import LimitView, RememberedRoom
 from api.tables.groups import ResourceGroup, group_nodes, group_projects, group_users
 from api.tables.sessions import Session
 
@@ -26,14 +26,14 @@ router = Router()
 @router.get("/")
 @action(Action.SESSION_READ)
 async def show_home(
-    request: Request, caller: Caller, db: Reading, settings: SettingsOf, remembered: Remembered
+    *, request: Request, caller: Caller, db: Reading, settings: SettingsOf, remembered: Remembered, room: RememberedRoom
 ) -> Response:
     """Show the start page."""
-    nodes = await overview.node_totals(db)
-    stamp = await stamps.stamp(db, (*stamps.PEOPLE, *GROUPS, Session), caller.id, nodes)
+    free = await room.by_group(db, remembered)
+    stamp = await stamps.stamp(db, (*stamps.PEOPLE, *GROUPS, Session), caller.id, free)
     if answer := pages.unchanged(request, stamp):
         return answer
-    mine = await summary.read(db, caller, await remembered.by_node(db), apps_url=settings.apps_url)
+    mine = await summary.read(db, caller, free, apps_url=settings.apps_url)
     values = {"mine": mine, "limits": [_row(limit) for limit in mine.limits], "shown": summary.SHOWN}
     return await pages.live(request, "home.html", "home_live.html", values, stamp=stamp)
 

@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from secrets import token_hex
 from typing import Annotated, Any
 
-from fastapi import Form, Request, Response
+from fastapi import Form, Query, Request, Response
 from pydantic import BaseModel, Field, ValidationError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.clock import now
-from api.console import forms, pages, shares
+from api.console import forms, launch_templates, pages, shares
 from api.console.routes import Router
 from api.control.manager import WakeAfterwards
 from api.endpoints.access import Caller, SettingsOf, action
@@ -71,9 +71,17 @@ class LaunchForm(BaseModel):
 
 @router.get("")
 @action(Action.SESSION_SUBMIT)
-async def show_launch(request: Request, caller: Caller, db: Reading, settings: SettingsOf) -> Response:
-    """Show the form with what the caller may use."""
+async def show_launch(
+    request: Request,
+    caller: Caller,
+    db: Reading,
+    settings: SettingsOf,
+    template: Annotated[str, Query(max_length=64)] = "",
+) -> Response:
+    """Show the form with what the caller may use, and with what a template fills in, where one is named."""
     values = await _choices(db, caller)
+    chosen, image = values["templates"].get(template, (None, ""))
+    values["filled"] = {"template": chosen, "image": image}
     values |= {
         "shares": shares.steps(settings),
         "kinds": Kind,
@@ -147,6 +155,7 @@ async def _choices(db: AsyncSession, caller: Identity) -> dict[str, Any]:
     return {
         "projects": seen,
         "images": sorted({f"{image.name}:{image.tag}" for image in found}),
+        "templates": launch_templates.offered(found),
         "presets": [(preset, _described(preset)) for preset in await presets.every(db)],
         "volumes": dict(by_project),
     }

@@ -36,6 +36,7 @@ class PresetForm(BaseModel):
     memory_gib: Amount = 0
     shm_mib: Annotated[int, Field(ge=0)] = DEFAULT_SHM_MIB
     enforcement: Enforcement = Enforcement.NONE
+    shown: forms.Shown = None
 
 
 @router.get("")
@@ -70,7 +71,8 @@ async def change_preset(
     name: NamePath, form: Annotated[PresetForm, Form()], db: Transaction, settings: SettingsOf, response: Response
 ) -> None:
     """Change a preset; sessions that were submitted with it stay as they are."""
-    await presets.change_preset(name, forms.checked(PresetChange, _body(form, settings)), db, settings)
+    change = forms.differing(PresetChange, _body(form, settings), form.shown)
+    await presets.change_preset(name, change, db, settings)
     response.headers["HX-Redirect"] = "/presets"
 
 

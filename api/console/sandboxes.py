@@ -21,6 +21,7 @@ from api.tables.base import Base
 from api.tables.images import Image
 from api.tables.sandboxes import Sandbox, sandbox_images, sandbox_projects
 from common.sandbox_rules import parse_rule
+from common.sentence import Sentence
 
 OF_SANDBOXES: tuple[type[Base] | Table, ...] = (*stamps.PEOPLE, Sandbox, sandbox_images, sandbox_projects, Image)
 """What says how sandboxes are."""
@@ -89,7 +90,7 @@ def _body(form: SandboxForm) -> dict[str, Any]:
     """Return what a form says of a sandbox, but for its name, as the API takes it. Raises InputError."""
     return {
         **form.model_dump(include={"description", "site_wide"}),
-        "rules": [parse_rule(line, "rules") for line in form.rules.splitlines() if line.strip()],
+        "rules": [parse_rule(line, "rules", Sentence) for line in form.rules.splitlines() if line.strip()],
         "projects": forms.names(form.projects),
         "images": forms.names(form.images),
     }

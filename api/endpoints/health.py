@@ -87,6 +87,5 @@ async def clear_check(
 @action(Action.HEALTH_READ)
 async def show_metrics(db: Reading, settings: SettingsOf) -> Response:
     """Show checks and nodes in the text format of Prometheus."""
-    return Response(
-        metrics.text(await service.show(db, settings, None, ()), await nodes.every(db)), media_type=metrics.MEDIA_TYPE
-    )
+    every = [(node, is_open) for node, is_open in await nodes.with_open(db)]
+    return Response(metrics.text(await service.show(db, settings, None, ()), every), media_type=metrics.MEDIA_TYPE)

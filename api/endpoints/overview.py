@@ -14,7 +14,7 @@ from api.endpoints.transactions import Reading
 from api.lists import overview, summary
 from api.lists.nodes import Remembered
 from api.lists.overview import BOXES, SHOWN, OverviewView, RememberedIdle
-from api.lists.summary import SummaryView
+from api.lists.summary import RememberedRoom, SummaryView
 
 router = Router(tags=["overview"])
 
@@ -48,10 +48,12 @@ async def show_summary(
     db: Reading,
     settings: SettingsOf,
     remembered: Remembered,
+    room: RememberedRoom,
     limit: Annotated[int, Query(ge=0, le=100)] = summary.SHOWN,
 ) -> SummaryView:
     """Show what the caller runs and why it waits, the limits and what is left of them, and where there is room.
 
-    Of the sessions that have not ended there are up to `limit`, the newest first.
+    Of the sessions that have not ended there are up to `limit`, the newest first. Room is looked at every 5 seconds.
     """
-    return await summary.read(db, caller, await remembered.by_node(db), apps_url=settings.apps_url, limit=limit)
+    free = await room.by_group(db, remembered)
+    return await summary.read(db, caller, free, apps_url=settings.apps_url, limit=limit)

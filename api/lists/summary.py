@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import product
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Depends
 from sqlalchemy import Integer, Row, cast, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
+from starlette.requests import HTTPConnection
 
 from api.auth.identity import Identity
 from api.clock import now
 from api.lists import session_search, session_views
-from api.lists.nodes import Groups
+from api.lists.nodes import Groups, GroupsOfNodes
 from api.lists.session_search import Search
 from api.resources.groups import service as groups
 from api.resources.nodes.repository import IS_OPEN
@@ -28,6 +31,8 @@ from api.tables.projects import Project
 from api.tables.sessions import ENDED, HOLDS, Container, GpuShareRow, Kind, Session, State
 
 SHOWN = 10
+ROOM_S = 5.0
+"""For so long it is remembered what is free: every viewer asks for it, and to read it means to look at every node."""
 LIVE = [state for state in State if state not in ENDED]
 OF = {"name": "sessions"}
 """What a limit is of where the field of a request that says how much is called another way."""
@@ -82,9 +87,36 @@ class SummaryView(View):
     projects: list[ProjectShareView]
 
 
-async def read(
-    db: AsyncSession, caller: Identity, by_node: Groups, *, apps_url: str, limit: int = SHOWN
-) -> SummaryView:
+Room = Mapping[str, tuple[int, ...]]
+"""The amounts of a `GroupRoomView` by the name of the group."""
+
+
+class RoomOfGroups:
+    """Remembers for a moment what there is in each group and what of it is free; one for each process."""
+
+    def __init__(self) -> None:
+        """Start with nothing remembered."""
+        self._room: Room = {}
+        self._read_at = float("-inf")
+
+    async def by_group(self, db: AsyncSession, groups_of_nodes: GroupsOfNodes) -> Room:
+        """Return what there is in each group that has a node which takes new sessions."""
+        if self._read_at + ROOM_S < time.monotonic():
+            by_node = await groups_of_nodes.by_node(db)
+            self._room, self._read_at = _added_up(await _nodes(db), by_node), time.monotonic()
+        return self._room
+
+
+async def room_of(connection: HTTPConnection) -> RoomOfGroups:
+    """Return what the application remembers to be free."""
+    remembered: RoomOfGroups = connection.app.state.room_of_groups
+    return remembered
+
+
+RememberedRoom = Annotated[RoomOfGroups, Depends(room_of)]
+
+
+async def read(db: AsyncSession, caller: Identity, room: Room, *, apps_url: str, limit: int = SHOWN) -> SummaryView:
     """Return what a caller runs, at most `limit` sessions of it, and may run."""
     ids, more = await session_search.page(db, caller, Search(mine=True, states=LIVE), limit=limit)
     used = await sessions.used_by_project(db)
@@ -93,7 +125,7 @@ async def read(
         sessions=await session_views.entries(db, ids, apps_url),
         more=more is not None,
         limits=[_limit(limit) for limit in await user_policies.limits(db, caller.id)],
-        groups=_group_room(await _nodes(db), by_node, await _possible(db, caller, open_now)),
+        groups=_shown(room, await _possible(db, caller, open_now)),
         projects=[
             ProjectShareView(
                 name=project.name,
@@ -145,12 +177,17 @@ async def _nodes(db: AsyncSession) -> list[Row[Any]]:
     return list(await db.execute(query))
 
 
-def _group_room(nodes: list[Row[Any]], by_node: Groups, possible: Collection[str]) -> list[GroupRoomView]:
-    sums: defaultdict[str, list[int]] = defaultdict(lambda: [0] * 7)
+def _added_up(nodes: list[Row[Any]], by_node: Groups) -> Room:
+    """Return what nodes have and what of it is free, by group."""
+    sums: defaultdict[str, tuple[int, ...]] = defaultdict(lambda: (0,) * 7)
     for name, *amounts in (tuple(node) for node in nodes):
         for group in by_node.get(name) or ("",):
             # what sessions hold without a limit, or more than there is, leaves nothing
-            sums[group] = [has + max(0, int(more)) for has, more in zip(sums[group], (1, *amounts), strict=True)]
+            sums[group] = tuple(has + max(0, int(more)) for has, more in zip(sums[group], (1, *amounts), strict=True))
+    return dict(sorted(sums.items()))
+
+
+def _shown(room: Room, possible: Collection[str]) -> list[GroupRoomView]:
     fields = [field for field in GroupRoomView.model_fields if field != "name"]
-    mine = [group for group in sorted(possible) if group in sums]
-    return [GroupRoomView(name=group, **dict(zip(fields, sums[group], strict=True))) for group in mine]
+    mine = [(group, amounts) for group, amounts in room.items() if group in possible]
+    return [GroupRoomView(name=group, **dict(zip(fields, amounts, strict=True))) for group, amounts in mine]

@@ -37,7 +37,8 @@ class Claim:
     Nobody else gets the `places`, or the quota alone, who would still be there at `free_at`; NEVER where nobody knows
     when that is. `idle` is what of the places was free when it was made. Of its project's work so much will have ended
     by then: `leaving` in all, `leaving_fixed` of what cannot be reclaimed. `leaving_cap` is what has to have ended
-    until there is room for it below the project's cap, which may be above the quota.
+    until there is room for it below the project's cap, which may be above the quota. With `stopped_for` others were
+    stopped for it, or it was moved itself: that must not have been in vain.
     """
 
     workload: Workload
@@ -48,6 +49,7 @@ class Claim:
     leaving: int = 0
     leaving_fixed: int = 0
     leaving_cap: int = 0
+    stopped_for: bool = False
 
     def kept(self, *, fixed: bool = False) -> int:
         """Return what of its project's quota is kept beside what runs, or of that for what cannot be reclaimed."""

@@ -28,7 +28,7 @@ VainPast = defaultdict[frozenset[str], Vain]
 
 @dataclass(frozen=True)
 class Before:
-    """What the decision before kept: places by workload, and which of these were free or being freed."""
+    """What the decision before kept: places by workload, and for whom of these others were stopped."""
 
     reservations: Mapping[str, Places]
     nominated: frozenset[str]
@@ -63,6 +63,7 @@ class Cycle:
         self._for_fair_shares = Reserve(self.draft, Standing.SOFT)
         self._vain: VainPast = defaultdict(Vain)
         self._given_up = False
+        self._nominated_beyond: dict[str, Claim] = {}
         if settings.consolidation:
             self.draft.note_moves([*queue, *(each.workload for each in state.terminating.values())])
 
@@ -95,23 +96,26 @@ class Cycle:
     def _nominate_again(self) -> list[Workload]:
         """Keep places that are free now, or about to be, for whom they were kept: nobody is stopped in vain.
 
-        Those that were nominated go first, for whom others were stopped; then guarantees, which may have passed over
-        the places of others. Those of one that is moved stay its own until it is in the queue.
+        Those for whom others were stopped go first, then guarantees, which may have passed over the places of others.
+        Those of one that is moved stay its own until it is in the queue.
         """
         waiting = {workload.id: workload for queue in self.queues.values() for workload in queue}
         leaving = {id_: running.workload for id_, running in self.draft.terminating.items()}
         nominated: list[Workload] = []
         for id_ in sorted(self.before.keys() & leaving.keys()):
             if self.draft.later.has_free(self.before[id_], leaving[id_]):
-                self.draft.keep(Claim(leaving[id_], Standing.NOMINATED, self.before[id_]))
+                self.draft.keep(Claim(leaving[id_], Standing.NOMINATED, self.before[id_], stopped_for=True))
         kept = [workload for id_, workload in waiting.items() if id_ in self.before]
         for workload in sorted(
             kept, key=lambda item: (item.id not in self.was_nominated, self._goes_beyond(item), item.id)
         ):
-            places = self.before[workload.id]
+            places, stopped_for = self.before[workload.id], workload.id in self.was_nominated
             if self.ledger.may_retain(workload) and self.draft.later.has_free(places, workload):
                 self.queues[workload.project].remove(workload)
-                self.draft.keep(Claim(workload, Standing.NOMINATED, places))
+                claim = Claim(workload, Standing.NOMINATED, places, stopped_for=stopped_for)
+                if not (stopped_for or (workload.total_milli and self.ledger.in_quota(workload))):
+                    self._nominated_beyond[workload.id] = claim
+                self.draft.keep(claim)
                 nominated.append(workload)
         return nominated
 
@@ -163,13 +167,16 @@ class Cycle:
     def _in_order(self, nominated: Sequence[Workload]) -> Iterator[Workload]:
         """Yield the queue: what is nominated, then what is guaranteed, then what is fair, then the rest.
 
+        What is nominated beyond the quota comes after the guarantees, which would stop it as soon as it had begun.
         The first of a project do not hide others of a better right: those would reclaim in the next decision what the
         rest of another project got in this one.
         """
-        yield from sorted(nominated, key=lambda item: (item.submitted_at, item.id))
+        by_age = sorted(nominated, key=lambda item: (item.submitted_at, item.id))
+        yield from (workload for workload in by_age if workload.id not in self._nominated_beyond)
         beyond: dict[str, list[Workload]] = defaultdict(list)
         rest: dict[str, list[Workload]] = defaultdict(list)
         yield from self._by_share({name: self._guaranteed(queue, beyond[name]) for name, queue in self.queues.items()})
+        yield from (workload for workload in by_age if workload.id in self._nominated_beyond)
         yield from self._by_share({name: self._fair(queue, rest[name]) for name, queue in beyond.items()})
         yield from self._by_share({name: iter(queue) for name, queue in rest.items()})
         yield from self.infeasible
@@ -257,7 +264,10 @@ class Cycle:
         if claim is None or not claim.places:
             self._reserve(workload)
         elif claim.standing is Standing.NOMINATED:
-            self._keep(claim, replace(claim, standing=_standing(workload)))
+            # places of one beyond its quota went to a guarantee: what that left of them is for others
+            is_lost = workload.id in self._nominated_beyond
+            self._given_up |= is_lost
+            self._keep(claim, None if is_lost else replace(claim, standing=_standing(workload), stopped_for=False))
         self.draft.wait(PendingWorkload(workload, refused=self._refused(workload)))
 
     def _statement(self, workload: Workload, claim: Claim | None) -> Statement | None:
@@ -287,8 +297,9 @@ class Cycle:
             return allocate.now(self.draft, workload, past) or self._later(workload, past)
 
     def _passed_over_by(self, workload: Workload) -> list[Claim]:
-        """Return the soft claims that it may pass over: without GPUs not those that have CPU or memory guaranteed.
+        """Return the claims that it may pass over: without GPUs not those that have CPU or memory guaranteed.
 
+        Those are the soft ones, and of other projects what is nominated beyond the quota and nobody was stopped for.
         What is within the fair share passes over those of other projects which are, by now, beyond theirs; in its own
         project each passes over those of a lower priority, which it could stop once they had begun.
         """
@@ -303,14 +314,18 @@ class Cycle:
                     else is_fair and not self.ledger.within_fair_share(each.workload)
                 )
             ]
+        beyond = [
+            each
+            for each in self._nominated_beyond.values()
+            if each.workload.project != workload.project and self.claims.of(each.workload) is each
+        ]
+        passed = [*self.claims.soft(), *beyond]
         if workload.total_milli:
-            return self.claims.soft()
+            return passed
         beside = self.ledger.beside
         if not beside.is_guaranteed(workload):
             return []
-        return [
-            each for each in self.claims.soft() if each.workload.total_milli or not beside.is_guaranteed(each.workload)
-        ]
+        return [each for each in passed if each.workload.total_milli or not beside.is_guaranteed(each.workload)]
 
     def _later(self, workload: Workload, vain: Vain) -> Statement | None:
         return (

@@ -176,11 +176,12 @@ class Draft:
         if not statement.terminating:
             self._place(workload, places)
             return
-        self.keep(Claim(workload, Standing.NOMINATED, places))
+        stopped_for = bool(statement.victims) or (claim is not None and claim.stopped_for)
+        self.keep(Claim(workload, Standing.NOMINATED, places, stopped_for=stopped_for))
         for running in statement.victims:
             elsewhere = statement.moved.get(running.workload.id)
             if elsewhere is not None:
-                self.keep(Claim(running.workload, Standing.NOMINATED, elsewhere))
+                self.keep(Claim(running.workload, Standing.NOMINATED, elsewhere, stopped_for=True))
         self.wait(PendingWorkload(workload, terminating=statement.terminating))
 
     def grow(self, running: Running, rank: int, more: Workload, places: Places) -> None:
@@ -220,7 +221,7 @@ class Draft:
         explained = pending_reasons.explain(self.cluster, self.ledger, self.waiting, kept)
         lines = (item if isinstance(item, str) else decision_lines.waits(item, explained) for item in self._log)
         reserved = {claim.workload.id: claim.places for claim in kept}
-        nominated = tuple(claim.workload.id for claim in kept if claim.standing is Standing.NOMINATED)
+        nominated = tuple(claim.workload.id for claim in kept if claim.stopped_for)
         return Decision(
             self._placed,
             tuple(self._reclaims),

@@ -327,7 +327,7 @@ class Decision:
 
     `log` has one line for each decision, in the order in which they were taken, with its reason. `reservations` are
     the places that nobody else gets, as a workload that waits is nominated for them, or they are reserved for it, or
-    one that is moved goes there. Of these the `nominated` ones are free, or are being freed. `grown` are the places of
+    one that is moved goes there. For the `nominated` ones others were stopped. `grown` are the places of
     further containers of elastic ones that run, by rank; `reach` are the nodes that those which start may grow to.
     """
 

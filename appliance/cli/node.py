@@ -113,6 +113,8 @@ def _table(nodes: list[Node]) -> None:
             print(f"{node['name']}: {node['message']}")
         if node["unhealthy"]:
             print(f"{node['name']}: unhealthy, takes nothing new: {node['unhealthy']}; see `penstock doctor`")
+        if node["withheld"]:
+            print(f"{node['name']}: takes nothing new: {node['withheld']}")
         for reason in node["missing_storages"].values():
             print(f"{node['name']}: {reason}")
 

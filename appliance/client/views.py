@@ -573,7 +573,8 @@ class Node(TypedDict):
     gone. Nor takes anything new one whose clock is wrong: `clock_offset_s` is how far it is ahead of the API's
     then, and 0 as long as that is within bounds. `missing_storages` says by the names of storages why it lacks
     them: it takes nothing that mounts one of these. `unhealthy` names the failing checks for which it takes
-    nothing new. `rdma` says whether sessions may use its `hcas`; `no_rdma` why not.
+    nothing new, `withheld` says why the launcher lends nothing of it. `rdma` says whether sessions may use its
+    `hcas`; `no_rdma` why not.
     """
 
     id: str
@@ -605,6 +606,7 @@ class Node(TypedDict):
     hcas: list[Hca]
     missing_storages: dict[str, str]
     unhealthy: str
+    withheld: str
     cpu_milli: int
     memory_mib: int
     gpu_milli: int

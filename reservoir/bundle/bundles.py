@@ -30,6 +30,7 @@ MEDIUM = "give the folder of a medium; what the reservoir keeps of a bundle that
 HINT = "do not use this bundle; get it again from its maker"
 # what file systems and desktops put on a disc by themselves; nothing below is ever read
 OF_THE_DISC = re.compile(r"lost\+found|System Volume Information|\.Trash-\d+")
+_IDENTITY = re.compile(r"[^.].*-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,11 @@ def directory(bundle: Bundle, below: Path) -> Path:
 def identity(bundle: Bundle, content: bytes) -> str:
     """Return the name of this very bundle: name, version and the start of the hash of its list."""
     return f"{bundle.name}-{bundle.version}-{hashlib.sha256(content).hexdigest()[:12]}"
+
+
+def is_identity(name: str) -> bool:
+    """Say whether a name can be that of a bundle, as `identity` makes them."""
+    return bool(_IDENTITY.fullmatch(name))
 
 
 def decode(content: bytes, where: str) -> Bundle:

@@ -475,7 +475,8 @@ def trust_of(pin: Path, given_up: bool) -> dict[str, Any]:
     before = noted["before"]
     last = max((place for place, each in enumerate(before) if each == name), default=len(before))
     # what is said of a key holds for the one that replaced it by a signed statement
-    said = {"how": noted["how"], "since": noted["since"]} if noted.get("follows") == name else {}
+    kept = ("how", "since", "instead_of")
+    said = {part: noted[part] for part in kept if part in noted} if noted.get("follows") == name else {}
     return {**nothing, **said, "before": before[:last]}
 
 

@@ -98,11 +98,47 @@ class Store:
                 path.rmdir() if path.is_dir() else path.unlink()
 
     def imported(self) -> dict[str, Bundle]:
-        """Return the imported bundles by identity."""
-        found = {}
-        for folder in sorted(self.bundles.glob("[!.]*")):
-            found[folder.name] = self._read(folder / bundles.LIST)
-        return found
+        """Return the imported bundles by identity; raises IntegrityError for a record that cannot be read."""
+        # the disk of a store may have folders of its own there
+        folders = [path for path in sorted(self.bundles.glob("[!.]*")) if bundles.is_identity(path.name)]
+        return {folder.name: self._imported(folder) for folder in folders}
+
+    def _imported(self, folder: Path) -> Bundle:
+        path = folder / bundles.LIST
+        hint = f"import this bundle again, or run `penstock reservoir remove {folder.name}`"
+        try:
+            content = path.read_bytes()
+            bundle = self.decode(content, str(path))
+        except FileNotFoundError as error:
+            if not folder.is_dir():
+                raise
+            raise IntegrityError("the list of an imported bundle is missing", where=str(path), hint=hint) from error
+        except IntegrityError as error:
+            raise IntegrityError("the list of an imported bundle is damaged", where=str(path), hint=hint) from error
+        if bundles.identity(bundle, content) != folder.name:
+            raise IntegrityError("the list is that of another bundle", where=str(path), hint=hint)
+        return bundle
+
+    def is_readable(self, identity: str) -> bool:
+        """Say whether the record of an imported bundle can be read; of one that was never imported this is true."""
+        folder = self.bundles / identity
+        try:
+            return not (bundles.is_identity(identity) and folder.is_dir()) or bool(self._imported(folder))
+        except IntegrityError:
+            return False
+
+    def mend_list(self, identity: str, content: bytes) -> None:
+        """Write the list of an imported bundle anew where it is damaged, as it came with that very bundle again."""
+        if not self.is_readable(identity):
+            files.write(self.bundles / identity / bundles.LIST, content)
+            flush([self.bundles / identity])
+
+    def mend_signature(self, identity: str, signature: bytes) -> None:
+        """Keep the signature that an imported bundle came with at last, where it is another or was lost."""
+        path = self.bundles / identity / bundles.SIGNATURE
+        if not (path.is_file() and path.read_bytes() == signature):
+            files.write(path, signature)
+            flush([path.parent])
 
     def arrivals(self) -> dict[str, Bundle]:
         """Return the bundles that are arrivals so far, by identity; they count on blobs that the store has."""
@@ -146,14 +182,16 @@ class Store:
 
         Says whether that changed anything.
         """
-        others = {name: held for name, held in self.imported().items() if name != identity}
-        newer = [name for name, held in others.items() if held.name == chosen.name and age(held) >= age(chosen)]
-        marks = [self._aside(name) for name in newer if not self._aside(name).exists()]
-        for mark in marks:
-            files.write(mark, "")
         was_aside = self._aside(identity).exists()
         self._aside(identity).unlink(missing_ok=True)
-        flush(mark.parent for mark in (*marks, self._aside(identity)))
+        flush([self._aside(identity).parent])
+        # what counts goes last: where this is cut off, that counts still, and nothing that nobody asked for
+        held = reversed(self.candidates().get(chosen.name, []))
+        newer = [name for name, bundle in held if name != identity and age(bundle) >= age(chosen)]
+        marks = [self._aside(name) for name in newer]
+        for mark in marks:
+            files.write(mark, "")
+            flush([mark.parent])
         return bool(marks) or was_aside
 
     def withdraw(self, identities: Iterable[str]) -> None:
@@ -213,7 +251,7 @@ class Store:
         return bool(number == self.serving())
 
     def rollback_begun(self) -> bool:
-        """Say whether a rollback was interrupted after it switched to what it goes back to."""
+        """Say whether a rollback was interrupted after it switched, and before anybody was told of it."""
         try:
             said = json.loads(self.rollback.read_text())
             return bool(said["begun"]) and bool(said["publication"] == self.serving())

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from common.disk_limit import DiskLimit
 from common.errors import ConflictError, ForbiddenError, IntegrityError, PenstockError, UnavailableError
-from common.progress import Progress, silent
+from common.progress import Progress, counter, silent
 from reservoir import settings
 from reservoir.artifacts import kinds
 from reservoir.bundle import bundles, expiry, verification
@@ -19,6 +19,7 @@ from reservoir.bundle.verification import Verified
 from reservoir.contents import version_sets
 from reservoir.contents.bundle import Bundle
 from reservoir.download.cache import reads_as, space_on
+from reservoir.download.threads import in_threads
 from reservoir.intake import newest, trust
 from reservoir.intake.arrival import Arrival
 from reservoir.intake.store import Store, age
@@ -101,10 +102,13 @@ def take_held(
         _refuse_other_chain(chain, found)
         trusted = None if own else trust.decide(found, before, spoken)
         progress("look at what the site holds")
+        store.mend_list(found.identity, found.content)
         present, held = store.imported(), list(store.newest().values())
-        if found.identity in present and _whole(store, found):
+        known = found.identity in present
+        if known and _whole(store, found, progress):
             if trusted:
                 trust.pin(store, found, trusted, before, spoken)
+            store.mend_signature(found.identity, found.signature)
             _forget_superseded(store, found.bundle)
             if not own:
                 newest.remember(store, found.bundle)
@@ -112,17 +116,9 @@ def take_held(
             warning = expiry.warning(found.bundle, now)
             return Imported(found.identity, changed=changed, media=_media(found), trust=trusted, warning=warning)
         arrival = Arrival(store, found)
-        # what its list says already, before anything is copied
-        if not arrival.folder.exists() and (problems := kinds.check([found.bundle], lambda _: None)):
-            raise IntegrityError.of(problems)
-        _refuse_unsigned(store, found.bundle)
-        if not allow_rollback:
-            _refuse_older(found.bundle, present, folder)
-            _refuse_removed(store, found.bundle, folder)
-        DiskLimit([store.root], settings.disk_stop_percent()).refuse_where_full("an import")
+        _refuse_before_it_is_copied(arrival, present, may_be_older=allow_rollback or known)
         if spoken.key is None:
             arrival.require_same_maker()
-        _require_base(arrival)
         _require_space(arrival)
         kept = found.of_set or arrival.media.exists()
         try:
@@ -144,7 +140,9 @@ def take_held(
         arrival.commit(progress)
         if not own:
             newest.remember(store, found.bundle)
-        store.choose(found.identity, found.bundle)
+        # what is mended counts as much as it did
+        if allow_rollback or not (known and _superseded(store, found)):
+            store.choose(found.identity, found.bundle)
         _forget_superseded(store, found.bundle)
         warning = _warning(found.bundle, held, now)
         return Imported(found.identity, changed=True, media=_media(found), trust=trusted, warning=warning)
@@ -154,6 +152,19 @@ def _known(store: Store, spoken: Spoken) -> Known | None:
     """Return whom the site trusts; raises IntegrityError, before anything comes, where what it remembers is damaged."""
     newest.read(store)
     return trust.known(store, given_up=spoken.replaces)
+
+
+def _refuse_before_it_is_copied(arrival: Arrival, present: dict[str, Bundle], *, may_be_older: bool) -> None:
+    """Raise an error for what can be told by a bundle's list, and by what the site has."""
+    store, found = arrival.store, arrival.found
+    if not arrival.folder.exists() and (problems := kinds.check([found.bundle], lambda _: None)):
+        raise IntegrityError.of(problems)
+    _refuse_unsigned(store, found.bundle)
+    if not may_be_older:
+        _refuse_older(found.bundle, present, found.folder)
+        _refuse_removed(store, found.bundle, found.folder)
+    DiskLimit([store.root], settings.disk_stop_percent()).refuse_where_full("an import")
+    _require_base(arrival)
 
 
 def _warning(bundle: Bundle, held: list[Bundle], now: datetime) -> str:
@@ -190,15 +201,24 @@ def _media(found: Verified) -> int:
     return found.medium.count if found.medium else 1
 
 
-def _whole(store: Store, found: Verified) -> bool:
-    """Say whether every blob of a bundle is in the store in full length, and what a delta brings is sound there.
+def _whole(store: Store, found: Verified, progress: Progress) -> bool:
+    """Say whether every blob of a bundle and every document beside its list is sound in the store: each is read.
 
-    The receipt of a delta leaves out what is damaged at the site, so what it brings may be there and no good.
+    Who carries a bundle here again may do so because something of it is damaged.
     """
-    doubtful = found.medium.carried() if found.medium and found.medium.since else set()
-    return all(_has(store, sha256, size) for sha256, size in found.bundle.sizes().items()) and all(
-        reads_as(store.blobs / blob, blob) for blob in doubtful
-    )
+    folder, sizes = store.bundles / found.identity, found.bundle.sizes()
+    if not all(reads_as(folder / name, sha256) for name, sha256 in found.bundle.attachments.items()):
+        return False
+    if not all(_has(store, sha256, size) for sha256, size in sizes.items()):
+        return False
+    note = counter("check what the site has", sum(sizes.values()), progress)
+
+    def sound(blob: str) -> bool:
+        good = reads_as(store.blobs / blob, blob)
+        note(sizes[blob])
+        return good
+
+    return all(in_threads(sound, sorted(sizes)))
 
 
 def _has(store: Store, sha256: str, size: int) -> bool:

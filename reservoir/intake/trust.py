@@ -256,5 +256,5 @@ def _noted(path: Path, name: str, given_up: bool) -> Trust:
         return noted
     last = max((place for place, each in enumerate(noted.before) if each == name), default=len(noted.before))
     # what is said of a key holds for the one that replaced it by a signed statement
-    said = {"how": noted.how, "since": noted.since} if noted.follows == name else {}
+    said = noted.model_dump(include={"how", "since", "instead_of"}) if noted.follows == name else {}
     return nothing.model_copy(update={**said, "before": noted.before[:last]})

@@ -59,10 +59,11 @@ def prune(
     store = Store(root)
     if not store.bundles.is_dir():
         raise NotFoundError("nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`")
+    if rehearse:
+        return _unneeded(store, keep, versions, progress)
     with store.changing():
         unneeded = _unneeded(store, keep, versions, progress)
-        if not rehearse:
-            _remove(store, unneeded, progress)
+        _remove(store, unneeded, progress)
         return unneeded
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -124,18 +125,25 @@ def _publish(store: Store, chosen: dict[str, Bundle], progress: Progress, *, una
     return _served(store, changed=True)
 
 
-def rollback(root: Path, number: int | None = None, *, despite_policy: bool = False) -> Published:
+def rollback(
+    root: Path,
+    number: int | None = None,
+    *,
+    despite_policy: bool = False,
+    tell: Callable[[Published], None] = lambda _: None,
+) -> Published:
     """Serve an earlier publication again: the one with `number`, or the last one before the present one.
 
-    It stays until the next publication that is not unattended. Raises NotFoundError where there is no such publication,
-    ConflictError where nodes could not read its trees any more, ForbiddenError where the site's policy as it is now
-    does not let its bundles through, unless it is to be served `despite_policy`.
+    It stays until the next publication that is not unattended. It ends once `tell` has said where it went: what was
+    interrupted before that goes to the same publication when it is run again. Raises NotFoundError where there is no
+    such publication, ConflictError where nodes could not read its trees any more, ForbiddenError where the site's
+    policy as it is now does not let its bundles through, unless it is to be served `despite_policy`.
     """
     store = Store(root)
     with store.changing():
         serving = store.serving()
         if number is None and store.rollback_begun():
-            # an interruption came after the switch: once more would be one too far
+            # nobody was told that it went there: once more would be one too far
             number = serving
         if number is None:
             number = max((earlier for earlier in store.numbers() if serving and earlier < serving), default=0)
@@ -155,12 +163,14 @@ def rollback(root: Path, number: int | None = None, *, despite_policy: bool = Fa
                 hint="choose a later publication, or publish anew",
             )
         opens = [] if number == serving else _opens(store, number, despite_policy=despite_policy)
+        # before the switch: a rollback counts only while the site serves what it says
+        store.mark_rollback(number, begun=True)
         if number != serving:
-            # before the switch: a rollback counts only while the site serves what it says
-            store.mark_rollback(number, begun=True)
             _switch(store, number)
+        done = replace(_served(store, changed=number != serving), opens=opens)
+        tell(done)
         store.mark_rollback(number)
-        return replace(_served(store, changed=number != serving), opens=opens)
+        return done
 
 
 def _opens(store: Store, number: int, *, despite_policy: bool) -> list[str]:

@@ -21,6 +21,9 @@ ASIDE = ".old"
 # what the name of an arrival's folder ends with once it is set aside
 ARRIVED = ".arrived"
 
+# what the name of a record's folder ends with, whose list nobody can read
+UNREADABLE = ".unreadable"
+
 
 @dataclass(frozen=True)
 class Removed:
@@ -52,6 +55,8 @@ def remove(
         raise NotFoundError("nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`")
     with store.changing():
         progress("look for what only this bundle needs")
+        if not store.is_readable(name):
+            return _remove_unreadable(store, name, withdraw=withdraw, rehearse=rehearse)
         imported, arrivals = store.imported(), store.arrivals()
         chosen, coming = _named(imported, name), _named(arrivals, name)
         begun = sorted(store.bundles.glob(f".*{ASIDE}"))
@@ -88,6 +93,22 @@ def remove(
             store.withdraw(needed)
             _remove(store, going, coming, blobs)
         return removed
+
+
+def _remove_unreadable(store: Store, identity: str, *, withdraw: bool, rehearse: bool) -> Removed:
+    """Remove a record whose list cannot be read; which blobs were its own is not known, so that prune removes them."""
+    if (needed := _needed(store, [identity])) and not withdraw:
+        raise _in_use(needed, identity)
+    folder = store.bundles / identity
+    removed = Removed(bundles=[identity], withdrawn=[], blobs=[], size=files.space([folder]).own)
+    if not rehearse:
+        aside = store.bundles / f".{identity}{UNREADABLE}"
+        if aside.exists():
+            shutil.rmtree(aside)
+        folder.rename(aside)
+        flush([store.bundles])
+        shutil.rmtree(aside)
+    return removed
 
 
 def _named(held: Mapping[str, Bundle], name: str) -> list[str]:

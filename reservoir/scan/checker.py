@@ -103,7 +103,7 @@ def require_enough(
     """
     problems = []
     for entry in checked:
-        least, before = policy.least.get(entry.ecosystem), remembered.get(entry.ecosystem, 0)
+        least, before = policy.least_of(entry.ecosystem), remembered.get(entry.ecosystem, 0)
         if least is not None and entry.advisories < least:
             reason = f"there are {entry.advisories} advisories; the policy asks for {least} at least"
             problems.append(Problem(entry.ecosystem, reason, GET))

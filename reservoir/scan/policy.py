@@ -17,7 +17,9 @@ from common.yaml_document import check, parse
 from reservoir.artifacts.image import cosign
 from reservoir.artifacts.image.check import NAME
 from reservoir.artifacts.licence import spdx
+from reservoir.artifacts.python.describe import ECOSYSTEM as PYPI
 from reservoir.scan.severity import Level
+from reservoir.scan.versions import ORDERS, base
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
@@ -26,8 +28,6 @@ PATTERN = re.compile(rf"{_PART}(?:/{_PART})*")
 WILD = frozenset("*?[")
 # what stands for nothing, as a range of characters backwards
 EMPTY = "(?!)"
-# as OSV writes them
-ECOSYSTEMS = ("PyPI", "Debian", "Ubuntu", "Alpine", "Rocky Linux", "AlmaLinux", "Red Hat", "openSUSE", "SUSE")
 
 
 def _licence(text: str) -> str:
@@ -105,10 +105,14 @@ def _images(text: str) -> str:
 
 
 def _ecosystem(text: str) -> str:
-    name, _, release = text.partition(":")
-    meant = next((known for known in ECOSYSTEMS if known.lower() == name.lower()), name)
-    if meant != name:
-        raise ValueError(f"no ecosystem is called so: write {meant}{f':{release}' if release else ''}")
+    name, colon, release = text.partition(":")
+    meant = next((known for known in ORDERS if known.lower() == name.lower()), None)
+    if meant is None:
+        raise ValueError(f"no ecosystem is called so: write one of {', '.join(ORDERS)}, with a release or without")
+    if meant == PYPI and colon:
+        raise ValueError(f"no ecosystem is called so: write {PYPI}, which has no releases")
+    if meant != name or bool(colon) != bool(release):
+        raise ValueError(f"no ecosystem is called so: write {meant}{colon if release else ''}{release}")
     return text
 
 
@@ -125,10 +129,10 @@ class SignedImages(StrictModel):
 class ScanPolicy(StrictModel):
     """The rules of a site or a bundle. Advisories older than `max_age_days` are no advisories.
 
-    `least` says how many advisories an ecosystem must have. `closed` is about files, and images from elsewhere, of
-    which nobody says what is inside. With `clamav`, a publication needs a pass for malware; `partly` is about files of
-    which that saw a part only, because they are too long, too deeply packed or encrypted. Of `signed_images` the first
-    counts that names an image.
+    `least` says how many advisories an ecosystem, or each release of one, must have. `closed` is about files, and
+    images from elsewhere, of which nobody says what is inside. With `clamav`, a publication needs a pass for malware;
+    `partly` is about files of which that saw a part only, because they are too long, too deeply packed or encrypted. Of
+    `signed_images` the first counts that names an image.
     """
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -142,6 +146,10 @@ class ScanPolicy(StrictModel):
     clamav: bool = False
     partly: Literal["list", "block"] = "list"
     signed_images: list[SignedImages] = Field(default_factory=list)
+
+    def least_of(self, ecosystem: str) -> int | None:
+        """Return how many advisories an ecosystem must have, by its release first."""
+        return self.least.get(ecosystem, self.least.get(base(ecosystem)))
 
 
 def load(text: str, source: str) -> ScanPolicy:

@@ -25,5 +25,8 @@ def keep(path: Path, report: Report, policy: ScanPolicy) -> None:
     """Remember the most that there ever were; where a policy says how many there must be, what there is now."""
     known = read(path)
     now = {entry.ecosystem: entry.advisories for entry in report.checked}
-    most = {name: count if name in policy.least else max(count, known.get(name, 0)) for name, count in now.items()}
+    most = {
+        name: count if policy.least_of(name) is not None else max(count, known.get(name, 0))
+        for name, count in now.items()
+    }
     files.write(path, json.dumps(known | most, indent=1, sort_keys=True).encode() + b"\n")

@@ -11,6 +11,7 @@ from reservoir.scan.checker import CLOSED, UNASKED, require_enough, require_fres
 from reservoir.scan.policy import Exemption, ScanPolicy
 from reservoir.scan.report import Finding, Malware, Report
 from reservoir.scan.severity import LEVELS
+from reservoir.scan.versions import base
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ def judge(report: Report, policy: ScanPolicy, now: datetime) -> Verdict:
             verdict.blocking.append(_problem(finding, fitting, lacking if valid else []))
     for exemption in policy.exceptions:
         verdict.notes.extend(_note(exemption, report, today))
+    verdict.notes.extend(_unheeded(report, policy))
     verdict.blocking.extend(licence_rules.judge(report.licences, policy.licences))
     verdict.blocking.extend(_malware(report, policy, now))
     return verdict
@@ -97,6 +99,12 @@ def _note(exemption: Exemption, report: Report, today: date) -> list[str]:
     if exemption.expires < today:
         return [f"the exception for {of} expired on {exemption.expires}"]
     return []
+
+
+def _unheeded(report: Report, policy: ScanPolicy) -> list[str]:
+    """Return a note for every number of advisories that was asked of nothing: its release may be misspelt."""
+    asked = {name for entry in report.checked for name in (entry.ecosystem, base(entry.ecosystem))}
+    return [f"`least` names {name}, of which nothing was checked" for name in policy.least if name not in asked]
 
 
 def _malware(report: Report, policy: ScanPolicy, now: datetime) -> list[Problem]:

@@ -13,8 +13,11 @@ Compare = Callable[[str, str], int]
 
 
 def comparison(ecosystem: str) -> Compare:
-    """Return the order of an ecosystem by its OSV name, such as `PyPI`, `Debian:12` or `Rocky Linux:9`."""
-    return {"PyPI": python, "Debian": debian, "Ubuntu": debian, "Alpine": alpine}.get(base(ecosystem), rpm)
+    """Return the order of an ecosystem by its OSV name, such as `PyPI`, `Debian:12` or `Rocky Linux:9`.
+
+    Of one that is not known nothing can be compared.
+    """
+    return ORDERS.get(base(ecosystem), unknown)
 
 
 def base(ecosystem: str) -> str:
@@ -57,3 +60,23 @@ def rpm(one: str, other: str) -> int:
         return -1 if epoch < epoch2 else 1
     order = int(vercmp(version, version2))
     return order or (int(vercmp(release, release2)) if release and release2 else 0)
+
+
+def unknown(one: str, other: str) -> int:
+    """Raise ValueError: without an order nobody can tell which version is older."""
+    raise ValueError(f"nobody knows whether {one} is older than {other} in this ecosystem")
+
+
+_RPM = (
+    "Rocky Linux", "AlmaLinux", "Red Hat", "openSUSE", "SUSE", "Mageia", "openEuler", "Azure Linux", "Photon OS",
+    "CentOS", "Fedora", "Oracle Linux", "Amazon Linux",
+)  # fmt: skip
+_APK = ("Alpine", "Wolfi", "Chainguard", "Alpaquita", "MinimOS")
+# as OSV writes them, or would
+ORDERS: dict[str, Compare] = {
+    "PyPI": python,
+    "Debian": debian,
+    "Ubuntu": debian,
+    **dict.fromkeys(_APK, alpine),
+    **dict.fromkeys(_RPM, rpm),
+}

@@ -165,6 +165,9 @@ def rotate(signing_key: Path, timestamp: int, uri: str | None = None) -> Rotatio
                 "sites trust it with --key and --replace-key",
             )
         waiting = signing_key.with_name(f".{signing_key.name}.next")
+        # an interrupted write of a key is a secret that nobody would look for
+        for begins in (waiting.name, f"{signing_key.stem}."):
+            files.sweep(signing_key.parent, begins)
         new = ed25519.read_key(waiting) if waiting.exists() else _successor(signing_key, waiting, password, uri)
         if raw(new.public_key()) == raw(old.public_key()):
             waiting.unlink()

@@ -51,8 +51,8 @@ SELECT gpus.id, 's' || row_number() OVER (), p.ids[1 + (row_number() OVER ()) % 
     'python:3.11', 'r/python:3.11', 'training', true, 1000, 1000, '[]', '{{}}', '[]', '[]', '[]', 'RUNNING', now(), '',
     0, now() - interval '1 day', now() - interval '23 hours', now() - interval '23 hours'
 FROM gpus, (SELECT array_agg(id) AS ids FROM projects) p, (SELECT id, name FROM users LIMIT 1) u WHERE gpus.index > 0;
-INSERT INTO containers (session_id, rank, node_id, status, error, ports)
-SELECT gpus.id, 0, node_id, 'running', '', '{{}}' FROM gpus JOIN sessions ON sessions.id = gpus.id;
+INSERT INTO containers (session_id, rank, node_id, status, error, ports, started_at)
+SELECT gpus.id, 0, node_id, 'running', '', '{{}}', sessions.started_at FROM gpus JOIN sessions ON sessions.id = gpus.id;
 INSERT INTO gpu_shares (session_id, rank, index, uuid, milli)
 SELECT gpus.id, 0, gpus.index, gpus.uuid, 1000 FROM gpus JOIN sessions ON sessions.id = gpus.id;
 INSERT INTO sessions (id, name, project_id, user_id, user_name, image, reference, kind, preemptible, gpu_milli,

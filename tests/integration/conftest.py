@@ -17,7 +17,8 @@ COMPUTE = ("reservoir", "site")
 """Folders of files that build and install; all others wait for services most of the time."""
 LONGEST = (
     *("reservoir/test_closed_network.py", "reservoir/test_targets.py", "reservoir/test_installer.py"),
-    *("site/test_foreign_nodes.py", "test_volumes.py"),
+    *("reservoir/test_python_sets.py", "site/test_cluster_engine.py", "site/test_foreign_nodes.py"),
+    *("test_kubernetes.py", "test_rollout.py", "test_slurm.py", "test_volumes.py"),
 )
 """Files that are begun before others of their kind: nobody waits for one at the end."""
 

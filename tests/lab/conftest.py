@@ -6,7 +6,6 @@ once run on the other Debian release.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,7 +16,7 @@ from tests import product_bundle
 from tests.lab import sites as site_files
 from tests.lab.growth import Growth, grow
 from tests.lab.journey import ROOT
-from tests.lab.site import SITE_FILE, Counts, LabSite
+from tests.lab.site import SITE_FILE, Counts, LabSite, kept
 
 SITES = ("users", "other")
 JOINS = "worker2"
@@ -27,11 +26,6 @@ STAGES = ("bare", "dry_runs", "growth", "deployed", "journey", "removed")
 """Fixtures in the order in which the lab comes to them: a test runs at the last of its own."""
 
 Sites = dict[str, LabSite]
-
-
-def kept() -> bool:
-    """PENSTOCK_KEEP_LAB=1 leaves the lab up for a look afterwards, and the next run goes on with it."""
-    return os.environ.get("PENSTOCK_KEEP_LAB") == "1"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

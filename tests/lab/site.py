@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +25,11 @@ exec ansible-playbook -i "$root/inventory/groups.yml" -i /var/lib/penstock/site/
 
 Counts = dict[str, dict[str, int]]
 """How many tasks of a playbook ended how, by node."""
+
+
+def kept() -> bool:
+    """PENSTOCK_KEEP_LAB=1 leaves the lab up for a look afterwards, and the next run goes on with it."""
+    return os.environ.get("PENSTOCK_KEEP_LAB") == "1"
 
 
 @dataclass

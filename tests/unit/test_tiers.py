@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tools import tiers
-from tools.tiers import Tier, main, read, reasons, table
+from tools.tiers import Cores, Row, Run, Tier, main, read, reasons, table
 
 REPORT = """\
 <testsuites><testsuite>
@@ -60,11 +60,20 @@ def test_a_tier_that_failed_without_a_test_is_told_by_its_last_lines() -> None:
 
 def test_the_table_has_every_tier_its_ten_slowest_tests_and_the_time_of_all() -> None:
     tests = {f"test_{number}": float(number) for number in range(12)}
-    tiers = [Tier("lint", 8.04, True, {}), Tier("unit", 60.0, False, tests)]
+    tiers = [Tier("lint", 8.04, True, {}), Tier("unit", 60.0, False, tests, busy=0.754)]
     lines = [" ".join(line.split()) for line in table(tiers, 61.0)]
-    assert lines[:2] == ["8.0 s lint", "60.0 s 12 tests unit: failed"]
+    assert lines[:2] == [
+        "8.0 s lint, with 0% of all cores in use",
+        "60.0 s 12 tests unit: failed, with 75% of all cores in use",
+    ]
     assert lines[2:-1] == [f"{number}.0 s test_{number}" for number in range(11, 1, -1)]
     assert lines[-1] == "61.0 s together"
+
+
+def test_cores_are_in_use_that_neither_idle_nor_wait_for_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = iter(["cpu  100 10 20 500 70 0 5 0 99 0", "cpu  160 10 40 510 80 0 5 0 150 0"])
+    monkeypatch.setattr(Path, "read_text", lambda _: next(lines) + "\ncpu0 1 1 1 1 1 1 1 1 1 1\n")
+    assert Cores.now().busy_until(Cores.now()) == pytest.approx(0.8)
 
 
 MAKEFILE = """\
@@ -84,7 +93,13 @@ apart:
 \t@echo $$PYTEST_TIMEOUT; nice; ps -o sid= -p $$$$ | tr -d ' '
 \t@while [ -e $(GROUP) ] && ! grep -q " nice 10$$" $(GROUP); do sleep 0.01; done
 slow:
-\t@touch begun; sleep 600
+\t@touch begun; exec sleep 60
+waits:
+\t@touch waits; while [ ! -e comes ]; do sleep 0.01; done; echo it came
+comes:
+\t@while [ ! -e waits ]; do sleep 0.01; done; touch comes
+breaks:
+\t@while [ ! -e waits ]; do sleep 0.01; done; (sleep 0.2; touch comes) >/dev/null 2>&1 & exit 1
 """
 
 
@@ -126,6 +141,24 @@ def test_a_row_that_gives_way_is_patient_in_a_session_of_its_own(
     assert "after | after one" in said
 
 
+def test_the_next_groups_do_not_wait_for_what_gives_way(makefile: None, capfd: pytest.CaptureFixture[str]) -> None:
+    """It waits for them here."""
+    assert main(["~waits+after", "comes"]) == 0
+    said = capfd.readouterr().out.splitlines()
+    assert said.index("waits | it came") < said.index("after | after one")
+
+
+@pytest.mark.parametrize("first", ["~waits+last,breaks", "~broken+comes,waits"])
+def test_nothing_begins_behind_a_group_beside_which_something_failed(
+    makefile: None, capfd: pytest.CaptureFixture[str], first: str
+) -> None:
+    """What has begun is told of."""
+    assert main([first, "last"]) == 1
+    said = capfd.readouterr().out
+    assert "it came" in said
+    assert "never" not in said
+
+
 @pytest.mark.parametrize("sigint", [signal.default_int_handler, signal.SIG_IGN], ids=["in front", "in the background"])
 def test_an_interrupted_run_leaves_nothing_that_gave_way(
     makefile: None, tmp_path: Path, sigint: Any, request: pytest.FixtureRequest
@@ -133,15 +166,16 @@ def test_an_interrupted_run_leaves_nothing_that_gave_way(
     """Nor does its row go on."""
     before = signal.signal(signal.SIGINT, sigint)
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
-    group = tiers.Group(4)
+    run = Run([], 4)
 
     def interrupt() -> None:
-        while not (group.apart and (tmp_path / "begun").exists()):
+        while not (run.apart and (tmp_path / "begun").exists()):
             time.sleep(0.01)
-        group.end()
+        run.end()
 
     thread = Thread(target=interrupt)
     thread.start()
-    (slow,) = group.make(["slow", "last"], gives_way=True)
+    run.make_row(Row.of("~slow+last"))
     thread.join()
+    (slow,) = run.made
     assert not slow.passed

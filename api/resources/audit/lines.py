@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from api.resources.audit.chain import Entry
@@ -47,10 +47,15 @@ def whole(pending: Pending) -> Entry:
     if entry["method"] == "POST" and "/" not in entry["object"] and subject.get("name"):
         entry = {**entry, "object": f"{entry['object']}/{subject['name']}"}
     entry = {**entry, "project": subject.get("project", entry["project"])}
-    domains = {change["subject"].get("domain") for change in told} | {entry.get("domain")}
+    domains = {domain for change in told for domain in domains_of(change)} | {entry.get("domain")}
     more = {"more_changes": True} if len(pending.changes) > len(told) else {}
     entry = {**entry, "domains": sorted(filter(None, domains)), "changes": told, **more}
     return {**entry, "nodes": nodes_of(entry)}
+
+
+def domains_of(change: Mapping[str, Any]) -> set[str | None]:
+    """Return the domains of a changed row: its present one, and where it has come from another one, that."""
+    return {values.get("domain") for values in (change["subject"], change["before"], change["after"]) if values}
 
 
 def first_of(entries: Sequence[tuple[str, Entry]]) -> Sequence[tuple[str, Entry]]:

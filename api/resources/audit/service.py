@@ -187,16 +187,25 @@ def _of_domain(entry: Entry, domain: str | None) -> Entry | None:
     """Return of an entry what concerns a domain; None where nothing does."""
     if domain not in entry["domains"]:
         return None
-    changes = [change for change in entry["changes"] if _domain(change) == domain]
+    changes = [own for change in entry["changes"] if (own := _change_of_domain(change, domain))]
     seen = {**entry, "domains": [domain], "changes": changes}
     if entry["changes"]:
         seen["nodes"] = []
     return {**seen, "nodes": lines.nodes_of(seen)}
 
 
-def _domain(change: Mapping[str, Any]) -> str | None:
-    subject: Mapping[str, str] = change["subject"]
-    return subject.get("name" if change["kind"] == "domains" else "domain")
+def _change_of_domain(change: Mapping[str, Any], domain: str | None) -> Mapping[str, Any] | None:
+    """Return a change as a domain sees it; None where it is another one's.
+
+    Of what comes from another domain or goes to one, each sees its own side: what came to be, or what was.
+    """
+    before, after = change["before"] or {}, change["after"] or {}
+    if before.get("domain") == after.get("domain"):
+        present = change["subject"].get("name" if change["kind"] == "domains" else "domain")
+        return change if present == domain else None
+    own = {side: change[side] for side in ("before", "after") if (change[side] or {}).get("domain") == domain}
+    subject = {**change["subject"], "domain": domain}
+    return {**change, "subject": subject, "before": None, "after": None, **own} if own else None
 
 
 async def verify(db: AsyncSession, log: LogFiles, seen: Mapping[str, Sequence[Head]]) -> Verification:

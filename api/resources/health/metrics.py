@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from api.resources.health.schemas import CheckView
-from api.tables.nodes import Node, NodeMode, NodeState
+from api.tables.nodes import Node
 from common.health import gravity
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def text(checks: Iterable[CheckView], nodes: Iterable[Node]) -> str:
-    """Return checks and nodes, a line each."""
+def text(checks: Iterable[CheckView], nodes: Iterable[tuple[Node, bool]]) -> str:
+    """Return checks and nodes, each with whether it takes new sessions, a line each."""
     return "".join(f"{line}\n" for line in [*_checks(checks), *_nodes(nodes)])
 
 
@@ -24,11 +24,10 @@ def _checks(checks: Iterable[CheckView]) -> Iterator[str]:
         yield f"penstock_check_state{_labels(labels)} {gravity(check.state)}"
 
 
-def _nodes(nodes: Iterable[Node]) -> Iterator[str]:
+def _nodes(nodes: Iterable[tuple[Node, bool]]) -> Iterator[str]:
     yield "# HELP penstock_node_open Whether a node takes new sessions."
-    for node in nodes:
+    for node, is_open in nodes:
         labels = _labels({"node": node.name, "state": node.state, "mode": node.mode})
-        is_open = node.state is NodeState.READY and node.mode is NodeMode.ACTIVE and not node.unhealthy
         yield f"penstock_node_open{labels} {int(is_open)}"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import and_, case, delete, func, not_, select, tuple_, update
+from sqlalchemy import Row, and_, case, delete, func, not_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
@@ -33,6 +33,11 @@ IS_DRAINING = Node.mode == NodeMode.DRAINING
 async def every(db: AsyncSession) -> Sequence[Node]:
     """Return all nodes by name."""
     return (await db.scalars(select(Node).order_by(Node.name))).all()
+
+
+async def with_open(db: AsyncSession) -> Sequence[Row[Node, bool]]:
+    """Return all nodes by name, and whether each takes new sessions."""
+    return (await db.execute(select(Node, IS_OPEN).order_by(Node.name))).all()
 
 
 async def by_name(db: AsyncSession, name: str, *, lock: bool = False) -> Node | None:

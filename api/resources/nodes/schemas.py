@@ -65,8 +65,8 @@ class NodeView(View):
     session has there, hold of each GPU by its UUID: it is given to nobody until they are gone. Nor takes anything new
     one whose clock is wrong: `clock_offset_s` is how far it is ahead of the API's then, and 0 as long as that is within
     bounds. `missing_storages` says by the names of storages why it lacks them: it takes nothing that mounts one of
-    these. `unhealthy` names the failing checks for which it takes nothing new. `rdma` says whether sessions may use its
-    `hcas`; `no_rdma` why not.
+    these. `unhealthy` names the failing checks for which it takes nothing new, `withheld` says why the launcher lends
+    nothing of it. `rdma` says whether sessions may use its `hcas`; `no_rdma` why not.
     """
 
     id: UUID
@@ -98,6 +98,7 @@ class NodeView(View):
     hcas: list[HcaView]
     missing_storages: dict[str, str]
     unhealthy: str
+    withheld: str
     cpu_milli: int
     memory_mib: int
     gpu_milli: int

@@ -33,6 +33,9 @@ API_CLOCK = "the API's clock is "
 CONTESTED = {Rival.AGENT: "another agent reports as ", Rival.MACHINE: "another machine reports as "}
 
 
+with_open = repository.with_open
+
+
 async def every(db: AsyncSession) -> Sequence[Node]:
     """Return all nodes by name."""
     return await repository.every(db)

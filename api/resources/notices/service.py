@@ -18,6 +18,7 @@ from api.database import Database
 from api.resources.notices.schemas import NoticeRequest, NoticeView
 from api.tables.notices import Notice, NoticeLevel
 from common.errors import ConflictError, InputError, NotFoundError
+from common.sentence import Sentence
 
 MOST = 20
 """So many notices there are at most that are not over: more than that nobody reads."""
@@ -39,9 +40,9 @@ async def create(db: AsyncSession, request: NoticeRequest, caller: Identity) -> 
     """Tell everybody something; raises InputError where it is over, ConflictError where too much is told already."""
     moment = now()
     if request.ends_at and request.ends_at <= moment:
-        raise InputError("it is over", where="ends_at", hint="write a later end")
+        raise InputError(Sentence("it is over"), where="ends_at", hint=Sentence("write a later end"))
     if len(await listed(db, moment, coming=True)) >= MOST:
-        raise ConflictError(f"there are {MOST} notices already", hint="end one first")
+        raise ConflictError(Sentence("there are {count} notices already", count=MOST), hint=Sentence("end one first"))
     values = request.model_dump(mode="python") | {"starts_at": request.starts_at or moment}
     notice = Notice(**values, user_name=caller.name)
     db.add(notice)
@@ -53,7 +54,11 @@ async def end(db: AsyncSession, notice_id: UUID) -> None:
     """Tell a notice no more; the audit log keeps what it said. Raises NotFoundError."""
     notice = await db.get(Notice, notice_id)
     if notice is None:
-        raise NotFoundError(f"there is no notice {notice_id}", where="notice_id", hint="list the notices")
+        raise NotFoundError(
+            Sentence("there is no notice {id}", id=str(notice_id)),
+            where="notice_id",
+            hint=Sentence("list the notices"),
+        )
     await db.delete(notice)
 
 

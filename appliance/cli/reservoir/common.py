@@ -60,7 +60,7 @@ def lock_path(manifest: Path, lock: Path | None) -> Path:
 
 
 def show(result: dict[str, Any], as_json: bool, text: str) -> None:
-    print(json.dumps(result) if as_json else text)
+    print(json.dumps(result) if as_json else text, flush=True)
 
 
 @contextmanager

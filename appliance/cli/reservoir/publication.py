@@ -12,6 +12,7 @@ from appliance.cli.reservoir.common import AsJson, Root, progress_bars, show
 from reservoir.settings import DEFAULT_ROOT
 
 if TYPE_CHECKING:
+    from reservoir.publication.publish import Published
     from reservoir.publication.status import Status
 
 WIDTH = 80
@@ -31,13 +32,17 @@ def rollback_command(
     """Serve an earlier publication again, until `publish` is run; says what that brings back."""
     from reservoir.publication.publish import rollback
 
-    done = rollback(root, to, despite_policy=despite_policy)
-    show(
-        {"publication": done.number, "bundles": done.bundles, "opens": done.opens, "changed": done.changed},
-        as_json,
-        f"publication {done.number} is served {'again' if done.changed else 'already'}; "
-        + "\n".join(["it stays until you run `penstock reservoir publish`", *done.opens]),
-    )
+    def tell(done: Published) -> None:
+        served = f"publication {done.number} is served {'again' if done.changed else 'already'}"
+        if to is None and not done.changed:
+            served += ", by a rollback that was interrupted; run it once more to go further back"
+        show(
+            {"publication": done.number, "bundles": done.bundles, "opens": done.opens, "changed": done.changed},
+            as_json,
+            "\n".join([f"{served}; it stays until you run `penstock reservoir publish`", *done.opens]),
+        )
+
+    rollback(root, to, despite_policy=despite_policy, tell=tell)
 
 
 def prune_command(

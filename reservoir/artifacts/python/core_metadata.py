@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import lzma
-import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from email.parser import BytesHeaderParser
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
+from reservoir.artifacts.python import installable
+
 # far more than any real wheel says of itself
 LARGEST = 16 << 20
-# where a wheel's `.data` may put files
-SCHEMES = {"purelib", "platlib", "headers", "scripts", "data"}
+METADATA, WHEEL, RECORD, ENTRY_POINTS = "METADATA", "WHEEL", "RECORD", "entry_points.txt"
 
 
 def read(path: Path) -> bytes:
@@ -27,61 +26,52 @@ def read(path: Path) -> bytes:
 
     One with several metadata, or with members that leave its folder, is none for whoever installs it.
     """
-    return _read(path).metadata
+    return _read(path, [METADATA]).said[METADATA]
 
 
 def read_named(path: Path, filename: str) -> bytes:
-    """Return the metadata of a wheel; raises ValueError as well where it is not of what the file name says."""
-    folder, metadata, wheel = _read(path)
-    said = BytesHeaderParser().parsebytes(metadata)
-    name, version = str(said.get("Name", "")), str(said.get("Version", ""))
+    """Return the metadata of a wheel; raises ValueError as well where it is not of what the file name says.
+
+    What pip would not install, or would put in a wrong place, is refused, too.
+    """
+    folder, said, files = _read(path, [METADATA, WHEEL, RECORD, ENTRY_POINTS])
+    metadata = BytesHeaderParser().parsebytes(said[METADATA])
+    name, version = str(metadata.get("Name", "")), str(metadata.get("Version", ""))
     wanted, number, _, _ = parse_wheel_filename(filename)
     if (canonicalize_name(name), Version(version)) != (wanted, number):
         raise ValueError(f"its metadata is of {name} {version}")
     if not canonicalize_name(folder).startswith(wanted):
         raise ValueError(f"its metadata lies in {folder}")
-    _require_installable(metadata, said.get_all("Requires-Dist", []), wheel)
-    return metadata
-
-
-def _require_installable(metadata: bytes, requirements: Iterable[object], wheel: bytes) -> None:
-    """Raise ValueError where pip would not take what a wheel says of itself."""
-    try:
-        metadata.decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"its METADATA is not in UTF-8: {error}") from error
-    for requirement in map(str, requirements):
-        try:
-            Requirement(requirement)
-        except InvalidRequirement as error:
-            reason = str(error).partition("\n")[0]
-            raise ValueError(
-                f"its METADATA has a Requires-Dist that cannot be read: {requirement!r}: {reason}"
-            ) from error
-    version = str(BytesHeaderParser().parsebytes(wheel).get("Wheel-Version", ""))
-    if not re.fullmatch(r"[01](\.\d+)*", version.strip()):
-        raise ValueError(f"its WHEEL has the Wheel-Version {version!r}, 1.0 is known")
+    installable.require_metadata(said[METADATA], map(str, metadata.get_all("Requires-Dist", [])))
+    installable.require_version(said.get(WHEEL, b""))
+    installable.require_record(said.get(RECORD))
+    scripts = installable.scripts(said.get(ENTRY_POINTS, b""))
+    installable.require_places(files, scripts, wanted, number)
+    return said[METADATA]
 
 
 class _Parts(NamedTuple):
-    """What a wheel says of itself, and the folder that has it."""
+    """The folder of a wheel's metadata, what was read there, and the names of all files."""
 
     folder: str
-    metadata: bytes
-    wheel: bytes
+    said: dict[str, bytes]
+    files: list[str]
 
 
-def _read(path: Path) -> _Parts:
+def _read(path: Path, names: Sequence[str]) -> _Parts:
+    """Return what a wheel says of itself in the files of these names, where it has them."""
     try:
         with zipfile.ZipFile(path) as wheel:
-            entry = _entry(wheel.infolist())
-            if entry.file_size > LARGEST:
-                raise ValueError(f"its metadata has {entry.file_size} bytes, {LARGEST} are allowed")
-            folder = entry.filename.partition("/")[0]
-            described = [member for member in wheel.infolist() if member.filename == f"{folder}/WHEEL"]
-            if any(member.file_size > LARGEST for member in described):
-                raise ValueError(f"its WHEEL is longer than {LARGEST} bytes")
-            return _Parts(folder, wheel.read(entry), wheel.read(described[-1]) if described else b"")
+            members = {member.filename: member for member in wheel.infolist()}
+            folder = _folder(wheel.infolist())
+            said = {}
+            for name in names:
+                if member := members.get(f"{folder}/{name}"):
+                    if member.file_size > LARGEST:
+                        raise ValueError(f"its {name} has {member.file_size} bytes, {LARGEST} are allowed")
+                    said[name] = wheel.read(member)
+            files = [name for name in members if not name.endswith("/")]
+            return _Parts(folder, said, files)
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, OverflowError) as error:
         # forged places in a file are the system's errors, too
         raise ValueError(f"the wheel is damaged: {error}") from error
@@ -90,20 +80,17 @@ def _read(path: Path) -> _Parts:
         raise ValueError(f"the wheel cannot be unpacked: {error}") from error
 
 
-def _entry(members: list[zipfile.ZipInfo]) -> zipfile.ZipInfo:
-    """Return the member that is the metadata; a wheel may carry other packages' metadata deeper inside."""
+def _folder(members: list[zipfile.ZipInfo]) -> str:
+    """Return the folder of the metadata; a wheel may carry other packages' metadata deeper inside."""
     for member in members:
         place = PurePosixPath(member.filename)
         if place.is_absolute() or ".." in place.parts:
             raise ValueError(f"a member leaves its folder: {member.filename}")
-        data = len(place.parts) > 1 and place.parts[0].endswith(".data")
-        if data and not member.is_dir() and (len(place.parts) < 3 or place.parts[1] not in SCHEMES):
-            raise ValueError(f"a member is for no place of an installation: {member.filename}")
     folders = {top for member in members if (top := member.filename.partition("/")[0]).endswith(".dist-info")}
-    wanted = {f"{folder}/METADATA" for folder in folders}
+    wanted = {f"{folder}/{METADATA}" for folder in folders}
     found = [member for member in members if member.filename in wanted]
     if not found:
         raise ValueError("the wheel has no metadata")
     if len(found) > 1 or len(folders) > 1:
         raise ValueError("it has several metadata")
-    return found[0]
+    return folders.pop()

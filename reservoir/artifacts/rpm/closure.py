@@ -61,6 +61,8 @@ def _read(
     solver = Solver(MACHINES[target.arch])
     offered: list[Module] = []
     for repository in repositories:
+        if not repository.signed:
+            resolving.progress(f"trust {repository.url} to say what {repository.name} offers: nobody signs that")
         may_be_older = repository.name in resolving.manifest.allow_expired
         files = metadata.read(http, resolving.cache, repository, METADATA_FILES, may_be_older=may_be_older)
         solver.add(repository, files)

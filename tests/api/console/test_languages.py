@@ -151,3 +151,20 @@ async def test_what_is_refused_of_a_group_is_said_in_the_readers_language(
     await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"training_group": "night"}))
     assert "team-a" in (refusal := await told(moved="true", domain="acme"))
     assert refusal.startswith("다음 프로젝트는 acme 소속이 아니면서")
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("mkdir:", "'mkdir:'은(는) 규칙이 아닙니다"),
+        ("socket(0)", "'0'은(는) 인수의 조건이 아닙니다"),
+        ("socket(0=x)", "'x'은(는) 숫자가 아닙니다"),
+    ],
+)
+async def test_what_is_no_rule_of_a_sandbox_is_said_in_the_readers_language(
+    ready: Cluster, browser: httpx.AsyncClient, rule: str, said: str
+) -> None:
+    headers = {"Accept-Language": "ko", "HX-Request": "true"}
+    answer = await browser.post("/sandboxes", data={"name": "strict", "rules": rule}, headers=headers)
+    (told,) = answer.json()["errors"]
+    assert (told["pointer"], told["detail"], "write" in told["hint"]) == ("/rules", said, False)

@@ -124,3 +124,29 @@ async def test_the_form_says_what_would_become_of_it(ready: Cluster, browser: ht
 async def test_a_start_is_utc(ready: Cluster, browser: httpx.AsyncClient) -> None:
     await launch(browser, start="2100-01-01T08:00")
     assert (await ready.session("first"))["starts_at"].startswith("2100-01-01T08:00:00")
+
+
+JUPYTER, EDITOR = ({"name": name, "tag": "4", "reference": f"r/{name}:4"} for name in ("jupyter", "code-server"))
+
+
+async def test_templates_are_offered_where_there_is_an_image_for_them(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    assert "template=" not in (await browser.get("/launch")).text
+    for image in (JUPYTER, EDITOR, {**EDITOR, "tag": "10"}):
+        await ok(ready.admin.post(f"{V1}/images", json=image))
+    page = (await browser.get("/launch")).text
+    assert 'href="/launch?template=jupyter"' in page
+    assert "template=tensorboard" not in page
+    page = (await browser.get("/launch?template=code-server")).text
+    assert "<option selected>code-server:10</option>" in page, "the newest of them"
+    assert 'value="code-server --auth none --bind-addr 0.0.0.0:8080"' in page
+    assert 'name="ports" value="8080"' in page
+    filled = {"image": "code-server:10", "command": "code-server --auth none --bind-addr 0.0.0.0:8080", "ports": "8080"}
+    assert (await launch(browser, **filled)).status_code == 204
+    assert [service["port"] for service in (await ready.session("first"))["services"]] == [8080]
+
+
+async def test_what_is_no_template_fills_nothing_in(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    page = (await browser.get("/launch?template=tensorboard")).text
+    assert "selected" not in page.partition('id="image"')[2].partition("</select>")[0]

@@ -8,6 +8,7 @@ import httpx
 import pytest
 from markupsafe import escape
 
+from api.resources.nodes import lending
 from tests.api.cluster import V1, Cluster, ok
 
 pytestmark = pytest.mark.anyio
@@ -21,6 +22,12 @@ async def test_a_node_is_taken_out_of_service_and_back(ready: Cluster, browser: 
         assert (await ok(ready.admin.get(f"{V1}/nodes/worker1")))["mode"] == mode
     assert "Back into service" in (await browser.get("/nodes")).text
     assert (await browser.post("/nodes/worker1/mode", data={"mode": "off"})).status_code == 422
+
+
+async def test_a_node_of_which_nothing_is_lent_says_why(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    async with ready.database.transaction() as db:
+        await lending.note(db, {"worker1": "Slurm: drained (fans)"}, {})
+    assert '<small class="problem">Slurm: drained (fans)</small>' in (await browser.get("/nodes")).text
 
 
 async def test_the_overview_counts_what_is_used(ready: Cluster, browser: httpx.AsyncClient) -> None:

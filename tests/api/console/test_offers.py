@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
+
 import httpx
 import pytest
 from sqlalchemy import update
@@ -171,6 +174,18 @@ async def test_a_preset_is_changed(ready: Cluster, browser: httpx.AsyncClient) -
     assert 'href="/presets/half"' in (await browser.get("/presets")).text
     assert (await browser.post("/presets/none", data=change, headers=PART)).status_code == 404
     assert (await browser.get("/presets/none")).status_code == 404
+
+
+async def test_who_changes_a_preset_leaves_what_others_have_changed_since(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    await browser.post("/presets", data=PRESET, headers=PART)
+    (shown,) = re.findall(r'name="shown" value="([^"]+)"', (await browser.get("/presets/half")).text)
+    await ok(ready.admin.patch(f"{V1}/presets/half", json={"cpu_milli": 4000, "gpu_milli": 1000}))
+    change = {**PRESET, "description": "a half", "shown": unescape(shown)}
+    assert (await browser.post("/presets/half", data=change, headers=PART)).status_code == 204
+    preset = await ok(ready.admin.get(f"{V1}/presets/half"))
+    assert (preset["description"], preset["cpu_milli"], preset["gpu_milli"]) == ("a half", 4000, 1000)
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,10 @@ from sqlalchemy import select, update
 from api.clock import now
 from api.console import pages
 from api.endpoints.access import SEEN_HEADER
-from api.lists import stamps
+from api.lists import nodes, stamps, summary
+from api.lists.summary import RoomOfGroups
 from api.tables.logins import Login
+from api.tables.nodes import Node
 from tests.api.cluster import V1, Cluster, ok, sign_in
 from tests.api.console.conftest import PAGE
 from tests.api.steps import delete, run
@@ -46,6 +48,7 @@ PATHS = (
     "/health/checks",
     "/repairs",
     "/backups",
+    "/notices",
     "/nothing-here",
 )
 LIVE = ("/", "/sessions", "/sessions/first?project=team-a", "/projects", "/overview", "/nodes", "/queue")
@@ -224,6 +227,30 @@ async def test_what_people_write_stays_text(ready: Cluster, browser: httpx.Async
     assert "\n20 %" in log
     assert "10 %" not in log
     assert "\x1b" not in log
+
+
+async def test_all_nodes_are_read_once_for_all_who_look_at_the_first_page(
+    ready: Cluster, browser: httpx.AsyncClient, statements: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, lasts in ((summary, "ROOM_S"), (nodes, "GROUPS_S")):
+        monkeypatch.setattr(module, lasts, 3600.0)
+
+    def looked() -> int:
+        return len([each for each in statements if "FROM nodes" in each])
+
+    async with await ready.user("alice") as alice:
+        await browser.get("/")
+        assert looked() > 0
+        statements.clear()
+        for client in (alice, browser):
+            version = version_of((await client.get("/", headers=PAGE)).text)
+        assert looked() == 0
+        ready.app.state.room_of_groups = RoomOfGroups()
+        async with ready.database.transaction() as db:
+            await db.execute(update(Node).values(cpu_milli=Node.cpu_milli + 1000))
+        statements.clear()
+        page = await browser.get("/", headers={"HX-Request": "true", SEEN_HEADER: version})
+        assert (page.status_code, looked()) == (200, 1), "another amount is another page"
 
 
 async def test_a_page_that_nobody_uses_does_not_keep_its_login_alive(

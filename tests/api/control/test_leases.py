@@ -17,7 +17,7 @@ from api.tables.sessions import Session
 from common.checks import Check
 from common.errors import UnavailableError
 from common.lease_protocol import Lease
-from tests.api.cluster import Cluster
+from tests.api.cluster import V1, Cluster, ok
 from tests.api.steps import run
 
 pytestmark = pytest.mark.anyio
@@ -125,6 +125,8 @@ async def test_nodes_that_the_launcher_does_not_know_are_withheld(ready: Cluster
     kept.lender.seen = Leases(nodes={"worker2": "", "other": "Slurm: down"}, unknown=unknown)
     await kept.keeper.work()
     assert await lending(ready) == {"worker1": (unknown, 0, 0), "worker2": ("", 0, 0)}
+    listed = await ok(ready.admin.get(f"{V1}/nodes"))
+    assert {node["name"]: node["withheld"] for node in listed} == {"worker1": unknown, "worker2": ""}
 
 
 async def test_what_others_hold_of_a_node_is_not_offered(ready: Cluster, kept: Kept) -> None:

@@ -18,6 +18,7 @@ from api.tables.nodes import Node, NodeState
 from api.tables.sessions import Container, Session
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.api.steps import run
+from tests.bench.overview import fill
 
 pytestmark = pytest.mark.anyio
 
@@ -65,6 +66,12 @@ async def test_what_is_held_and_waited_for_is_added_up_by_project(ready: Cluster
     assert {each["name"] for each in site["waiting"]} == {"three", "four"}
     (node,) = site["nodes"]
     assert sum(gpu["used_milli"] for gpu in node["gpus"]) == 2500
+
+
+async def test_the_site_on_which_it_is_measured_idles_as_that_says(cluster: Cluster) -> None:
+    await fill(cluster, 2)
+    site = await seen(cluster)
+    assert (site["node_count"], site["used_milli"], site["idle_milli"]) == (2, 14000, 2000)
 
 
 async def test_nodes_that_take_nothing_new_come_first(ready: Cluster) -> None:

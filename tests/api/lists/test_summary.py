@@ -8,13 +8,16 @@ import httpx
 import pytest
 from sqlalchemy import select, update
 
+from api.lists.summary import RoomOfGroups
 from api.tables.nodes import Gpu, Node
 from tests.api.cluster import V1, Cluster, ok
 
 pytestmark = pytest.mark.anyio
 
 
-async def summary(client: httpx.AsyncClient, **query: Any) -> dict[str, Any]:
+async def summary(cluster: Cluster, client: httpx.AsyncClient, **query: Any) -> dict[str, Any]:
+    """Return the summary, with what is free looked at anew."""
+    cluster.app.state.room_of_groups = RoomOfGroups()
     return dict(await ok(client.get(f"{V1}/summary", params=query)))
 
 
@@ -28,9 +31,9 @@ async def test_it_names_own_sessions_limits_and_what_is_left_of_them(ready: Clus
         body = {"project": "team-a", "image": "python", "gpu_milli": 500, "memory_mib": 1024}
         for name in ("first", "second"):
             await ok(alice.post(f"{V1}/sessions", json={"name": name, **body}))
-        mine = await summary(alice)
+        mine = await summary(ready, alice)
         assert ([each["name"] for each in mine["sessions"]], mine["more"]) == (["second", "first"], False)
-        short = await summary(alice, limit=1)
+        short = await summary(ready, alice, limit=1)
         assert ([each["name"] for each in short["sessions"]], short["more"]) == (["second"], True)
     limits = {limit["of"]: (limit["held"], limit["most"], limit["left"]) for limit in mine["limits"]}
     assert (limits["sessions"], limits["gpu_milli"]) == ((2, 3, 1), (1000, 2000, 1000))
@@ -51,7 +54,7 @@ async def test_room_is_told_of_the_groups_that_one_may_use_alone(ready: Cluster)
         await ready.submit("work", 1500, cpu_milli=1000)
         await ready.settle()
         assert (await ready.session("work"))["node"] == "worker1"
-        groups = {group["name"]: group for group in (await summary(alice))["groups"]}
+        groups = {group["name"]: group for group in (await summary(ready, alice))["groups"]}
     assert set(groups) == {"", "ours"}, "nodes of no group are for everybody"
     assert (groups["ours"]["nodes"], groups["ours"]["gpu_milli"], groups["ours"]["free_gpu_milli"]) == (1, 4000, 4000)
     assert groups[""]["nodes"] == 1, "what takes nothing new has no room"
@@ -68,7 +71,7 @@ async def test_room_is_told_where_sessions_of_ones_projects_may_run(ready: Clust
     async with await ready.user("alice") as alice:
 
         async def told() -> list[str]:
-            return [group["name"] for group in (await summary(alice))["groups"]]
+            return [group["name"] for group in (await summary(ready, alice))["groups"]]
 
         assert await told() == [], "nobody runs anything without a project"
         change: dict[str, Any] = {"members": ["alice"], "training_group": "night"}
@@ -79,12 +82,12 @@ async def test_room_is_told_where_sessions_of_ones_projects_may_run(ready: Clust
 
 
 async def test_what_others_hold_of_a_node_is_not_free(ready: Cluster) -> None:
-    (before,) = (await summary(ready.admin))["groups"]
+    (before,) = (await summary(ready, ready.admin))["groups"]
     async with ready.database.transaction() as db:
         gpu = await db.scalar(select(Gpu.uuid).limit(1))
         orphaned = {str(gpu): 600, "GPU-that-is-gone": 1000}
         values = {"orphaned_milli": orphaned, "foreign_cpu_milli": 1500, "foreign_memory_mib": 64}
         await db.execute(update(Node).values(**values))
-    (after,) = (await summary(ready.admin))["groups"]
+    (after,) = (await summary(ready, ready.admin))["groups"]
     less = {"free_gpu_milli": 600, "free_cpu_milli": 1500, "free_memory_mib": 64}
     assert after == before | {field: before[field] - amount for field, amount in less.items()}

@@ -92,13 +92,13 @@ def test_what_the_api_says_is_what_prometheus_reads(tools: Path) -> None:
     assert said == ""
 
 
-def site_with_quotes() -> tuple[list[CheckView], list[Node]]:
+def site_with_quotes() -> tuple[list[CheckView], list[tuple[Node, bool]]]:
     plain: dict[str, Any] = dict.fromkeys(CheckView.model_fields)
     plain |= {"id": "00000000-0000-4000-8000-000000000001", "node": "s1", "check": "disk", "thing": '/srv/"a\\b"\n'}
     plain |= {"name": "disk has room", "state": "fail", "evidence": "", "hint": "", "repair": "", "closes": False}
     plain |= {"since": "2026-11-23T12:00:00Z", "acknowledged_by": "", "comment": ""}
-    node = Node(name="w1", state=NodeState.LOST, mode=NodeMode.ACTIVE, unhealthy="")
-    return [CheckView.model_validate({name: plain[name] for name in CheckView.model_fields})], [node]
+    node = Node(name="w1", state=NodeState.LOST, mode=NodeMode.ACTIVE)
+    return [CheckView.model_validate({name: plain[name] for name in CheckView.model_fields})], [(node, False)]
 
 
 FAILS = 'penstock_check_state{node="s1",check="disk",thing="/",repair="",acknowledged="no"}'

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from appliance.cli import main
-from appliance.cli.reservoir import uploads
+from appliance.cli.reservoir import publication, uploads
 from common.errors import PartialError
 from reservoir.bundle import bundles
 from reservoir.contents.bundle import Bundle
@@ -21,7 +21,7 @@ from reservoir.serving.uploads.names import Names
 from reservoir.serving.uploads.server import Server
 from reservoir.signing import ed25519
 from tests.unit.reservoir.media.test_split import SIZE
-from tests.unit.reservoir.parts import flip_bit, make_bundle
+from tests.unit.reservoir.parts import flip_bit, make_bundle, publish_versions
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *words: str | Path) -> int:
@@ -231,6 +231,28 @@ def test_back_to_an_earlier_publication_and_what_may_go(
     assert (unattended["publication"], unattended["changed"], unattended["rolled_back"]) == (1, False, True)
     assert (status["serving"], status["rolled_back"], status["prunable"]) == (1, True, 0)
     assert (pruned["publications"], pruned["bytes"], pruned["changed"]) == ([], 0, False)
+
+
+def test_a_rollback_that_nobody_was_told_of_goes_no_further_when_it_is_run_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, key: Ed25519PrivateKey
+) -> None:
+    site = publish_versions(tmp_path / "site", key, 3)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(publication, "show", killed)
+        assert call(patched, "rollback", "--root", site) != 0
+    capsys.readouterr()
+    told = []
+    for _ in range(2):
+        assert call(monkeypatch, "rollback", "--root", site) == 0
+        told.append(capsys.readouterr().out)
+    assert told[0].startswith(
+        "publication 2 is served already, by a rollback that was interrupted; run it once more to go further back; "
+    )
+    assert told[1].startswith("publication 1 is served again; it stays until")
 
 
 def test_a_bundle_goes_by_name_unless_a_publication_needs_it(

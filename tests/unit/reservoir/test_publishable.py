@@ -129,14 +129,14 @@ def another_wheel(name: str = "demo", version: str = "1.0", more: str = "") -> C
 
 
 def wheel_that_says(**changed: bytes) -> Callable[[Path], Made]:
-    """A wheel with other contents of its `METADATA` or `WHEEL`."""
+    """A wheel with other contents of its `METADATA` and the like, which may be more of them."""
 
     def made(folder: Path) -> Made:
         path = folder / "demo-1.0-py3-none-any.whl"
-        files = {"METADATA": DEMO, "WHEEL": b"Wheel-Version: 1.0\n"} | changed
+        files = {"METADATA": DEMO, "WHEEL": b"Wheel-Version: 1.0\n", "RECORD": b""} | changed
         with zipfile.ZipFile(path, "w") as archive:
             for name, content in files.items():
-                archive.writestr(f"demo-1.0.dist-info/{name}", content)
+                archive.writestr(f"demo-1.0.dist-info/{name.replace('_txt', '.txt')}", content)
         return [(artifact(path, PythonArtifact, "demo"), path)]
 
     return made
@@ -150,6 +150,13 @@ def called(name: str) -> Callable[[Path], Made]:
         return [(artifact(path, PythonArtifact, name), path)]
 
     return made
+
+
+def no_record(folder: Path) -> Made:
+    """A wheel as a tool makes it that only packs files."""
+    ((_, path),) = wheel_that_says()(folder)
+    path.write_bytes(path.read_bytes().replace(b"RECORD", b"RECORT"))
+    return [(artifact(path, PythonArtifact, "demo"), path)]
 
 
 def another_folder(folder: Path) -> Made:
@@ -232,6 +239,11 @@ FAULTS: dict[str, tuple[Callable[[Path], Made], str]] = {
     "a wheel whose name has no room for that of its metadata": (
         two_spellings(("w" * 230, "1.0")), "a publication has files of 255 bytes at most, and one of 260"),
     "a wheel that the list calls otherwise": (called("index.html"), "the list calls it index.html, as which no pip"),
+    "a wheel with a place of another": (another_wheel(more="x-1.0.data/data/x"), "of another wheel: x-1.0"),
+    "a wheel with a file and a folder of one name": (another_wheel(more="demo.py/x.py"), "where a folder is: demo.py"),
+    "a wheel without a record": (no_record, "whl: not a wheel: it has no RECORD"),
+    "a wheel with a script without a target": (
+        wheel_that_says(entry_points_txt=b"[console_scripts]\ndemo = demo\n"), "a script without a target, such as"),
     "a wheel of Latin letters": (wheel_that_says(METADATA=DEMO + b"Summary: \xe9\n"), "its METADATA is not in UTF-8"),
     "a wheel that needs nobody knows what": (
         wheel_that_says(METADATA=DEMO + b"Requires-Dist: a b c\n"), "METADATA has a Requires-Dist .*: 'a b c'"),

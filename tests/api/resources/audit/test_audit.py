@@ -324,6 +324,26 @@ async def test_a_domain_sees_what_concerns_it_alone(audited: Cluster) -> None:
         assert (await chief.get(f"{V1}/audit/{path}")).status_code == 403
 
 
+async def test_a_domain_sees_what_it_loses_and_not_what_becomes_of_it(audited: Cluster) -> None:
+    chiefs = {}
+    for domain in ("acme", "globex"):
+        await ok(audited.admin.post(f"{V1}/domains", json={"name": domain}))
+        chiefs[domain] = await audited.user(f"of-{domain}", UserRole.ADMIN)
+        await ok(audited.admin.patch(f"{V1}/users/of-{domain}", json={"domain": domain}))
+    group = {"name": "night", "domain": "acme", "description": "ours"}
+    await ok(audited.admin.post(f"{V1}/resource-groups", json=group))
+    moved = {"domain": "globex", "description": "theirs"}
+    await ok(audited.admin.patch(f"{V1}/resource-groups/night", json=moved))
+    await audited.settle()
+    for domain, before, after in (("acme", group, None), ("globex", None, moved)):
+        line, *_ = await ok(chiefs[domain].get(f"{V1}/audit?object=resource-groups/night"))
+        (change,) = line["changes"]
+        assert line["domains"] == [domain]
+        assert change["subject"] == {"name": "night", "domain": domain}
+        kept = [side and {name: side[name] for name in moved} for side in (before, after)]
+        assert [change["before"], change["after"]] == kept
+
+
 async def test_pages_follow_each_other_and_filters_hold(audited: Cluster) -> None:
     for number in range(7):
         await audited.add_project(f"p{number}", 0)

@@ -6,8 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from api.clock import now
+from api.tables.nodes import Node
 from appliance.agent.health import gpu_checks
 from appliance.agent.health.gpu_checks import LogLine
 from appliance.agent.health.monitor import Monitor
@@ -241,6 +243,14 @@ async def test_a_check_that_nobody_knows_costs_no_heartbeat(ready: Cluster) -> N
         assert (await agent.post(HEARTBEAT_PATH, json=body)).status_code == 200
     await ready.settle()
     assert (await check_of(ready))["state"] == "unknown"
+
+
+async def test_a_node_that_the_scheduler_passes_over_is_not_open_in_the_metrics(ready: Cluster) -> None:
+    line = 'penstock_node_open{node="worker1",state="ready",mode="active"} '
+    assert f"{line}1\n" in (await ready.admin.get(f"{V1}/metrics")).text
+    async with ready.database.transaction() as db:
+        await db.execute(update(Node).values(unknown_containers=1))
+    assert f"{line}0\n" in (await ready.admin.get(f"{V1}/metrics")).text
 
 
 async def test_metrics_have_a_line_for_each_check_and_node(ready: Cluster) -> None:

@@ -9,6 +9,8 @@ from tests.unit.api.scheduler.sharing_worlds import SharingWorld
 
 PARTS = 8
 MANY, FEW = 1000, 50
+FOUND = (800,)
+"""Worlds beyond the first few in which a promise was broken once."""
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -16,3 +18,8 @@ def test_worlds(part: int) -> None:
     worlds = MANY if settings().max_examples > FEW else FEW
     for number in range(part, worlds, PARTS):
         SharingWorld(number).run()
+
+
+@pytest.mark.parametrize("number", FOUND)
+def test_worlds_that_were_found(number: int) -> None:
+    SharingWorld(number).run()

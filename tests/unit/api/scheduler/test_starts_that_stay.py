@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from api.scheduler.snapshot import SchedulerSettings
-from tests.unit.api.scheduler.world import World, node, project, work
+from api.scheduler.snapshot import Cause, ProjectState, SchedulerSettings
+from tests.unit.api.scheduler.world import World, node, on, project, runs, work
 
 NOW = 1000
 
@@ -50,6 +50,38 @@ def test_no_places_are_kept_from_a_higher_priority_of_the_same_project() -> None
     world.settle()
     assert {"c1", "c2", "c3"} <= set(world.running)
     assert not any(decision.reclaims for decision in world.decisions)
+
+
+def nominated_for_two_gpus(*projects: ProjectState) -> World:
+    """Two GPUs are being freed anyway, and a session of a project without a quota is nominated for both."""
+    world = World((node("n", 2),), (project("a", 0, weight=1), *projects), now=NOW)
+    world.running["leaves"] = runs(work("leaves", "a", 2), on("n", 1, 1))
+    world.delete("leaves")
+    world.submit(work("nominated", "a", 2, NOW))
+    assert world.step().pending_reasons["nominated"].cause is Cause.RECLAIMING
+    return world
+
+
+def test_what_is_nominated_beyond_the_quota_comes_after_a_guarantee_that_waits() -> None:
+    """Nobody was stopped for it; once it had begun it would be stopped itself."""
+    world = nominated_for_two_gpus(project("owner", 1, weight=0))
+    world.submit(work("guaranteed", "owner", 1, NOW + 1))
+    assert set(world.step().placements) == {"guaranteed"}
+    assert "is kept for it" not in world.decisions[-1].pending_reasons["nominated"].reason
+    assert not world.settle()
+
+
+def test_what_a_guarantee_leaves_of_such_places_is_used_at_once() -> None:
+    world = nominated_for_two_gpus(project("b", 0, weight=1), project("owner", 1, weight=0))
+    world.submit(work("guaranteed", "owner", 1, NOW + 1), work("small", "b", 1, NOW + 1))
+    assert set(world.step().placements) == {"guaranteed", "small"}
+    assert not world.decisions[-1].reclaims
+
+
+def test_what_is_nominated_beyond_the_quota_goes_before_others_beyond_theirs() -> None:
+    world = nominated_for_two_gpus(project("b", 0, weight=1))
+    world.submit(work("small", "b", 1, NOW + 1))
+    assert set(world.step().placements) == {"nominated"}
 
 
 @example(

@@ -62,7 +62,7 @@ class _Truth:
     def _check_log(self) -> None:
         """What a project holds is told when one is reclaimed: what was decided before counts."""
         now = self.held.copy()
-        reclaims, placements = list(self.decision.reclaims), iter(self.placed)
+        reclaims, placements = list(self.decision.reclaims), list(self.placed)
         grown = {each.workload.id: each for each in self.grown}
         taken: list[tuple[str, int]] = []
         for line in self.decision.log:
@@ -70,7 +70,8 @@ class _Truth:
                 reclaim = reclaims.pop(0)
                 assert line.endswith(reclaim.reason)
                 victim = self.running[reclaim.victim].workload
-                self._check_numbers(reclaim.reason, victim, now, line)
+                soon = [each.workload for each in placements if each.workload.id in self.snapshot.reservations]
+                self._check_numbers(reclaim.reason, victim, now, line, soon)
                 taken += [(victim.project, self.running[id_].workload.total_milli) for id_ in self.going(reclaim)]
             else:
                 for project, milli in taken:
@@ -78,11 +79,13 @@ class _Truth:
                 taken.clear()
             if line.startswith(("placed: ", "grown: ")):
                 by_rank = re.match(r"grown: ([\w-]+) of \w+ by container (\d+)", line)
-                each = grown.pop(part_id(by_rank[1], int(by_rank[2]))) if by_rank else next(placements)
+                each = grown.pop(part_id(by_rank[1], int(by_rank[2]))) if by_rank else placements.pop(0)
                 now[each.workload.project] += sum(s.milli for place in each.placements for s in place.shares)
                 self._check_numbers(line, each.workload, now, line)
 
-    def _check_numbers(self, text: str, workload: Workload, held: Counter[str], where: str) -> None:
+    def _check_numbers(
+        self, text: str, workload: Workload, held: Counter[str], where: str, soon: Sequence[Workload] = ()
+    ) -> None:
         name = workload.project
         for amount in re.findall(rf"\b{name} holds {AMOUNT}", text):
             now = self.fixed_of(name) if "by work that cannot be reclaimed" in text else held[name]
@@ -90,7 +93,7 @@ class _Truth:
         for amount in re.findall(rf"\b{name} holds .* and gets {AMOUNT} more", text):
             fixed_only = "by work that cannot be reclaimed" in text
             assert text.startswith(("placed: ", "grown: ")) or amount == _number(
-                self.gets(name, fixed_only=fixed_only)
+                self.gets(name, soon, fixed_only=fixed_only)
             ), where
         line = self.limits.get(name) if "larger limit" in text else self.quotas.get(name, 0)
         for amount in re.findall(rf"(?:quota of|\(quota) {AMOUNT}", text):
@@ -184,10 +187,13 @@ class _Truth:
             if each.project == name and not each.preemptible
         )
 
-    def gets(self, name: str, *, fixed_only: bool) -> int:
-        """What a project is about to have when the decision is done."""
+    def gets(self, name: str, soon: Sequence[Workload] = (), *, fixed_only: bool) -> int:
+        """What a project is about to have when the decision is done, with reserved ones that begin `soon`."""
         known = {id_: each.workload for id_, each in self.running.items()} | self.queued
-        about = [known[id_] for id_ in self.decision.nominated if known[id_].project == name]
+        own = [known[id_] for id_ in self.decision.reservations if known[id_].project == name]
+        waits = self.decision.pending_reasons
+        about = [each for each in own if each.id not in waits or waits[each.id].cause is Cause.RECLAIMING]
+        about += [each for each in soon if each.project == name]
         return sum(each.total_milli for each in about if not fixed_only or not each.preemptible)
 
     def everything(self) -> Iterator[tuple[Workload, Sequence[Placement]]]:

@@ -302,6 +302,7 @@ def node(**changes: Any) -> Node:
         "message": "",
         "missing_storages": {},
         "unhealthy": "",
+        "withheld": "",
         "unknown_containers": 0,
         "orphaned_milli": {},
         "clock_offset_s": 0,

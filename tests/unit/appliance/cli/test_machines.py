@@ -69,6 +69,15 @@ def test_nodes_are_chosen_by_state_mode_and_group(logged_in: FakeApi, run: Run) 
     assert logged_in.last.query == {"state": "lost", "mode": "active", "group": "v100", "limit": "1000"}
 
 
+def test_nodes_that_take_nothing_new_are_listed_with_why(logged_in: FakeApi, run: Run) -> None:
+    listed = [node(), node(name="worker2", withheld="Slurm: drained (fans)"), node(name="worker3", unhealthy="disk /")]
+    logged_in.on("GET", "/nodes", listed)
+    assert run("node", "list")[1].splitlines()[-2:] == [
+        "worker2: takes nothing new: Slurm: drained (fans)",
+        "worker3: unhealthy, takes nothing new: disk /; see `penstock doctor`",
+    ]
+
+
 def test_node_get_shows_each_gpu_and_how_shares_are_held(logged_in: FakeApi, run: Run) -> None:
     logged_in.on("GET", "/nodes/worker1", node(message="its clock is wrong"))
     out = run("node", "get", "worker1")[1]

@@ -185,13 +185,16 @@ def test_a_record_that_came_before_its_key_says_how_the_one_that_is_there_came(
     path = machine.prefix / trust.RECORD
     noted = json.loads(path.read_text())
     for follows, how in ((noted["fingerprint"], "key"), ("b" * 64, "unknown")):
-        later = {"fingerprint": "a" * 64, "follows": follows, "before": [noted["fingerprint"]]}
+        gone = "c" * 64
+        before = [gone, noted["fingerprint"]]
+        later = {"fingerprint": "a" * 64, "follows": follows, "instead_of": gone, "before": before}
         path.write_text(json.dumps(noted | later))
         known = trust.known(Store(machine.folder / "none"), machine.prefix)
         assert known
         told = BOOTSTRAP.trust_of(machine.prefix / trust.PINNED, False)
-        assert (known.trust.how, known.trust.before) == (told["how"], told["before"]) == (how, [])
+        assert (known.trust.how, known.trust.before) == (told["how"], told["before"]) == (how, [gone])
         assert known.trust.since == told.get("since", "") == (noted["since"] if how == "key" else "")
+        assert known.trust.instead_of == told.get("instead_of") == ("c" * 64 if how == "key" else None)
 
 
 @pytest.mark.parametrize("given_up", [False, True])

@@ -4,13 +4,14 @@ import errno
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from common import files
 from common.errors import ConflictError, IntegrityError, Problem, UnavailableError
 from reservoir.bundle import bundles, verification
 from reservoir.bundle.verification import Verified
@@ -22,15 +23,20 @@ from reservoir.intake import store as stores
 from reservoir.intake.copies import Copies
 from reservoir.intake.store import Store
 from reservoir.intake.take import Imported
+from reservoir.intake.take import take as take_by_key
 from reservoir.media import split
+from reservoir.publication.due import require_sound
+from reservoir.publication.prune import prune
+from reservoir.publication.publish import publish
+from reservoir.publication.status import status
 from reservoir.signing import ed25519, keychain
-from tests.unit.reservoir.parts import flip_bit, make_bundle, take
+from tests.unit.reservoir.parts import copied, flip_bit, make_bundle, take
 
 
 def contents(root: Path) -> dict[str, bytes]:
     """Everything that counts at a site, byte by byte."""
-    files = [path for path in root.rglob("*") if path.is_file() and path.name != ".lock"]
-    return {str(path.relative_to(root)): path.read_bytes() for path in files}
+    found = [path for path in root.rglob("*") if path.is_file() and path.name != ".lock"]
+    return {str(path.relative_to(root)): path.read_bytes() for path in found}
 
 
 @pytest.fixture
@@ -253,6 +259,50 @@ def test_what_a_site_went_back_to_counts_until_the_newer_one_is_imported_again(
     assert not take(bundle, root, allow_rollback=True).changed
 
 
+@pytest.mark.parametrize("target", ["1.0", "2.0"])
+def test_going_back_that_is_killed_at_any_write_is_done_or_not_and_ends_when_it_is_run_again(
+    tmp_path: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    """An older bundle that was set aside comes back; one of the store, or one that comes anew."""
+    made = {
+        version: make_bundle(tmp_path / "made", key, version=version, made=[])
+        for version in ("0.5", "1.0", "2.0", "3.0", "10.0")
+    }
+    whole = tmp_path / "whole"
+    for version in ("0.5", "1.0", "3.0", "10.0"):
+        take(made[version], whole)
+    take(made["0.5"], whole, allow_rollback=True)
+    take(made["3.0"], whole)
+    take(made["10.0"], whole)
+    write, left = files.write, 0
+
+    def counted(*args: Any) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise KeyboardInterrupt
+        write(*args)
+
+    def counts(root: Path) -> list[str]:
+        return [bundle.version for bundle in Store(root).newest().values()]
+
+    for writes in range(1, 99):
+        root, left = copied(whole, tmp_path / f"killed-{writes}"), writes
+        with monkeypatch.context() as patched, suppress(KeyboardInterrupt):
+            patched.setattr(files, "write", counted)
+            take(made[target], root, allow_rollback=True)
+        ended = left > 0
+        assert counts(root) == ([target] if ended else ["10.0"])
+        with suppress(ConflictError):
+            assert not take(made[target], root).changed, "nobody asked for it here"
+        take(made[target], root, allow_rollback=True)
+        assert counts(root) == [target]
+        assert {"0.5", "1.0", "3.0", "10.0", target} == {one.version for one in Store(root).imported().values()}
+        if ended:
+            break
+    assert writes > 1
+
+
 def test_of_one_version_the_time_of_the_build_counts(tmp_path: Path, site: Path, key: Ed25519PrivateKey) -> None:
     earlier = make_bundle(tmp_path, key, body="earlier", created="2026-01-02T03:04:04Z")
     with pytest.raises(
@@ -450,3 +500,74 @@ def test_a_list_of_a_year_that_no_clock_has_is_refused_before_anything_comes(
     with pytest.raises(IntegrityError, match="created"):
         take(folder, root)
     assert not Store(root).imported()
+
+
+def damage(path: Path) -> None:
+    """Change a byte of a file, and not its length."""
+    path.chmod(0o644)
+    content = path.read_bytes()
+    path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+
+
+@pytest.mark.parametrize("name", [bundles.LIST, bundles.SIGNATURE, "sbom.cdx.json"])
+@pytest.mark.parametrize("harm", [damage, Path.unlink, lambda path: path.write_bytes(b"")])
+def test_a_record_that_was_damaged_is_whole_again_when_its_bundle_is_carried_here_again(
+    site: Path, bundle: Path, name: str, harm: Callable[[Path], object]
+) -> None:
+    before = contents(site)
+    harm(next(Store(site).bundles.iterdir()) / name)
+    take(bundle, site)
+    assert contents(site) == before
+
+
+def test_a_blob_that_was_damaged_in_its_length_comes_again_with_its_bundle(site: Path, bundle: Path) -> None:
+    before = contents(site)
+    (identity,) = Store(site).imported()
+    harmed = max(Store(site).imported()[identity].sizes())
+    damage(Store(site).blobs / harmed)
+    assert take(bundle, site).changed
+    assert contents(site) == before
+    require_sound(Store(site), identity, read=True)
+
+
+def test_an_older_bundle_is_mended_and_counts_no_more_than_before(site: Path, bundle: Path, second: Path) -> None:
+    (older,) = Store(site).imported()
+    take(second, site)
+    before = contents(site)
+    damage(Store(site).blobs / max(Store(site).imported()[older].sizes()))
+    take(bundle, site)
+    assert contents(site) == before
+    assert [bundle.version for bundle in Store(site).newest().values()] == ["2.0"]
+
+
+def test_a_bundle_that_a_new_key_signed_again_has_the_signature_of_that_key(site: Path, bundle: Path) -> None:
+    (identity,) = Store(site).imported()
+    other = ed25519.new_key(site.parent / "other.key")
+    (bundle / bundles.SIGNATURE).write_bytes(ed25519.sign(other, (bundle / bundles.LIST).read_bytes()))
+    (bundle / bundles.PUBLIC_KEY).write_bytes(ed25519.encode_public(other.public_key()))
+    take_by_key(bundle, site, key=other.public_key(), replace_key=True)
+    require_sound(Store(site), identity, read=True)
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (Path.unlink, "the list of an imported bundle is missing"),
+        (lambda path: path.write_bytes(b"{}"), "the list of an imported bundle is damaged"),
+        (lambda path: path.write_bytes(path.read_bytes() + b"\n"), "the list is that of another bundle"),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_named_with_what_mends_it(
+    site: Path, harm: Callable[[Path], object], said: str
+) -> None:
+    (identity,) = Store(site).imported()
+    harm(Store(site).bundles / identity / bundles.LIST)
+    for look in (status, prune, publish):
+        with pytest.raises(IntegrityError, match=said) as refused:
+            look(site)
+        assert f"import this bundle again, or run `penstock reservoir remove {identity}`" in str(refused.value)
+
+
+def test_what_a_disk_keeps_beside_the_records_is_none(site: Path) -> None:
+    (Store(site).bundles / "lost+found").mkdir()
+    assert len(Store(site).imported()) == 1

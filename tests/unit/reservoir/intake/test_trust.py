@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -145,11 +144,10 @@ def test_a_change_of_the_key_may_be_cut_off_anywhere(
     chain = keychain.Keychain(rotations=[keychain.statement(old, new.public_key(), 1, 0)])
     last = make_bundle(tmp_path / "new", new, version="3.0", chain=chain)
     write = files.write
-    for steps in range(3):
-        left = iter(range(steps))
+    for name in (trust.RECORD, Store(root).keychain.name, Store(root).pinned_key.name):
 
-        def cut_off(path: Path, content: bytes, left: Iterator[int] = left) -> None:
-            if next(left, None) is None:
+        def cut_off(path: Path, content: bytes, name: str = name) -> None:
+            if path.name == name:
                 raise OSError(5, "the power is cut")
             write(path, content)
 
@@ -162,5 +160,9 @@ def test_a_change_of_the_key_may_be_cut_off_anywhere(
         assert known.key == old.public_key()
         assert ed25519.fingerprint(key.public_key()) in known.earlier
         assert known.trust.how == "key", "what was said of the key that is there is in the record of the next"
+        assert known.trust.instead_of == ed25519.fingerprint(key.public_key())
     assert take(last, root).complete
+    done = trust.known(Store(root))
+    assert done
+    assert done.trust.instead_of == ed25519.fingerprint(key.public_key())
     assert keychain.read(Store(root).keychain) == chain

@@ -212,3 +212,11 @@ def test_a_folder_that_is_no_store_is_left_alone(tmp_path: Path, rehearse: bool)
     with pytest.raises(NotFoundError, match="nothing was imported yet"):
         prune.prune(tmp_path, rehearse=rehearse)
     assert [path.name for path in tmp_path.iterdir()] == [".profile"]
+
+
+def test_a_rehearsal_changes_nothing_and_waits_for_nobody(site: Path) -> None:
+    """A store may lie on a disk that is mounted read-only, and an import may take long."""
+    before = prune.prune(site, keep=1, rehearse=True)
+    with Store(site).changing():
+        assert prune.prune(site, keep=1, rehearse=True) == before
+    assert before.publications

@@ -171,3 +171,25 @@ def test_a_folder_that_is_no_store_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="nothing was imported yet"):
         removal.remove(tmp_path, "other")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_record_that_cannot_be_read_goes_by_its_identity_and_prune_takes_its_blobs(site: Path) -> None:
+    (identity,) = (name for name, bundle in Store(site).imported().items() if bundle.name == "other")
+    (Store(site).bundles / identity / bundles.LIST).unlink()
+    assert removal.remove(site, identity, rehearse=True) == removal.remove(site, identity)
+    assert names(site) == ["small"]
+    assert hashes(site) > needed(site)
+    prune.prune(site)
+    assert hashes(site) == needed(site)
+
+
+def test_a_record_that_cannot_be_read_and_was_published_goes_only_where_that_is_said(site: Path) -> None:
+    (identity,) = (name for name, bundle in Store(site).imported().items() if bundle.name == "small")
+    served = sorted(path for path in Store(site).current.rglob("*") if path.is_file())
+    (Store(site).bundles / identity / bundles.LIST).write_bytes(b"{}")
+    with pytest.raises(ConflictError, match="is needed by publication 1"):
+        removal.remove(site, identity)
+    removal.remove(site, identity, withdraw=True)
+    assert names(site) == ["other"]
+    assert sorted(path for path in Store(site).current.rglob("*") if path.is_file()) == served
+    assert publish(site).changed

@@ -9,7 +9,7 @@ import pytest
 from reservoir.contents.artifact import Artifact
 from reservoir.scan.match import Hit, groups, in_range, match
 from reservoir.scan.osv import Advisory, Range
-from reservoir.scan.package_list import PackageList, package_list
+from reservoir.scan.package_list import PackageList, Subject, package_list
 from reservoir.scan.versions import comparison
 from tests.unit.reservoir.scan.advisories import NOW, TODAY, URLLIB3, advisory, bundle, deb, package
 
@@ -142,6 +142,14 @@ def test_the_epoch_of_a_source_is_what_its_repository_says(epoch: dict[str, str]
 def test_a_range_that_cannot_be_ordered_counts_as_a_fault_in_doubt() -> None:
     (hit,) = hits(package("python", "demo", "1.0"), advisory("A-1", "PyPI", "demo", {"introduced": "first release"}))
     assert "cannot be compared" in hit.doubt
+
+
+@pytest.mark.parametrize("version", ["1.0", "9.0"])
+def test_an_ecosystem_whose_order_nobody_knows_is_a_fault_in_doubt(version: str) -> None:
+    wanted = PackageList({Subject("Haiku:1", "demo", version): []}, [])
+    advised = advisory("A-1", "Haiku:1", "demo", {"introduced": "0"}, {"fixed": "2.0"})
+    ((hit,), _) = match([Advisory.model_validate(advised)], wanted, NOW)
+    assert "versions cannot be compared: nobody knows" in hit.doubt
 
 
 @pytest.mark.parametrize("event", [{"fixed": "2.0"}, {"last_affected": "1.9"}, {"limit": "2.0"}])

@@ -122,6 +122,21 @@ def test_a_site_may_ask_for_a_number_of_advisories(made: Report) -> None:
     assert blocked(judge(made, policy(least={"PyPI": 4}, **borne), NOW)) == [said]
 
 
+def test_a_number_for_an_ecosystem_is_one_for_each_of_its_releases(made: Report) -> None:
+    (pypi,) = made.checked
+    checked = [pypi.model_copy(update={"ecosystem": f"Debian:{release}"}) for release in (12, 13)]
+    two = made.model_copy(update={"checked": checked})
+    said = "Debian:13: there are 3 advisories; the policy asks for 4 at least"
+    rules = policy(least={"Debian": 4, "Debian:12": 3}, exceptions=[EXCEPTION])
+    assert blocked(judge(two, rules, NOW)) == [said]
+    assert not any("least" in note for note in judge(two, rules, NOW).notes)
+
+
+def test_a_number_of_advisories_that_is_asked_of_nothing_is_told(made: Report) -> None:
+    notes = judge(made, policy(least={"Debian:bookworm": 4}), NOW).notes
+    assert notes == ["`least` names Debian:bookworm, of which nothing was checked"]
+
+
 def test_what_nobody_says_what_is_inside_of_blocks_where_the_policy_says(tmp_path: Path) -> None:
     write(tmp_path, *URLLIB3)
     made = scan(bundle(package("file", "driver.run", "1"), package("python", "urllib3", "9")), Facts(), [tmp_path],
@@ -250,6 +265,9 @@ def test_signatures_of_malware_grow_old(made: Report) -> None:
                           "vendor/[ab", "vendor/[z-a]*", "vendor/[]x", "a]", "*/", "-a")),
         ("schema: 1\nleast: {pypi: 5}\n", "no ecosystem is called so: write PyPI"),
         ("schema: 1\nleast: {'debian:12': 5}\n", "no ecosystem is called so: write Debian:12"),
+        ("schema: 1\nleast: {Haiku: 5}\n", "no ecosystem is called so: write one of PyPI, Debian, Ubuntu,"),
+        ("schema: 1\nleast: {'PyPI:3': 5}\n", "no ecosystem is called so: write PyPI, which has no releases"),
+        ("schema: 1\nleast: {'Debian:': 5}\n", "no ecosystem is called so: write Debian"),
         ("schema: 1\nlicences:\n  deny: [GPL3ish]\n", "GPL3ish is not the SPDX name of a licence"),
         ("schema: 1\nlicences:\n  deny: ['MIT AND']\n", "is not an SPDX licence expression"),
     ],

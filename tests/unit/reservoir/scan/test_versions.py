@@ -44,6 +44,7 @@ ORDERS = [
     ("PyPI", PYPI),
     ("Ubuntu:24.04:LTS", DEBIAN),
     ("Alpine:v3.20", APK),
+    ("Wolfi", APK),
 ]
 
 
@@ -81,6 +82,12 @@ def test_versions_that_are_written_differently_are_one(ecosystem: str, one: str,
 def test_what_is_no_version_is_not_compared(ecosystem: str, text: str) -> None:
     with pytest.raises(ValueError):
         comparison(ecosystem)(text, "1.0")
+
+
+@pytest.mark.parametrize("ecosystem", ["Haiku:1", "npm", "", "debian:12"])
+def test_of_an_unknown_ecosystem_nothing_is_compared(ecosystem: str) -> None:
+    with pytest.raises(ValueError, match="nobody knows whether"):
+        comparison(ecosystem)("1.0", "1.0")
 
 
 WORDS = {

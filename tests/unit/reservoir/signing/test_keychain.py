@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from common import files
 from common.errors import ConflictError, IntegrityError, NotFoundError
 from reservoir.bundle import bundles
 from reservoir.bundle.verification import verify
@@ -96,6 +97,15 @@ def test_an_interrupted_rotation_goes_on_with_the_key_that_it_made(
             keychain.of_key(path, new)
     assert keychain.rotate(path, DAY).new == waiting
     assert [each.number for each in keychain.of_key(path, ed25519.read_key(path)).rotations] == [1, 2]
+
+
+def test_a_rotation_deletes_what_an_interrupted_one_wrote_of_keys(path: Path) -> None:
+    left = [path.with_name(f".{name}{files.BESIDE}x") for name in (f".{path.name}.next", f"{path.stem}.1.0.key")]
+    foreign = path.with_name(f".other.key{files.BESIDE}x")
+    for each in (*left, foreign):
+        each.write_bytes(b"secret")
+    keychain.rotate(path, 0)
+    assert [each.exists() for each in (*left, foreign)] == [False, False, True]
 
 
 def test_a_site_follows_the_chain_and_refuses_the_old_key_from_then_on(

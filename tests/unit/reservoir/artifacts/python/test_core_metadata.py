@@ -37,7 +37,7 @@ def test_it_is_what_the_wheel_says_and_not_what_it_carries(tmp_path: Path) -> No
 def test_what_is_too_long_is_not_unpacked(bomb: Path) -> None:
     tracemalloc.start()
     try:
-        with pytest.raises(ValueError, match=f"its metadata has {BOMB} bytes, {core_metadata.LARGEST} are allowed"):
+        with pytest.raises(ValueError, match=f"its METADATA has {BOMB} bytes, {core_metadata.LARGEST} are allowed"):
             core_metadata.read(bomb)
         assert tracemalloc.get_traced_memory()[1] < core_metadata.LARGEST
     finally:

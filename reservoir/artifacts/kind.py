@@ -27,6 +27,8 @@ A_contra = TypeVar("A_contra", contravariant=True)
 K = TypeVar("K", bound=Hashable)
 # where the file with a hash lies, or nothing where it is not at hand
 Find = Callable[[str], Path | None]
+# bytes, on every file system that a reservoir may lie on
+LONGEST_NAME = 255
 AGAIN = "get the bundle again from its maker"
 DOWNLOADS = 4
 # how many targets are resolved side by side: they wait for programs and for the network
@@ -166,6 +168,12 @@ class Kind(Protocol[A_contra]):
 
     def describe(self, artifact: A_contra, target: TargetRecord | None) -> Description:
         """Return what others call an artifact, of one target that it is for."""
+
+
+def too_long(name: str) -> str:
+    """Return why no file of a publication can have a name, or nothing."""
+    size = len(name.encode())
+    return f"a publication has files of {LONGEST_NAME} bytes at most, and one of {size}" if size > LONGEST_NAME else ""
 
 
 def one_each(

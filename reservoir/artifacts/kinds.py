@@ -10,6 +10,7 @@ from typing import Any
 
 from common.errors import IntegrityError, Problem
 from common.progress import Progress, counter
+from reservoir.artifacts import targets
 from reservoir.artifacts.debian import kind as debian
 from reservoir.artifacts.file import kind as file
 from reservoir.artifacts.image import kind as image
@@ -26,7 +27,7 @@ _BY_MODEL = {model: kind for kind in KINDS for model in kind.models}
 
 def check(bundles: Sequence[Bundle], find: Find) -> list[Problem]:
     """Return why bundles could not be published together, as far as lists and the files that `find` knows say it."""
-    return [problem for kind in KINDS for problem in kind.check(bundles, find)]
+    return [*targets.check(bundles), *(problem for kind in KINDS for problem in kind.check(bundles, find))]
 
 
 def publish(bundles: Sequence[Bundle], tree: Path, blobs: Path, secret: bytes, progress: Progress) -> None:

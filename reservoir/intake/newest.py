@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from pydantic import ValidationError
 
@@ -42,3 +43,10 @@ def remember(store: Store, bundle: Bundle) -> None:
         marks[bundle.name] = Mark(version=bundle.version, created=bundle.created)
         content = {"schema": 1, "newest": {name: mark.model_dump() for name, mark in sorted(marks.items())}}
         files.write(store.marks, json.dumps(content) + "\n")
+
+
+def remember_all(store: Store, leaving: Iterable[Bundle]) -> None:
+    """Mark bundles that are about to leave the store, whose import may have ended before it did; own ones have none."""
+    for bundle in leaving:
+        if not bundle.own:
+            remember(store, bundle)

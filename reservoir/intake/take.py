@@ -23,7 +23,7 @@ from reservoir.download.threads import in_threads
 from reservoir.intake import newest, trust
 from reservoir.intake.arrival import Arrival
 from reservoir.intake.store import Store, age
-from reservoir.intake.trust import Spoken, Trust
+from reservoir.intake.trust import Known, Spoken, Trust
 from reservoir.scan import image_rules
 from reservoir.scan.policy import read_policy
 from reservoir.signing import keychain
@@ -93,7 +93,7 @@ def take_held(
     `own` is a bundle that the site made itself, signed with the key that is given: whom it trusts stays as it is.
     """
     with space_on(store.root):
-        before = None if own else trust.known(store, given_up=spoken.replaces)
+        before = None if own else _known(store, spoken)
         now = datetime.now(UTC)
         chain = keychain.read(store.keychain) if own else trust.heeded(before, spoken)
         found = verification.read(
@@ -146,6 +146,12 @@ def take_held(
         _forget_superseded(store, found.bundle)
         warning = _warning(found.bundle, held, now)
         return Imported(found.identity, changed=True, media=_media(found), trust=trusted, warning=warning)
+
+
+def _known(store: Store, spoken: Spoken) -> Known | None:
+    """Return whom the site trusts; raises IntegrityError, before anything comes, where what it remembers is damaged."""
+    newest.read(store)
+    return trust.known(store, given_up=spoken.replaces)
 
 
 def _refuse_before_it_is_copied(arrival: Arrival, present: dict[str, Bundle], *, may_be_older: bool) -> None:

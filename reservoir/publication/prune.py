@@ -11,6 +11,7 @@ from common import files
 from common.errors import InputError, NotFoundError
 from common.progress import Progress, silent
 from reservoir.bundle import bundles
+from reservoir.intake import newest
 from reservoir.intake.store import Store
 from reservoir.publication.publish import record_of
 
@@ -110,6 +111,8 @@ def _leftovers(store: Store) -> Iterator[Path]:
 
 def _remove(store: Store, unneeded: Unneeded, progress: Progress) -> None:
     """Remove what is not needed, in an order that never leaves a record of something that is not there."""
+    imported = store.imported()
+    newest.remember_all(store, (imported[identity] for identity in unneeded.bundles))
     for number in unneeded.publications:
         progress(f"remove publication {number}")
         _discard(store.publications / str(number))

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from common.errors import ConflictError, ForbiddenError, IntegrityError, NotFoundError, Problem
+from common.errors import ConflictError, ForbiddenError, IntegrityError, NotFoundError, PenstockError, Problem
 from common.progress import Progress, silent
 from reservoir.artifacts import kinds
 from reservoir.artifacts.image import storage
@@ -49,8 +49,9 @@ def publish(root: Path, progress: Progress = silent, *, unattended: bool = False
     A rollback ends with this, unless the call is `unattended`: then what an administrator went back to stays, and where
     the site serves these bundles already its policy is not asked.
     A bundle that cannot be published, alone or with the others, is left out, and an older one of its name takes its
-    place where there is one. Raises NotFoundError where nothing was imported, ForbiddenError where the site's policy as
-    it is now does not let them through, ConflictError or IntegrityError where nothing can be published.
+    place where there is one that the policy lets through. Raises NotFoundError where nothing was imported,
+    ForbiddenError where the site's policy as it is now does not let them through, IntegrityError where nothing can be
+    published.
     """
     store = Store(root)
     with store.changing():
@@ -63,12 +64,32 @@ def publish(root: Path, progress: Progress = silent, *, unattended: bool = False
             return _served(store, changed=False)
         try:
             return _publish(store, chosen, progress, unattended=unattended)
-        except (ConflictError, IntegrityError):
-            progress("look for the bundle at fault")
-            rest, faults = sound.choose(store, _now_served(store))
-            if not (rest and faults):
+        except Exception as error:
+            if not sound.of_a_bundle(error):
                 raise
-            return replace(_publish(store, rest, progress, unattended=unattended), left_out=faults)
+            return _publish_rest(store, error, progress, unattended=unattended)
+
+
+def _publish_rest(store: Store, error: Exception, progress: Progress, *, unattended: bool) -> Published:
+    """Publish what remains without the bundles at fault, which are named; raises the error again where that is none."""
+    progress("look for the bundle at fault")
+    served, now = _now_served(store), datetime.now(UTC)
+
+    def refused(identity: str) -> list[Problem]:
+        # a deploy that brings nothing new takes nothing away as time goes by
+        return [] if unattended and identity in served else gate.refused(store, [identity], now)
+
+    # what was served once can be again, unless this release fails by it as nobody thought of
+    tried = served if isinstance(error, PenstockError) else []
+    rest, faults = sound.choose(store, served, refused, tried)
+    if not faults:
+        raise error
+    if not rest:
+        raise IntegrityError.of(faults) from error
+    try:
+        return replace(_publish(store, rest, progress, unattended=unattended), left_out=faults)
+    except ForbiddenError as refusal:
+        raise ForbiddenError.of([*faults, *refusal.problems]) from error
 
 
 def _publish(store: Store, chosen: dict[str, Bundle], progress: Progress, *, unattended: bool) -> Published:

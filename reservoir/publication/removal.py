@@ -13,6 +13,7 @@ from common.progress import Progress, silent
 from reservoir.bundle import bundles
 from reservoir.contents.bundle import Bundle
 from reservoir.download.cache import flush
+from reservoir.intake import newest
 from reservoir.intake.store import Store
 from reservoir.publication.publish import record_of
 
@@ -88,6 +89,7 @@ def remove(
         )
         if not rehearse:
             progress(f"remove {len(blobs)} blobs")
+            newest.remember_all(store, (imported[identity] for identity in chosen))
             store.withdraw(needed)
             _remove(store, going, coming, blobs)
         return removed

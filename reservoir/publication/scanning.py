@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from common.errors import ForbiddenError, InputError, IntegrityError, NotFoundError
+from common.errors import ForbiddenError, InputError, IntegrityError, NotFoundError, PenstockError, Problem
 from common.progress import Progress, silent
 from reservoir.bundle import bundles
 from reservoir.contents.bundle import Bundle
@@ -105,21 +105,42 @@ def site(root: Path, asked: Asked, progress: Progress = silent) -> list[Scanned]
     if not newest:
         raise NotFoundError("nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`")
     asked = replace(asked, policy=asked.policy or gate.policy_path(store))
-    scans = [
-        _scan(
-            _Place(name, bundle, store.bundles / name, store.blobs, gate.folder(store) / remembered.NAME),
-            asked,
-            progress,
-        )
-        for name, bundle in newest.items()
-    ]
+    scans = [_scan(_held(store, name, bundle), asked, progress) for name, bundle in newest.items()]
+    _keep(store, scans, asked.policy)
+    return scans
+
+
+def standby(root: Path, asked: Asked, progress: Progress = silent) -> tuple[list[Scanned], list[Problem]]:
+    """Scan what else a site holds, for a rollback or in place of a bundle at fault, and keep the reports there.
+
+    One that cannot be scanned, as advisories for a release of long ago are not carried any more, is a problem that
+    names it and holds up no other.
+    """
+    store = Store(root)
+    asked = replace(asked, policy=asked.policy or gate.policy_path(store))
+    imported, newest = store.imported(), store.newest()
+    scans, problems = list[Scanned](), list[Problem]()
+    for name in sorted(imported.keys() - newest.keys()):
+        try:
+            scans.append(_scan(_held(store, name, imported[name]), asked, progress))
+        except PenstockError as error:
+            problems += [replace(problem, where=f"{name}: {problem.where}") for problem in error.problems]
+    _keep(store, scans)
+    return scans, problems
+
+
+def _held(store: Store, identity: str, bundle: Bundle) -> _Place:
+    return _Place(identity, bundle, store.bundles / identity, store.blobs, gate.folder(store) / remembered.NAME)
+
+
+def _keep(store: Store, scans: Sequence[Scanned], policy: Path | None = None) -> None:
+    """Keep reports at a site, and make a policy its own."""
     with store.changing():
         for scanned in scans:
             gate.keep(store, scanned.identity, scanned.report, scanned.page)
             remembered.keep(gate.folder(store) / remembered.NAME, scanned.report, scanned.rules)
-        if asked.policy:
-            gate.adopt(store, asked.policy)
-    return scans
+        if policy:
+            gate.adopt(store, policy)
 
 
 def require_passed(scans: Sequence[Scanned]) -> None:

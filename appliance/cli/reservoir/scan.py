@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,8 @@ from common.errors import InputError
 
 Bundle = Annotated[Path | None, typer.Argument(help="The folder of a bundle.", metavar="[BUNDLE]")]
 Site = Annotated[
-    Path | None, typer.Option("--root", help="Scan what this site would publish, and keep the reports there.")
+    Path | None,
+    typer.Option("--root", help="Scan what this site would publish, or go back to, and keep the reports there."),
 ]
 Advisories = Annotated[
     list[Path] | None,
@@ -47,10 +49,15 @@ def scan_command(  # noqa: PLR0917
     with progress_bars() as progress:
         scans = [scanning.folder(bundle, asked, public_key(key), progress)] if bundle else []
         scans += scanning.site(root, asked, progress) if root else []
+        others, unread = scanning.standby(root, asked, progress) if root else ([], [])
     for scanned in scans:
         if json:
             json.write_bytes(scanned.report.encode())
         if html:
             html.write_bytes(scanned.page)
         print(scanned.words)
+    for scanned in others:
+        print(f"only after a rollback, or in place of another:\n{scanned.words}")
+    for problem in unread:
+        print(f"warning: not scanned: {problem}", file=sys.stderr)
     scanning.require_passed(scans)

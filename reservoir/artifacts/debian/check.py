@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from common.errors import IntegrityError, Problem
 from reservoir.artifacts.debian import relations
 from reservoir.artifacts.debian.pool import field, pool_path
-from reservoir.artifacts.kind import AGAIN, Find, one_each
+from reservoir.artifacts.kind import AGAIN, Find, one_each, too_long
 from reservoir.contents import version_sets
 from reservoir.contents.artifact import DebianArtifact
 from reservoir.contents.bundle import Bundle
@@ -117,7 +117,7 @@ def _faults(deb: DebianArtifact) -> Iterator[str]:
     for name, lines in fields:
         yield from _unread(name, "\n".join(lines))
     try:
-        place("any", deb)
+        yield from filter(None, map(too_long, place("any", deb).parts))
     except IntegrityError as error:
         yield error.problems[0].reason
 

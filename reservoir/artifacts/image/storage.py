@@ -41,18 +41,20 @@ def write(tree: Path) -> bool:
 
 def _write(blobs: Path, top: Path, image: dict[str, Any]) -> bool:
     first = image["digest"].removeprefix("sha256:")
-    manifests, parts = [first], list[str]()
+    # each once: an image may have one layer twice, and its architectures may share some
+    manifests, parts = [first], dict[str, None]()
     for sha256 in manifests:
         document = oci.read((blobs / sha256).read_bytes(), image["name"])
-        manifests += [child.sha256 for child in document.manifests]
-        parts += [part.sha256 for part in document.parts if part not in document.manifests]
+        children = dict.fromkeys(child.sha256 for child in document.manifests)
+        manifests += [child for child in children if child not in manifests]
+        parts |= dict.fromkeys(part.sha256 for part in document.parts if part not in document.manifests)
     places = [f"_layers/sha256/{part}" for part in parts]
     # children before the index that names them
     places += [f"_manifests/revisions/sha256/{manifest}" for manifest in reversed(manifests)]
     places += [f"_manifests/tags/{image['tag']}/index/sha256/{first}"]
     links = {top / "repositories" / image["name"] / place / "link": f"sha256:{place[-64:]}" for place in places}
     links[top / "repositories" / image["name"] / f"_manifests/tags/{image['tag']}/current/link"] = image["digest"]
-    lacking = [path for sha256 in (*parts, *manifests) if not (path := _data(top, sha256)).exists()]
+    lacking = [path for sha256 in parts | dict.fromkeys(manifests) if not (path := _data(top, sha256)).exists()]
     for path in lacking:
         path.parent.mkdir(parents=True, exist_ok=True)
         link_or_copy(blobs / path.parent.name, path)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from common.errors import Problem
-from reservoir.artifacts.kind import AGAIN, Find, one_each
+from reservoir.artifacts.kind import AGAIN, Find, one_each, too_long
 from reservoir.artifacts.python import core_metadata
 from reservoir.contents.artifact import PythonArtifact
 from reservoir.contents.bundle import Bundle
@@ -21,10 +21,14 @@ def check(bundles: Sequence[Bundle], find: Find) -> Iterator[Problem]:
     yield from problems
     for name, wheel in wheels.items():
         try:
-            parse_wheel_filename(name)
+            project = parse_wheel_filename(name)[0]
         except (InvalidWheelFilename, ValueError) as error:
             yield Problem(name, f"not the name of a wheel: {error}", AGAIN)
             continue
+        if canonicalize_name(wheel.name) != project:
+            yield Problem(name, f"the list calls it {wheel.name}, as which no pip finds it", AGAIN)
+        if reason := too_long(described(name)):
+            yield Problem(name, reason, AGAIN)
         if (path := find(wheel.sha256)) is None:
             continue
         try:
@@ -41,6 +45,11 @@ def chosen(wheels: Iterable[PythonArtifact]) -> tuple[dict[str, PythonArtifact],
         lambda wheel: Problem(wheel.filename, "two different files have one name", ONE_SOURCE),
     )
     return {wheel.filename: wheel for wheel in found.values()}, problems
+
+
+def described(filename: str) -> str:
+    """Return the name of the file beside a wheel that has its metadata."""
+    return f"{filename}.metadata"
 
 
 def _meant(filename: str) -> Hashable:

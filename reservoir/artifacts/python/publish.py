@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from common.errors import ConflictError, IntegrityError
 from reservoir.artifacts.kind import AGAIN, Staging
 from reservoir.artifacts.python import core_metadata
-from reservoir.artifacts.python.check import chosen
+from reservoir.artifacts.python.check import chosen, described
 from reservoir.contents.artifact import PythonArtifact
 
 META = {"api-version": "1.1"}
@@ -54,7 +54,7 @@ def write(tree: Path, artifacts: Iterable[PythonArtifact], place: Callable[[str,
 def _described(path: Path, artifact: PythonArtifact) -> dict[str, Any]:
     """Write the wheel's metadata beside it and return its entry in the index."""
     metadata = _metadata(path)
-    path.with_name(f"{path.name}.metadata").write_bytes(metadata)
+    path.with_name(described(path.name)).write_bytes(metadata)
     entry: dict[str, Any] = {
         "filename": path.name,
         "url": f"../../packages/{path.name}",

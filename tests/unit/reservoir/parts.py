@@ -129,12 +129,12 @@ def image_blobs(folder: Path, body: str = "", architectures: Sequence[str] = ("a
 
 
 def image_parts(folder: Path, sha256: str, name: str = "demo/python", tag: str = "1") -> list[tuple[Artifact, Path]]:
-    """Describe an image of one architecture and its parts, whose blobs lie in a folder."""
+    """Describe an image and its parts, whose blobs lie in a folder."""
     digest = f"sha256:{sha256}"
     words = {"tag": tag, "digest": digest, "session": True, "media_type": oci.MANIFEST, "architectures": ["amd64"]}
     image = artifact(folder / sha256, ImageArtifact, name, tag, **words)
     image = image.model_copy(update={"filename": oci.filename(f"{name}:{tag}")})
-    parts = oci.artifacts(image, {sha256: (folder / sha256).read_bytes()})
+    parts = oci.artifacts(image, {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()})
     every: list[Artifact] = [image, *parts]
     return [(part, folder / part.sha256) for part in every]
 

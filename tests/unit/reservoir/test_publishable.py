@@ -142,6 +142,16 @@ def wheel_that_says(**changed: bytes) -> Callable[[Path], Made]:
     return made
 
 
+def called(name: str) -> Callable[[Path], Made]:
+    """A wheel of demo that the list calls otherwise."""
+
+    def made(folder: Path) -> Made:
+        path = wheel(folder)
+        return [(artifact(path, PythonArtifact, name), path)]
+
+    return made
+
+
 def no_record(folder: Path) -> Made:
     """A wheel as a tool makes it that only packs files."""
     ((_, path),) = wheel_that_says()(folder)
@@ -226,6 +236,9 @@ FAULTS: dict[str, tuple[Callable[[Path], Made], str]] = {
     "a wheel with a member above its folder": (another_wheel(more="demo/../../x"), "leaves its folder: demo/../../x"),
     "a wheel with a member for no place": (another_wheel(more="demo-1.0.data/evil/x"), "for no place of an"),
     "a wheel with a member for none": (another_wheel(more="demo-1.0.data/x"), "installation: demo-1.0.data/x"),
+    "a wheel whose name has no room for that of its metadata": (
+        two_spellings(("w" * 230, "1.0")), "a publication has files of 255 bytes at most, and one of 260"),
+    "a wheel that the list calls otherwise": (called("index.html"), "the list calls it index.html, as which no pip"),
     "a wheel with a place of another": (another_wheel(more="x-1.0.data/data/x"), "of another wheel: x-1.0"),
     "a wheel with a file and a folder of one name": (another_wheel(more="demo.py/x.py"), "where a folder is: demo.py"),
     "a wheel without a record": (no_record, "whl: not a wheel: it has no RECORD"),
@@ -249,6 +262,8 @@ FAULTS: dict[str, tuple[Callable[[Path], Made], str]] = {
     "an entry of another package": (entry(STANZA.format(name="jq", version="1")), "deb: its entry is of jq 1"),
     "an entry with a broken relation": (entry(f"{HELLO}Breaks: jq (>= 1\n"), "entry has a breaks that apt cannot read"),
     "an entry of no source": (entry(f"{HELLO}Source: ../x\n"), "deb: ../x is not the name of a source package"),
+    "an entry of a source that is no name of a folder": (
+        entry(f"{HELLO}Source: {'s' * 300}\n"), "deb: a publication has files of 255 bytes at most, and one of 300"),
     "an RPM package that is none": (no_rpm, "rpm: it is no RPM package"),
     "an RPM package that rpm does not take": (half_an_rpm, "rpm: it is no RPM package"),
     "an image under another digest": (image_called(digest=f"sha256:{'0' * 64}"), "demo:1: its digest is said to be"),

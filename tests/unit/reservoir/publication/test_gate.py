@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import ForbiddenError, InputError, IntegrityError, NotFoundError
-from reservoir.contents.artifact import PythonArtifact
+from reservoir.contents.artifact import FileArtifact, PythonArtifact
 from reservoir.intake.store import Store
 from reservoir.publication import scanning
 from reservoir.publication.publish import publish, rollback
@@ -189,3 +189,90 @@ def test_a_rollback_despite_the_policy_does_not_become_the_regular_publication(
     with pytest.raises(ForbiddenError, match=r"CVE-2021-33503 \(high\)"):
         publish(site)
     assert Store(site).rolled_back()
+
+
+def with_file(folder: Path, key: Ed25519PrivateKey, name: str, version: str, text: str, **file: str) -> Path:
+    """A bundle of one file, which may have the name of another bundle's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / file.get("called", f"{name}.txt")
+    path.write_text(text)
+    return make_bundle(folder, key, name=name, version=version, made=[(artifact(path, FileArtifact, path.name), path)])
+
+
+@pytest.fixture
+def clash(site: Path, tmp_path: Path, key: Ed25519PrivateKey) -> dict[str, str]:
+    """A site whose newest `small` contradicts another bundle; identities by what they are."""
+    held = {"older": Store(site).newest().popitem()[0]}
+    held["other"] = take(with_file(tmp_path / "a", key, "other", "1.0", "one"), site).identity
+    publish(site)
+    held["at fault"] = take(
+        with_file(tmp_path / "b", key, "small", "2.0", "another", called="other.txt"), site
+    ).identity
+    held["new"] = take(with_file(tmp_path / "c", key, "third", "1.0", "new"), site).identity
+    return held
+
+
+def test_what_takes_the_place_of_a_bundle_at_fault_is_scanned_as_well(
+    site: Path, advisories: Path, policy: Path, clash: dict[str, str]
+) -> None:
+    policy.write_text("schema: 1\nblock: {severity: critical}\n")
+    scanning.site(site, Asked([advisories], policy))
+    (other,), unread = scanning.standby(site, Asked([advisories]))
+    assert (other.identity, unread) == (clash["older"], [])
+    done = publish(site)
+    assert done.bundles == sorted([clash["older"], clash["other"], clash["new"]])
+    assert [problem.where for problem in done.left_out] == [f"{clash['at fault']}: other.txt"]
+
+
+def test_what_the_policy_refuses_takes_nobodys_place_and_the_rest_is_served(
+    site: Path, advisories: Path, policy: Path, clash: dict[str, str]
+) -> None:
+    scanning.site(site, Asked([advisories], policy))
+    unscanned = publish(site).left_out[1]
+    assert str(unscanned).startswith(
+        f"{clash['older']}: policy: was not scanned, but this site has a policy. Hint: run"
+    )
+    scanning.standby(site, Asked([advisories]))
+    done = publish(site)
+    assert done.bundles == sorted([clash["other"], clash["new"]])
+    fault, refusal = done.left_out
+    assert fault.where == f"{clash['at fault']}: other.txt"
+    assert (refusal.where, "CVE-2021-33503 (high)" in refusal.reason) == (f"{clash['older']}: urllib3 1.24.3", True)
+
+
+def test_nobody_unattended_takes_away_what_is_served_as_the_policy_refuses_it(
+    site: Path, advisories: Path, policy: Path, clash: dict[str, str]
+) -> None:
+    scanning.site(site, Asked([advisories], policy))
+    with pytest.raises(
+        ForbiddenError, match=rf"{clash['at fault']}: other.txt: .*\n.*{clash['older']}: was not scanned"
+    ):
+        publish(site, unattended=True)
+    assert Store(site).serving() == 1
+
+
+def test_what_a_rollback_goes_to_is_scanned_as_well(
+    site: Path, advisories: Path, policy: Path, tmp_path: Path, key: Ed25519PrivateKey
+) -> None:
+    policy.write_text("schema: 1\nblock: {severity: critical}\n")
+    publish(site)
+    take(bundle_with(tmp_path / "made", key, "1.26.5", number="2.0"), site)
+    scanning.site(site, Asked([advisories], policy))
+    publish(site)
+    with pytest.raises(ForbiddenError, match=r"small-1.0-\w+: was not scanned"):
+        rollback(site)
+    scanning.standby(site, Asked([advisories]))
+    assert rollback(site).number == 1
+
+
+def test_what_cannot_be_scanned_any_more_holds_up_nothing_else(
+    site: Path, advisories: Path, tmp_path: Path, key: Ed25519PrivateKey
+) -> None:
+    (held,) = Store(site).imported()
+    bill = {"sbom.cdx.json": b"{}"}
+    damaged = take(bundle_with(tmp_path / "made", key, "1.26.5", number="2.0", attachments=bill), site).identity
+    (site / "bundles" / damaged / "sbom.cdx.json").write_text("changed")
+    take(bundle_with(tmp_path / "made", key, "1.26.6", number="3.0"), site)
+    scans, unread = scanning.standby(site, Asked([advisories]))
+    assert [scanned.identity for scanned in scans] == [held]
+    assert [problem.where.partition(": ")[0] for problem in unread] == [damaged]

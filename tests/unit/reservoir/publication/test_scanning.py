@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -67,6 +68,26 @@ def test_a_site_remembers_how_many_advisories_there_were(
     assert call(monkeypatch, *words) == 0
     policy.write_text("schema: 1\nblock: {severity: critical}\n")
     assert call(monkeypatch, *words) == 0
+
+
+def test_what_is_older_is_scanned_as_well_and_fails_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    vulnerable: Path,
+    advisories: Path,
+    tmp_path: Path,
+    key: Ed25519PrivateKey,
+) -> None:
+    root, path = tmp_path / "site", wheel(tmp_path, "urllib3", "1.26.5")
+    made = [(artifact(path, PythonArtifact, "urllib3", "1.26.5"), path)]
+    newer = make_bundle(tmp_path / "made", key, version="2.0", made=made)
+    for folder in (vulnerable, newer):
+        assert call(monkeypatch, "import", folder, "--trust-first", "--root", root) == 0
+    capsys.readouterr()
+    assert call(monkeypatch, "scan", "--root", root, "--advisories", advisories) == 0
+    first, second = capsys.readouterr().out.split("only after a rollback, or in place of another:\n")
+    assert first.startswith("small-2.0-")
+    assert re.match(r"small-1\.0-\w+: refused by the policy", second)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 from pathlib import Path
@@ -11,11 +13,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common import files
 from common.errors import IntegrityError
-from reservoir.artifacts.image import storage
+from reservoir.artifacts.image import oci, storage
 from reservoir.contents.artifact import ImageArtifact
 from reservoir.intake.store import Store
 from reservoir.publication.publish import publish, rollback
-from tests.unit.reservoir.parts import publish_versions
+from tests.unit.reservoir.parts import image_blobs, image_parts, make_bundle, publish_versions, take
 
 HERE = "images/registry/docker/registry/v2"
 
@@ -44,6 +46,22 @@ def test_an_image_takes_no_space_of_its_own(site: Path) -> None:
     }
     assert all(path.samefile(Store(site).blobs / path.parent.name) for path in blobs)
     assert files.space([current / "images/registry"]).own < 2000
+
+
+@pytest.mark.parametrize(("architectures", "twice"), [(["amd64"], "layers"), (["amd64", "arm64"], "manifests")])
+def test_what_an_image_names_twice_is_there_once(tmp_path: Path, architectures: list[str], twice: str) -> None:
+    """BuildKit makes two equal layers of two steps that change nothing; architectures share what is of neither."""
+    folder = tmp_path / "blobs"
+    folder.mkdir()
+    said = json.loads((folder / image_blobs(folder, architectures=architectures)).read_bytes())
+    content = oci.encode(said | {twice: [*said[twice], said[twice][0]]})
+    sha256 = hashlib.sha256(content).hexdigest()
+    (folder / sha256).write_bytes(content)
+    made = image_parts(folder, sha256)
+    take(make_bundle(tmp_path, Ed25519PrivateKey.generate(), made=made), tmp_path / "site")
+    stored = (publish(tmp_path / "site").folder / HERE / "blobs").rglob("data")
+    assert {path.parent.name for path in stored} == {described.sha256 for described, _ in made}
+    assert served(tmp_path / "site") == f"sha256:{sha256}"
 
 
 def test_a_rollback_goes_back_in_the_images_too(site: Path) -> None:

@@ -1,0 +1,125 @@
+"""Bundles that an earlier release took for whole, and that fail where they are published."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from common.errors import ConflictError, ForbiddenError, IntegrityError, UnavailableError
+from reservoir.artifacts import kinds, targets
+from reservoir.artifacts.rpm import publish as rpm
+from reservoir.contents.artifact import FileArtifact
+from reservoir.contents.target import TargetRecord
+from reservoir.intake.store import Store
+from reservoir.publication import sound
+from reservoir.publication.publish import publish
+from tests.unit.reservoir.parts import TARGET, artifact, make_bundle, take
+
+STRANGE = {
+    "KeyError": TargetRecord(name="new", os="rpm", release="9", arch="riscv64"),
+    "OSError": TargetRecord(name="new", os="debian", release="r" * 300, arch="amd64"),
+}
+
+
+@pytest.fixture
+def unchecked() -> Iterator[pytest.MonkeyPatch]:
+    """Nobody looks at targets, as in an earlier release."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(targets, "check", lambda _: iter(()))
+        yield patch
+
+
+@pytest.fixture
+def bring(tmp_path: Path, key: Ed25519PrivateKey) -> Callable[..., str]:
+    """Import a bundle of one file; says its identity."""
+
+    def imported(name: str, *more: TargetRecord) -> str:
+        path = tmp_path / f"{name}.txt"
+        path.write_text(name)
+        made = [(artifact(path, FileArtifact, path.name), path)]
+        return take(
+            make_bundle(tmp_path, key, name=name, made=made, targets=(TARGET, *more)), tmp_path / "site"
+        ).identity
+
+    return imported
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(("failure", "target"), STRANGE.items(), ids=list(STRANGE))
+def test_it_is_left_out_whatever_it_fails_by(
+    tmp_path: Path,
+    unchecked: pytest.MonkeyPatch,
+    bring: Callable[..., str],
+    failure: str,
+    target: TargetRecord,
+    *,
+    known: bool,
+) -> None:
+    """A check that was added later names it, and else a trial of it alone does."""
+    good, strange = bring("good"), bring("strange", target)
+    if known:
+        unchecked.undo()
+    done = publish(tmp_path / "site", unattended=True)
+    assert done.bundles == [good]
+    (told,) = done.left_out
+    assert told.where == f"{strange}: " + (told.where.partition(": ")[2] if known else "publication")
+    assert known or f"it fails: {failure}: " in told.reason
+    assert not list(Store(tmp_path / "site").publications.glob(".trial*"))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_what_is_served_is_tried_as_well_where_a_later_release_fails_by_it(
+    tmp_path: Path, bring: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(rpm, "MACHINES", {"riscv64": "riscv64"})
+        strange = bring("strange", STRANGE["KeyError"])
+        assert publish(tmp_path / "site").bundles == [strange]
+    good = bring("good")
+    done = publish(tmp_path / "site")
+    assert (done.bundles, [problem.where for problem in done.left_out]) == ([good], [f"{strange}: publication"])
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_it_is_an_error_and_no_traceback_where_nothing_else_is_there(tmp_path: Path, bring: Callable[..., str]) -> None:
+    strange = bring("strange", STRANGE["KeyError"])
+    with pytest.raises(IntegrityError, match=f"{strange}: publication: it fails: KeyError: 'riscv64'"):
+        publish(tmp_path / "site")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO])
+def test_a_disk_is_no_bundles_fault(
+    tmp_path: Path, bring: Callable[..., str], monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(number, "of the disk")
+
+    bring("good")
+    monkeypatch.setattr(kinds, "publish", fail)
+    with pytest.raises((OSError, UnavailableError)):
+        publish(tmp_path / "site")
+
+
+@pytest.mark.parametrize(
+    ("error", "may_be"),
+    [
+        (IntegrityError(""), True),
+        (ConflictError(""), True),
+        (KeyError("x"), True),
+        (OSError(errno.ENAMETOOLONG, ""), True),
+        (FileExistsError(errno.EEXIST, ""), True),
+        (ForbiddenError(""), False),
+        (UnavailableError(""), False),
+        (OSError(errno.EROFS, ""), False),
+        (PermissionError(errno.EACCES, ""), False),
+        (MemoryError(), False),
+    ],
+    ids=repr,
+)
+def test_what_may_be_a_bundles_fault(error: Exception, *, may_be: bool) -> None:
+    assert sound.of_a_bundle(error) is may_be

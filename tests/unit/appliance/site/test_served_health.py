@@ -94,7 +94,7 @@ def test_what_cannot_be_read_is_unknown_and_does_not_end_the_look(serve: Serve, 
     listed.write_text("{")
     state, evidence, _ = found(root, 0)[""]
     assert state == "unknown"
-    assert "not the list of a bundle" in evidence
+    assert "the list of an imported bundle is damaged" in evidence
 
 
 def test_the_controller_tells_of_it_at_each_look_by_the_bound_of_the_site(

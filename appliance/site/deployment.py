@@ -270,8 +270,8 @@ def _publish(bundle: Path | None, root: Path, spoken: Spoken, progress: Progress
             where=str(bundle),
             hint="import the other media with `penstock reservoir import`, then deploy again",
         )
-    # what an administrator went back to stays, unless this deploy brought something new
-    published = publish(root, progress=progress, unattended=not imported.changed)
+    # what an administrator went back to stays, unless this deploy brought something new, and mended nothing only
+    published = publish(root, progress=progress, unattended=not imported.new)
     if mine := [problem for problem in published.left_out if problem.where.startswith(f"{imported.identity}: ")]:
         raise ConflictError.of(mine)
     for problem in published.left_out:

@@ -37,7 +37,7 @@ def make(
         return attachments
     # not the time that goes into the bundle: that may be fixed, and advisories grow old by the real one
     now = datetime.now(UTC)
-    rules = read_policy(folder / security.policy) if security.policy else ScanPolicy()
+    rules = read_policy(folder / security.policy, own=bundle.ecosystems) if security.policy else ScanPolicy()
     malware = Clamav().search(bundle, cache.blobs, now, rules.max_age_days) if rules.clamav else None
     known = facts.read(bill, facts.SBOM)
     memory = cache.root / f"{bundle.name}-{remembered.NAME}"

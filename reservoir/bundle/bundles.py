@@ -30,7 +30,7 @@ MEDIUM = "give the folder of a medium; what the reservoir keeps of a bundle that
 HINT = "do not use this bundle; get it again from its maker"
 # what file systems and desktops put on a disc by themselves; nothing below is ever read
 OF_THE_DISC = re.compile(r"lost\+found|System Volume Information|\.Trash-\d+")
-_IDENTITY = re.compile(r"[^.].*-[0-9a-f]{12}")
+_IDENTITY = re.compile(r"[^./][^/]*-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,11 @@ class Bundle(StrictModel):
         """Say whether the site made it itself."""
         return self.name.startswith(OWN)
 
+    @property
+    def ecosystems(self) -> set[str]:
+        """Return the ecosystems of the targets' own packages in security advisories, as far as they are named."""
+        return {target.ecosystem for target in self.targets if target.ecosystem}
+
     def of_kind(self, *kinds: type[A]) -> list[A]:
         """Return the artifacts of some kinds, in the bundle's order."""
         return of_kind(self.artifacts, *kinds)

@@ -37,6 +37,7 @@ _OLDER = "import a newer bundle, or this one with `penstock reservoir import --a
 class Imported:
     """A bundle that the site holds now, whole or as an arrival; `changed` is false where it held it before.
 
+    `new` says that it counts now and did not before; what was only mended is not new.
     `media` counts those of the set. While `complete` is false the bundle does not count yet: the media `missing`
     never came, something of those `damaged` is still lacking. `trust` says how its key came to be trusted; a bundle
     that the site made itself has none. `warning` is what to tell people beside.
@@ -48,6 +49,7 @@ class Imported:
     media: int = 1
     missing: list[int] = field(default_factory=list)
     damaged: list[int] = field(default_factory=list)
+    new: bool = field(default=False, kw_only=True)
     trust: Trust | None = field(default=None, compare=False)
     warning: str = field(default="", compare=False)
 
@@ -112,9 +114,9 @@ def take_held(
             _forget_superseded(store, found.bundle)
             if not own:
                 newest.remember(store, found.bundle)
-            changed = (allow_rollback or not _superseded(store, found)) and store.choose(found.identity, found.bundle)
+            new = (allow_rollback or not _superseded(store, found)) and store.choose(found.identity, found.bundle)
             warning = expiry.warning(found.bundle, now)
-            return Imported(found.identity, changed=changed, media=_media(found), trust=trusted, warning=warning)
+            return Imported(found.identity, new, media=_media(found), new=new, trust=trusted, warning=warning)
         arrival = Arrival(store, found)
         _refuse_before_it_is_copied(arrival, present, may_be_older=allow_rollback or known)
         if spoken.key is None:
@@ -141,11 +143,13 @@ def take_held(
         if not own:
             newest.remember(store, found.bundle)
         # what is mended counts as much as it did
-        if allow_rollback or not (known and _superseded(store, found)):
-            store.choose(found.identity, found.bundle)
+        chosen = (allow_rollback or not (known and _superseded(store, found))) and store.choose(
+            found.identity, found.bundle
+        )
         _forget_superseded(store, found.bundle)
         warning = _warning(found.bundle, held, now)
-        return Imported(found.identity, changed=True, media=_media(found), trust=trusted, warning=warning)
+        new = chosen or not known
+        return Imported(found.identity, True, media=_media(found), new=new, trust=trusted, warning=warning)
 
 
 def _known(store: Store, spoken: Spoken) -> Known | None:
@@ -274,7 +278,7 @@ def _refuse_removed(store: Store, bundle: Bundle, folder: Path) -> None:
 
 def _refuse_unsigned(store: Store, bundle: Bundle) -> None:
     """Raise ForbiddenError where the site has a policy about who signs images, and some of these are not signed so."""
-    rules = read_policy(store.policy).signed_images if store.policy.exists() else []
+    rules = read_policy(store.policy, kept=True).signed_images if store.policy.exists() else []
     if problems := list(image_rules.judge(bundle, rules)):
         raise ForbiddenError.of(problems)
 

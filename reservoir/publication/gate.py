@@ -57,7 +57,7 @@ def refused(store: Store, identities: Iterable[str], now: datetime) -> list[Prob
     path = policy_path(store)
     if path is None:
         return []
-    rules = read_policy(path)
+    rules = read_policy(path, kept=True)
     problems: list[Problem] = []
     held = store.imported() if rules.signed_images else {}
     for identity in identities:

@@ -55,7 +55,7 @@ def remove(
         raise NotFoundError("nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`")
     with store.changing():
         progress("look for what only this bundle needs")
-        if not store.is_readable(name):
+        if not store.is_readable(name) or _is_begun(store, name):
             return _remove_unreadable(store, name, withdraw=withdraw, rehearse=rehearse)
         imported, arrivals = store.imported(), store.arrivals()
         chosen, coming = _named(imported, name), _named(arrivals, name)
@@ -97,18 +97,27 @@ def remove(
 
 def _remove_unreadable(store: Store, identity: str, *, withdraw: bool, rehearse: bool) -> Removed:
     """Remove a record whose list cannot be read; which blobs were its own is not known, so that prune removes them."""
-    if (needed := _needed(store, [identity])) and not withdraw:
+    folder, aside, begun = store.bundles / identity, _unreadable(store, identity), _is_begun(store, identity)
+    if not (begun or withdraw) and (needed := _needed(store, [identity])):
         raise _in_use(needed, identity)
-    folder = store.bundles / identity
-    removed = Removed(bundles=[identity], withdrawn=[], blobs=[], size=files.space([folder]).own)
+    removed = Removed(bundles=[identity], withdrawn=[], blobs=[], size=files.space([aside if begun else folder]).own)
     if not rehearse:
-        aside = store.bundles / f".{identity}{UNREADABLE}"
-        if aside.exists():
-            shutil.rmtree(aside)
-        folder.rename(aside)
-        flush([store.bundles])
+        if not begun:
+            if aside.exists():
+                shutil.rmtree(aside)
+            folder.rename(aside)
+            flush([store.bundles])
         shutil.rmtree(aside)
     return removed
+
+
+def _unreadable(store: Store, identity: str) -> Path:
+    return store.bundles / f".{identity}{UNREADABLE}"
+
+
+def _is_begun(store: Store, name: str) -> bool:
+    """Say whether a removal of an unreadable record was interrupted once that was out of the store."""
+    return bundles.is_identity(name) and _unreadable(store, name).is_dir() and not (store.bundles / name).exists()
 
 
 def _named(held: Mapping[str, Bundle], name: str) -> list[str]:

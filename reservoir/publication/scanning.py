@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -92,7 +92,8 @@ def folder(path: Path, asked: Asked, key: Ed25519PublicKey | None = None, progre
     """Scan a bundle on a disk."""
     signed = bundles.read_signed(path, key)
     identity = bundles.identity(signed.bundle, signed.content)
-    return _scan(_Place(identity, signed.bundle, path, path / bundles.BLOBS), asked, progress)
+    rules = _given(asked.policy, [signed.bundle]) if asked.policy else ScanPolicy()
+    return _scan(_Place(identity, signed.bundle, path, path / bundles.BLOBS), asked, rules, progress)
 
 
 def site(root: Path, asked: Asked, progress: Progress = silent) -> list[Scanned]:
@@ -104,8 +105,8 @@ def site(root: Path, asked: Asked, progress: Progress = silent) -> list[Scanned]
     newest = store.newest()
     if not newest:
         raise NotFoundError("nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`")
-    asked = replace(asked, policy=asked.policy or gate.policy_path(store))
-    scans = [_scan(_held(store, name, bundle), asked, progress) for name, bundle in newest.items()]
+    rules = _rules(store, asked)
+    scans = [_scan(_held(store, name, bundle), asked, rules, progress) for name, bundle in newest.items()]
     _keep(store, scans, asked.policy)
     return scans
 
@@ -117,16 +118,29 @@ def standby(root: Path, asked: Asked, progress: Progress = silent) -> tuple[list
     names it and holds up no other.
     """
     store = Store(root)
-    asked = replace(asked, policy=asked.policy or gate.policy_path(store))
+    rules = _rules(store, asked)
     imported, newest = store.imported(), store.newest()
     scans, problems = list[Scanned](), list[Problem]()
     for name in sorted(imported.keys() - newest.keys()):
         try:
-            scans.append(_scan(_held(store, name, imported[name]), asked, progress))
+            scans.append(_scan(_held(store, name, imported[name]), asked, rules, progress))
         except PenstockError as error:
             problems += [replace(problem, where=f"{name}: {problem.where}") for problem in error.problems]
     _keep(store, scans)
     return scans, problems
+
+
+def _rules(store: Store, asked: Asked) -> ScanPolicy:
+    """Return the policy that was given, else the site's."""
+    if asked.policy:
+        return _given(asked.policy, store.imported().values())
+    path = gate.policy_path(store)
+    return read_policy(path, kept=True) if path else ScanPolicy()
+
+
+def _given(policy: Path, held: Iterable[Bundle]) -> ScanPolicy:
+    """Return a policy that is given for these bundles."""
+    return read_policy(policy, own={name for bundle in held for name in bundle.ecosystems})
 
 
 def _held(store: Store, identity: str, bundle: Bundle) -> _Place:
@@ -150,13 +164,12 @@ def require_passed(scans: Sequence[Scanned]) -> None:
         raise ForbiddenError.of(problems)
 
 
-def _scan(place: _Place, asked: Asked, progress: Progress) -> Scanned:
+def _scan(place: _Place, asked: Asked, rules: ScanPolicy, progress: Progress) -> Scanned:
     if not asked.advisories:
         raise InputError(
             "no advisories were given", where="--advisories", hint="give a folder or a zip file of OSV advisories"
         )
     now = datetime.now(UTC)
-    rules = read_policy(asked.policy) if asked.policy else ScanPolicy()
     known = read_facts(place.bundle, place.attachments)
     malware: Malware | None = None
     if asked.search:

@@ -12,7 +12,7 @@ from typing import Any
 from reservoir.scan.osv import Advisory, Affected, Event, Range
 from reservoir.scan.package_list import PackageList, Subject, covers, key
 from reservoir.scan.severity import Rating, rate
-from reservoir.scan.versions import Compare, comparison
+from reservoir.scan.versions import Compare
 
 # of what looks like one export so many may be somebody's own: one in a thousand; in a small one a tenth, and no more
 # than five, as it has few new ones in a fortnight
@@ -101,7 +101,7 @@ def match(advisories: Iterable[Advisory], wanted: PackageList, now: datetime) ->
         for affected, package in [(affected, affected.package) for affected in advisory.affected if affected.package]:
             for subject in by_name.get(key(package.ecosystem, package.name), ()):
                 if covers(package.ecosystem, subject.ecosystem):
-                    hits += _hit(advisory, affected, subject)
+                    hits += _hit(advisory, affected, subject, wanted.order(subject))
     return hits, data
 
 
@@ -142,9 +142,8 @@ def _faults(hits: Iterable[Hit]) -> list[list[Hit]]:
     return known
 
 
-def _hit(advisory: Advisory, affected: Affected, subject: Subject) -> list[Hit]:
+def _hit(advisory: Advisory, affected: Affected, subject: Subject, compare: Compare) -> list[Hit]:
     """Return the hit on a package, or nothing."""
-    compare = comparison(subject.ecosystem)
     inside, doubt = _inside(affected, subject.version, compare)
     if not inside:
         return []

@@ -11,10 +11,10 @@ from packaging.utils import canonicalize_name
 from reservoir.artifacts.image.system import Installed
 from reservoir.artifacts.kinds import describe
 from reservoir.artifacts.python.describe import ECOSYSTEM as PYPI
-from reservoir.contents.artifact import Artifact
+from reservoir.contents.artifact import Artifact, RpmArtifact
 from reservoir.contents.bundle import Bundle
 from reservoir.contents.target import TargetRecord
-from reservoir.scan.versions import base
+from reservoir.scan.versions import Compare, base, comparison, rpm
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,11 @@ class PackageList:
     def ecosystems(self) -> list[str]:
         """Return the ecosystems that advisories are needed for."""
         return sorted({subject.ecosystem for subject in self.subjects})
+
+    def order(self, subject: Subject) -> Compare:
+        """Return the order of a subject's versions: of an RPM rpm's, whatever its target's ecosystem is called."""
+        of_rpm = any(isinstance(artifact, RpmArtifact) for artifact in self.subjects[subject])
+        return rpm if of_rpm else comparison(subject.ecosystem)
 
 
 def package_list(bundle: Bundle, installed: Mapping[str, Sequence[Installed]] = MappingProxyType({})) -> PackageList:

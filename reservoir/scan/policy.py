@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal
@@ -104,18 +105,6 @@ def _images(text: str) -> str:
     return text
 
 
-def _ecosystem(text: str) -> str:
-    name, colon, release = text.partition(":")
-    meant = next((known for known in ORDERS if known.lower() == name.lower()), None)
-    if meant is None:
-        raise ValueError(f"no ecosystem is called so: write one of {', '.join(ORDERS)}, with a release or without")
-    if meant == PYPI and colon:
-        raise ValueError(f"no ecosystem is called so: write {PYPI}, which has no releases")
-    if meant != name or bool(colon) != bool(release):
-        raise ValueError(f"no ecosystem is called so: write {meant}{colon if release else ''}{release}")
-    return text
-
-
 class SignedImages(StrictModel):
     """Images by name, where `*` stands for anything, and public keys by the name of whom they are of, as PEM.
 
@@ -137,7 +126,7 @@ class ScanPolicy(StrictModel):
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
     max_age_days: Annotated[int, Field(ge=1, le=3650)] = 14
-    least: dict[Annotated[Text, AfterValidator(_ecosystem)], Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    least: dict[Text, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     block: Limit = Limit()
     closed: Literal["list", "block"] = "list"
     exceptions: list[Exemption] = Field(default_factory=list)
@@ -152,8 +141,12 @@ class ScanPolicy(StrictModel):
         return self.least.get(ecosystem, self.least.get(base(ecosystem)))
 
 
-def load(text: str, source: str) -> ScanPolicy:
-    """Return the policy in `text`; raises InputError that names line, reason and hint of every problem."""
+def load(text: str, source: str, *, kept: bool = False, own: Iterable[str] = ()) -> ScanPolicy:
+    """Return the policy in `text`; raises InputError that names line, reason and hint of every problem.
+
+    Under `least` it may name the ecosystems that Penstock knows, and `own`, those of the targets that it is for. One
+    that a site has `kept` may name any: what an earlier release took must not stop imports after an upgrade.
+    """
     document = parse(text, source)
     policy = check(ScanPolicy, document)
     seen: list[tuple[str, str | None]] = []
@@ -164,14 +157,35 @@ def load(text: str, source: str) -> ScanPolicy:
                 document.problem(("exceptions", index), f"{exemption.id} is excepted twice", "keep one of them")
             )
         seen.append((exemption.id, exemption.package))
+    bases = {base(ecosystem) for ecosystem in own}
+    problems += [
+        document.problem(("least", name), "no ecosystem is called so", hint)
+        for name in policy.least
+        if not kept and (hint := _misnamed(name, bases))
+    ]
     if problems:
         raise InputError.of(problems)
     return policy
 
 
-def read_policy(path: Path) -> ScanPolicy:
-    """Return the policy in a file; raises InputError where it is missing or not valid."""
+def _misnamed(text: str, own: set[str]) -> str:
+    """Return what to write in place of the name of an ecosystem; nothing where it is one, or one of one's own."""
+    name, colon, release = text.partition(":")
+    meant = next((known for known in ORDERS if known.lower() == name.lower()), None)
+    if meant is None and name in own:
+        return ""
+    if meant is None:
+        return f"write one of {', '.join(ORDERS)}, with a release or without"
+    if meant == PYPI and colon:
+        return f"write {PYPI}, which has no releases"
+    if meant != name or bool(colon) != bool(release):
+        return f"write {meant}{colon if release else ''}{release}"
+    return ""
+
+
+def read_policy(path: Path, *, kept: bool = False, own: Iterable[str] = ()) -> ScanPolicy:
+    """Return the policy in a file, as `load` does; raises InputError where it is missing or not valid."""
     try:
-        return load(path.read_text(), str(path))
+        return load(path.read_text(), str(path), kept=kept, own=own)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read: {error}", where=str(path), hint="give the file of a policy") from error

@@ -64,6 +64,7 @@ class World:
         self.broken: list[str] = []
         self.hosts: dict[str, Any] = {}
         self.unattended = False
+        self.mended = False
         self.rolled_back = False
         self.without_lock: list[str] = []
         self.sessions: list[dict[str, str]] = []
@@ -84,7 +85,14 @@ class World:
         if self.failure:
             raise self.failure
         lacking = {"complete": not self.missing, "media": 3, "missing": self.missing, "damaged": []}
-        return SimpleNamespace(changed=self.changed, identity=self.identity, trust=None, warning="", **lacking)
+        return SimpleNamespace(
+            changed=self.changed,
+            new=self.changed and not self.mended,
+            identity=self.identity,
+            trust=None,
+            warning="",
+            **lacking,
+        )
 
     def publish(self, *_: Any, unattended: bool, **__: Any) -> Any:
         self.did.append("publish")
@@ -279,6 +287,12 @@ def test_a_bad_bundle_stops_before_anything_else(site: Site, world: World) -> No
     assert world.did == ["import"]
     assert not (world.state / "admin-password").exists()
     assert records(world)[0]["ok"] is False
+
+
+def test_a_bundle_that_is_only_mended_ends_no_rollback(site: Site, world: World) -> None:
+    world.mended = True
+    assert "bundle imported" in run(site, world).changed
+    assert world.unattended
 
 
 def test_another_bundle_that_cannot_be_published_stops_no_deploy(site: Site, world: World) -> None:

@@ -27,7 +27,7 @@ from reservoir.intake.take import take as take_by_key
 from reservoir.media import split
 from reservoir.publication.due import require_sound
 from reservoir.publication.prune import prune
-from reservoir.publication.publish import publish
+from reservoir.publication.publish import publish, rollback
 from reservoir.publication.status import status
 from reservoir.signing import ed25519, keychain
 from tests.unit.reservoir.parts import copied, flip_bit, make_bundle, take
@@ -571,3 +571,42 @@ def test_a_record_that_cannot_be_read_is_named_with_what_mends_it(
 def test_what_a_disk_keeps_beside_the_records_is_none(site: Path) -> None:
     (Store(site).bundles / "lost+found").mkdir()
     assert len(Store(site).imported()) == 1
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("harmed", [True, False])
+def test_what_only_mends_a_bundle_ends_no_rollback(
+    site: Path, bundle: Path, second: Path, version: str, *, harmed: bool
+) -> None:
+    store = Store(site)
+    publish(site)
+    assert take(second, site).new
+    publish(site)
+    rollback(site)
+    (identity,) = [name for name, held in store.imported().items() if held.version == version]
+    if harmed:
+        (notes,) = [one for one in store.imported()[identity].artifacts if one.filename == "notes.txt"]
+        damage(store.blobs / notes.sha256)
+    again = take({"1.0": bundle, "2.0": second}[version], site)
+    assert (again.identity, again.changed, again.new) == (identity, harmed, False)
+    assert publish(site, unattended=not again.new).rolled_back
+
+
+def test_a_bundle_that_counts_again_is_new_whether_it_was_mended_or_not(site: Path, bundle: Path, second: Path) -> None:
+    store = Store(site)
+    (older,) = store.imported()
+    take(second, site)
+    (newer,) = store.newest()
+    assert take(bundle, site, allow_rollback=True).new
+    assert take(second, site).new
+    assert list(store.newest()) == [newer]
+    (notes,) = [one for one in store.imported()[older].artifacts if one.filename == "notes.txt"]
+    damage(store.blobs / notes.sha256)
+    assert take(bundle, site, allow_rollback=True).new
+    assert list(store.newest()) == [older]
+
+
+def test_a_site_policy_that_was_kept_before_stops_no_import(site: Path, second: Path) -> None:
+    Store(site).security.mkdir()
+    Store(site).policy.write_text("schema: 1\nleast: {npm: 5}\n")
+    assert take(second, site).changed

@@ -276,3 +276,19 @@ def test_what_cannot_be_scanned_any_more_holds_up_nothing_else(
     scans, unread = scanning.standby(site, Asked([advisories]))
     assert [scanned.identity for scanned in scans] == [held]
     assert [problem.where.partition(": ")[0] for problem in unread] == [damaged]
+
+
+def test_a_policy_that_the_site_has_kept_may_name_what_is_no_ecosystem_and_tells_it(
+    site: Path, advisories: Path, policy: Path
+) -> None:
+    """What an earlier release took stops nothing after an upgrade."""
+    scanning.site(site, Asked([advisories], policy))
+    text = "schema: 1\nblock: {severity: critical}\nleast: {npm: 5}\n"
+    Store(site).policy.write_text(text)
+    assert publish(site).changed
+    (scanned,) = scanning.site(site, Asked([advisories]))
+    assert "`least` names npm, of which nothing was checked" in scanned.words
+    assert scanning.standby(site, Asked([advisories])) == ([], [])
+    policy.write_text(text)
+    with pytest.raises(InputError, match=r"policy\.yml:3: least\.npm: no ecosystem is called so"):
+        scanning.site(site, Asked([advisories], policy))

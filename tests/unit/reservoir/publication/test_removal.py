@@ -193,3 +193,40 @@ def test_a_record_that_cannot_be_read_and_was_published_goes_only_where_that_is_
     assert names(site) == ["other"]
     assert sorted(path for path in Store(site).current.rglob("*") if path.is_file()) == served
     assert publish(site).changed
+
+
+def unreadable(root: Path, name: str) -> str:
+    """Damage the list of the one bundle of a name, and return its identity."""
+    (record,) = Store(root).bundles.glob(f"{name}-*")
+    (record / bundles.LIST).write_text("{")
+    return record.name
+
+
+def test_an_unreadable_record_whose_removal_was_cut_off_goes_with_the_next_run(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity = unreadable(site, "other")
+
+    def cut(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", cut)
+        with pytest.raises(KeyboardInterrupt):
+            removal.remove(site, identity)
+    assert removal.remove(site, identity, rehearse=True).bundles == [identity]
+    gone = removal.remove(site, identity)
+    assert gone.bundles == [identity]
+    assert gone.size > 0
+    assert not list(Store(site).bundles.glob(f"*{identity}*"))
+    with pytest.raises(NotFoundError, match=f"holds no bundle {identity}"):
+        removal.remove(site, identity)
+
+
+def test_a_path_is_no_identity(site: Path, tmp_path: Path) -> None:
+    backup = tmp_path / "backup-202611271200"
+    backup.mkdir()
+    for name in (str(backup), f"../{backup.name}", f"x/../../../{backup.name}"):
+        with pytest.raises(NotFoundError, match="the site holds no bundle"):
+            removal.remove(site, name)
+    assert backup.is_dir()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from reservoir.contents.artifact import Artifact
+from reservoir.contents.target import TargetRecord
 from reservoir.scan.match import Hit, groups, in_range, match
 from reservoir.scan.osv import Advisory, Range
 from reservoir.scan.package_list import PackageList, Subject, package_list
@@ -150,6 +151,18 @@ def test_an_ecosystem_whose_order_nobody_knows_is_a_fault_in_doubt(version: str)
     advised = advisory("A-1", "Haiku:1", "demo", {"introduced": "0"}, {"fixed": "2.0"})
     ((hit,), _) = match([Advisory.model_validate(advised)], wanted, NOW)
     assert "versions cannot be compared: nobody knows" in hit.doubt
+
+
+@pytest.mark.parametrize(("version", "found"), [("1.9-1.el8", True), ("1.10-1.el8", False)])
+@pytest.mark.parametrize("ecosystem", ["CloudLinux:8", "MyLinux:1"])
+def test_packages_of_an_rpm_target_have_the_order_of_rpm_whatever_its_ecosystem_is_called(
+    ecosystem: str, version: str, found: bool
+) -> None:
+    made = bundle(package("rpm", "demo", version, "own8"))
+    own = TargetRecord(name="own8", os="rpm", release="8", arch="amd64", osv=ecosystem)
+    advised = Advisory.model_validate(advisory("A-1", ecosystem, "demo", {"introduced": "0"}, {"fixed": "1.10-1.el8"}))
+    got, _ = match([advised], package_list(made.model_copy(update={"targets": [own]})), NOW)
+    assert [hit.doubt for hit in got] == ([""] if found else [])
 
 
 @pytest.mark.parametrize("event", [{"fixed": "2.0"}, {"last_affected": "1.9"}, {"limit": "2.0"}])

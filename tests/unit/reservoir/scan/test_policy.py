@@ -263,11 +263,11 @@ def test_signatures_of_malware_grow_old(made: Report) -> None:
         *((f"schema: 1\nsigned_images:\n  - {{images: ['{pattern}'], keys: {{}}}}\n", "no image is called so")
           for pattern in ("vendor/", "/vendor/*", "a//b",
                           "vendor/[ab", "vendor/[z-a]*", "vendor/[]x", "a]", "*/", "-a")),
-        ("schema: 1\nleast: {pypi: 5}\n", "no ecosystem is called so: write PyPI"),
-        ("schema: 1\nleast: {'debian:12': 5}\n", "no ecosystem is called so: write Debian:12"),
-        ("schema: 1\nleast: {Haiku: 5}\n", "no ecosystem is called so: write one of PyPI, Debian, Ubuntu,"),
-        ("schema: 1\nleast: {'PyPI:3': 5}\n", "no ecosystem is called so: write PyPI, which has no releases"),
-        ("schema: 1\nleast: {'Debian:': 5}\n", "no ecosystem is called so: write Debian"),
+        ("schema: 1\nleast: {pypi: 5}\n", "no ecosystem is called so. Hint: write PyPI"),
+        ("schema: 1\nleast: {'debian:12': 5}\n", "no ecosystem is called so. Hint: write Debian:12"),
+        ("schema: 1\nleast: {Haiku: 5}\n", "no ecosystem is called so. Hint: write one of PyPI, Debian, Ubuntu,"),
+        ("schema: 1\nleast: {'PyPI:3': 5}\n", "no ecosystem is called so. Hint: write PyPI, which has no releases"),
+        ("schema: 1\nleast: {'Debian:': 5}\n", "no ecosystem is called so. Hint: write Debian"),
         ("schema: 1\nlicences:\n  deny: [GPL3ish]\n", "GPL3ish is not the SPDX name of a licence"),
         ("schema: 1\nlicences:\n  deny: ['MIT AND']\n", "is not an SPDX licence expression"),
     ],
@@ -368,3 +368,18 @@ def test_a_vector_that_nobody_can_read_does_not_hide_behind_a_lesser_word(
     made = scan(bundle(OLD), Facts(), [tmp_path], ScanPolicy(), now=NOW)
     assert [finding.severity for finding in made.findings] == [severity]
     assert len(judge(made, ScanPolicy(), NOW).blocking) == 1
+
+
+def test_a_policy_that_was_kept_may_name_what_is_no_ecosystem() -> None:
+    text = "schema: 1\nleast: {npm: 5, pypi: 7}\n"
+    assert load(text, "policy.yml", kept=True).least == {"npm": 5, "pypi": 7}
+
+
+@pytest.mark.parametrize("name", ["CloudLinux", "CloudLinux:8"])
+def test_the_ecosystem_of_a_target_of_ones_own_may_be_asked_a_number_of(name: str) -> None:
+    text = f"schema: 1\nleast: {{'{name}': 5}}\n"
+    assert load(text, "policy.yml", own=["CloudLinux:8"]).least == {name: 5}
+    with pytest.raises(InputError, match=r"no ecosystem is called so\. Hint: write Debian:12"):
+        load("schema: 1\nleast: {'debian:12': 5}\n", "policy.yml", own=["Debian:12"])
+    with pytest.raises(InputError, match=r"policy.yml:2: least.*no ecosystem is called so"):
+        load(text, "policy.yml", own=["Rocky Linux:9"])

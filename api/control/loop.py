@@ -27,7 +27,7 @@ from api.control.project_states import (
     told_apart,
     with_members,
 )
-from api.control.reconcilers.failures import OUTAGES, TRIES, Failures
+from api.control.reconcilers.failures import OUTAGES, Failures
 from api.control.residents import Residents
 from api.control.waits import decided, outside, told, without_network
 from api.database import Begin, Database
@@ -158,7 +158,7 @@ class Loop:
         async with self._database.reading() as db:
             await other._fleet.refresh(db)
             await other._residents.look(db, 0, None)
-            read = await other._read(db, moment)
+            read = await other._read(db, moment, with_networks=True)
         if read is None:
             raise UnavailableError("the scheduler fails at a session", hint="look into the log of the API")
         return other, read.snapshot
@@ -169,7 +169,7 @@ class Loop:
         rows = await scheduling.asked(db, ids)
         return list(self._workloads(rows, known, await groups.permissions(db)).values())
 
-    async def _read(self, db: AsyncSession, moment: datetime) -> Read | None:
+    async def _read(self, db: AsyncSession, moment: datetime, *, with_networks: bool = False) -> Read | None:
         """Return a snapshot without those that wait and cannot be read; None where one that runs cannot be."""
         waiting = await scheduling.pending(db, moment)
         # The projects are read last, so that none of these sessions is of one that came later.
@@ -182,7 +182,7 @@ class Loop:
             return None
         self._forget_moves({*self._residents.ids, *(row.id for row in waiting)})
         queue = self._workloads(active, known, permissions)
-        wants_network = any(each.needs_network for each in queue.values())
+        with_networks |= any(each.needs_network for each in queue.values())
         snapshot = Snapshot(
             now=micros(moment),
             nodes=self._fleet.nodes,
@@ -193,7 +193,7 @@ class Loop:
             reservations={str(id_): tuple(places) for id_, places in (self.reservations or {}).items()},
             nominated=self._nominated,
             domains=await sharing(db, known.values()),
-            networks=await networks.room(db, self._gang_networks) if wants_network else None,
+            networks=await networks.room(db, self._gang_networks) if with_networks else None,
         )
         names = {id_: project.name for id_, project in known.items()}
         return Read(snapshot, [row for row in active if row.id in queue], of_inactive, names)
@@ -324,8 +324,12 @@ class Loop:
             except OUTAGES:
                 raise
             except Exception as error:
-                failed.add(part.session_id)
-                if self._failures.note(part.what, part.session_id, error) and part.what is not GROW:
+                failed.update({part.session_id}, part.beneficiaries)
+                if not self._failures.note(part.what, part.session_id, error):
+                    continue
+                if part.what is GROW:
+                    self._residents.let_be(part.session_id)
+                else:
                     await self._end(begin, part.session_id, part.what)
             else:
                 self._failures.forget(part.what, part.session_id)
@@ -367,13 +371,11 @@ class Loop:
     async def _grow(self, db: AsyncSession, decision: Decision) -> None:
         """Give elastic sessions the containers that there is room for, on nodes that there still are."""
         ids = self._fleet.ids
-        grown = {id_: of for id_, of in decision.grown.items() if self._failures.count(GROW, UUID(id_)) < TRIES}
-        wanted = {ids[place.node] for places in grown.values() for place in places.values()}
+        wanted = {ids[place.node] for places in decision.grown.values() for place in places.values()}
         there = await scheduling.lock_nodes(db, wanted) if wanted else set()
-        for id_, places in sorted(grown.items()):
+        for id_, places in sorted(decision.grown.items()):
             if {ids[place.node] for place in places.values()} <= there:
-                revision, _ = self._residents[UUID(id_)]
-                await elastic.grow(db, UUID(id_), revision, places, ids)
+                await elastic.grow(db, UUID(id_), self._residents[UUID(id_)][0], places, ids)
 
     async def _reclaim(self, db: AsyncSession, read: Read, decision: Decision) -> None:
         beneficiaries = {str(row.id): row for row in read.queue}
@@ -382,8 +384,7 @@ class Loop:
             shrunk[reclaim.victim].update(reclaim.ranks)
         for victim_id, ranks in sorted(shrunk.items()):
             if ranks:
-                revision, _ = self._residents[UUID(victim_id)]
-                await elastic.give_up(db, UUID(victim_id), revision, ranks)
+                await elastic.give_up(db, UUID(victim_id), self._residents[UUID(victim_id)][0], ranks)
         for reclaim in sorted(decision.reclaims, key=lambda item: item.victim):
             if reclaim.ranks:
                 continue

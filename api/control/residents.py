@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -84,6 +85,12 @@ class Residents:
             else:
                 self._forget(id_)
         self._unread = {}
+
+    def let_be(self, id_: UUID) -> None:
+        """Let an elastic one have no further containers, until it changes."""
+        if kept := self._kept.get(id_):
+            self._kept[id_] = kept[0], replace(kept[1], grows_at=0)
+            self._changes[str(id_)] = self._kept[id_][1]
 
     def take_changes(self) -> Mapping[str, Running | None]:
         """Return what has changed since the last call, by workload; None is one that is gone."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from api.scheduler import decision_lines, elastic, pending_reasons
-from api.scheduler.claims import SECOND, Claim, Standing
+from api.scheduler.claims import NEVER, SECOND, Claim, Standing
 from api.scheduler.cluster import ClusterState
 from api.scheduler.feasibility import Feasibility, OpenNodes
 from api.scheduler.holdings import Amounts, Holdings
@@ -149,7 +149,9 @@ class Draft:
     def keep(self, claim: Claim) -> None:
         """Keep for a workload what a claim says."""
         self.claims.add(claim)
-        if claim.places and claim.standing is not Standing.SOFT:
+        # who is stopped has a network still, and who waits for work whose end nobody knows needs none yet
+        begins = claim.standing is not Standing.SOFT and claim.free_at < NEVER
+        if claim.places and begins and claim.workload.id not in self.terminating:
             self.networks.keep(claim.workload)
         self._allocate(claim.places, claim.workload)
 

@@ -33,6 +33,7 @@ class NetworksLeft:
 def all_taken(count: int) -> str:
     """Return that all networks of the site are taken, for people."""
     return Sentence(
-        "all {count} networks between containers of a session are taken; an administrator may give more room",
+        "all {count} networks between containers of a session are taken or kept for others; an administrator may "
+        "give more room",
         count=count,
     )

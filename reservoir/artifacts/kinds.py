@@ -16,6 +16,7 @@ from reservoir.artifacts.file import kind as file
 from reservoir.artifacts.image import kind as image
 from reservoir.artifacts.kind import AGAIN, Description, Find, Kind, Staging
 from reservoir.artifacts.python import kind as python
+from reservoir.artifacts.python.check import uninstallable
 from reservoir.artifacts.rpm import kind as rpm
 from reservoir.contents.artifact import Artifact
 from reservoir.contents.bundle import Bundle
@@ -28,6 +29,11 @@ _BY_MODEL = {model: kind for kind in KINDS for model in kind.models}
 def check(bundles: Sequence[Bundle], find: Find) -> list[Problem]:
     """Return why bundles could not be published together, as far as lists and the files that `find` knows say it."""
     return [*targets.check(bundles), *(problem for kind in KINDS for problem in kind.check(bundles, find))]
+
+
+def check_new(bundles: Sequence[Bundle], find: Find) -> list[Problem]:
+    """Return what `check` does, or else what nodes could not install: what a site holds already is not held to that."""
+    return check(bundles, find) or [problem for bundle in bundles for problem in uninstallable(bundle, find)]
 
 
 def publish(bundles: Sequence[Bundle], tree: Path, blobs: Path, secret: bytes, progress: Progress) -> None:

@@ -23,7 +23,7 @@ def rehearse(bundle: Bundle, cache: Cache, progress: Progress) -> None:
     Raises IntegrityError that lists what checks find, or else what the publication itself does not take.
     """
     progress("rehearse the publication")
-    if problems := kinds.check([bundle], cache.path):
+    if problems := kinds.check_new([bundle], cache.path):
         raise IntegrityError.of([replace(one, hint=HINT) if one.hint == AGAIN else one for one in problems])
     with space_on(cache.root), tempfile.TemporaryDirectory(prefix=WORK, dir=cache.root) as folder:
         kinds.publish([bundle], Path(folder) / "tree", cache.blobs, openpgp.new_key(), progress)

@@ -97,7 +97,7 @@ def verify(folder: Path, key: Ed25519PublicKey | None = None, progress: Progress
     if problems := check_blobs(found, sizes, lambda name, path: carried_digest(path, sizes[name]), progress):
         raise IntegrityError.of(problems)
     progress("check that it can be published")
-    if problems := kinds.check([found.bundle], found.blob):
+    if problems := kinds.check_new([found.bundle], found.blob):
         raise IntegrityError.of(problems)
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,10 +11,11 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from common.disk_limit import DiskLimit
-from common.errors import ConflictError, ForbiddenError, IntegrityError, PenstockError, UnavailableError
+from common.errors import ConflictError, ForbiddenError, IntegrityError, PenstockError, Problem, UnavailableError
 from common.progress import Progress, counter, silent
 from reservoir import settings
 from reservoir.artifacts import kinds
+from reservoir.artifacts.kind import Find
 from reservoir.bundle import bundles, expiry, verification
 from reservoir.bundle.verification import Verified
 from reservoir.contents import version_sets
@@ -125,7 +127,7 @@ def take_held(
         kept = found.of_set or arrival.media.exists()
         try:
             with space_on(store.root):
-                missing, damaged = _collect(arrival, progress)
+                missing, damaged = _collect(arrival, kinds.check if known else kinds.check_new, progress)
         except PenstockError:
             # an interruption leaves what was collected for the next run; a refusal leaves nothing but media
             if not kept:
@@ -178,9 +180,12 @@ def _warning(bundle: Bundle, held: list[Bundle], now: datetime) -> str:
     return "; ".join(filter(None, [expiry.warning(bundle, now), *said]))
 
 
-def _collect(arrival: Arrival, progress: Progress) -> tuple[list[int], list[int]]:
+def _collect(
+    arrival: Arrival, check: Callable[[Sequence[Bundle], Find], list[Problem]], progress: Progress
+) -> tuple[list[int], list[int]]:
     """Take over what is good; return the media that are still missing and those that came damaged.
 
+    `check` says why what is whole could not be published: what is mended is asked no more than what is served.
     Raises IntegrityError for what is not good, unless another copy of it came already.
     """
     found = arrival.found
@@ -196,7 +201,7 @@ def _collect(arrival: Arrival, progress: Progress) -> tuple[list[int], list[int]
     if not lacking:
         bad = arrival.check(progress)
         progress("check that it can be published")
-        if bad := bad or kinds.check([found.bundle], arrival.blob):
+        if bad := bad or check([found.bundle], arrival.blob):
             raise IntegrityError.of(bad)
     return arrival.lacking_media() if lacking else ([], [])
 

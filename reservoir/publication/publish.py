@@ -50,8 +50,8 @@ def publish(root: Path, progress: Progress = silent, *, unattended: bool = False
     the site serves these bundles already its policy is not asked.
     A bundle that cannot be published, alone or with the others, is left out, and an older one of its name takes its
     place where there is one that the policy lets through. Raises NotFoundError where nothing was imported,
-    ForbiddenError where the site's policy as it is now does not let them through, IntegrityError where nothing can be
-    published.
+    ForbiddenError where the site's policy as it is now does not let them through, or one that is served and would take
+    a place, IntegrityError where nothing can be published, or what is served fails in a way that no check knows.
     """
     store = Store(root)
     with store.changing():
@@ -65,7 +65,7 @@ def publish(root: Path, progress: Progress = silent, *, unattended: bool = False
         try:
             return _publish(store, chosen, progress, unattended=unattended)
         except Exception as error:
-            if not sound.of_a_bundle(error):
+            if not sound.of_a_bundle(error, root):
                 raise
             return _publish_rest(store, error, progress, unattended=unattended)
 
@@ -76,12 +76,14 @@ def _publish_rest(store: Store, error: Exception, progress: Progress, *, unatten
     served, now = _now_served(store), datetime.now(UTC)
 
     def refused(identity: str) -> list[Problem]:
-        # a deploy that brings nothing new takes nothing away as time goes by
-        return [] if unattended and identity in served else gate.refused(store, [identity], now)
+        # the policy takes nothing away that is served: its gate refuses the whole publication then
+        return [] if identity in served else gate.refused(store, [identity], now)
 
     # what was served once can be again, unless this release fails by it as nobody thought of
     tried = served if isinstance(error, PenstockError) else []
     rest, faults = sound.choose(store, served, refused, tried)
+    if tried and not faults:
+        rest, faults = sound.choose(store, served, refused, tried=[])
     if not faults:
         raise error
     if not rest:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from common.errors import ConflictError, IntegrityError, PenstockError, Problem
@@ -16,15 +18,21 @@ from reservoir.download.cache import space_on
 from reservoir.intake.store import Store
 from reservoir.intake.store import age as age_of
 
+KEPT = "what is served stays; to publish without this bundle, run `penstock reservoir remove --withdraw` with its name"
 MISSING = "carry its bundle here again, or a delta for a new receipt"
 # what a system says of names and of what lies at a place; of anything else its disk is the cause, and no bundle
-NAMES = {None, errno.ENAMETOOLONG, errno.EEXIST, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.EILSEQ}
+NAMES = {None, errno.ENAMETOOLONG, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.EILSEQ}
 
 
-def of_a_bundle(error: Exception) -> bool:
-    """Say whether a publication may have failed by one of its bundles, and not by the policy, the disk or the user."""
+def of_a_bundle(error: Exception, root: Path) -> bool:
+    """Say whether a publication may have failed by one of its bundles, and not by the policy, the disk or the user.
+
+    What is missing elsewhere than in the store at `root`, such as a program, is no bundle's.
+    """
     if isinstance(error, PenstockError):
         return isinstance(error, (ConflictError, IntegrityError))
+    if isinstance(error, FileNotFoundError):
+        return isinstance(error.filename, str | os.PathLike) and Path(error.filename).is_relative_to(root)
     return not isinstance(error, (OSError, MemoryError)) or (isinstance(error, OSError) and error.errno in NAMES)
 
 
@@ -36,6 +44,7 @@ def choose(
     What is `served` already goes before what is not, and what is older before what is newer: who comes last and
     contradicts the others is at fault. What the policy has `refused` is passed over, and what was not `tried` is
     published alone, for a trial. Every problem names its bundle.
+    Raises IntegrityError where a trial fails by what is served: that may be our fault as well, and takes nothing away.
     """
     chosen: dict[str, Bundle] = {}
     faults: list[Problem] = []
@@ -51,6 +60,8 @@ def choose(
             found = found or refused(identity)
             if not found and identity not in tried:
                 found = _trial(store, bundle)
+                if found and identity in served:
+                    raise IntegrityError.of([*faults, *(_of(identity, replace(one, hint=KEPT)) for one in found)])
             faults += [_of(identity, one) for one in found]
             if not found:
                 chosen[identity] = bundle
@@ -71,7 +82,7 @@ def _trial(store: Store, bundle: Bundle) -> list[Problem]:
         with space_on(store.root, tree):
             kinds.publish([bundle], tree, store.blobs, store.apt_key(), silent)
     except Exception as error:
-        if not of_a_bundle(error):
+        if not of_a_bundle(error, store.root):
             raise
         if isinstance(error, PenstockError):
             return list(error.problems)

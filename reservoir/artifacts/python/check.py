@@ -37,6 +37,17 @@ def check(bundles: Sequence[Bundle], find: Find) -> Iterator[Problem]:
             yield Problem(name, f"not a wheel: {error}", AGAIN)
 
 
+def uninstallable(bundle: Bundle, find: Find) -> Iterator[Problem]:
+    """Yield each wheel that an index can hold and pip does not install, or not as it says."""
+    for wheel in bundle.of_kind(PythonArtifact):
+        if (path := find(wheel.sha256)) is None:
+            continue
+        try:
+            core_metadata.require_installable(path, wheel.filename)
+        except ValueError as error:
+            yield Problem(wheel.filename, f"not a wheel: {error}", AGAIN)
+
+
 def chosen(wheels: Iterable[PythonArtifact]) -> tuple[dict[str, PythonArtifact], list[Problem]]:
     """Return wheels by the names of their files, and the problems of those that are not one file's, however spelled."""
     found, problems = one_each(

@@ -94,9 +94,9 @@ async def test_nobody_has_many_answers_made_at_once(ready: Cluster, monkeypatch:
     go_on = threading.Event()
     decide = Planner.decide
 
-    def wait(self: Planner, *args: Any) -> Any:
+    def wait(self: Planner, *args: Any, **more: Any) -> Any:
         assert go_on.wait(30)
-        return decide(self, *args)
+        return decide(self, *args, **more)
 
     monkeypatch.setattr(Planner, "decide", wait)
 

@@ -36,9 +36,9 @@ def count_decisions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     decided: list[int] = []
     decide = Planner.decide
 
-    def counting(self: Planner, queue: Any, *args: Any) -> Any:
+    def counting(self: Planner, queue: Any, *args: Any, **more: Any) -> Any:
         decided.append(len(queue))
-        return decide(self, queue, *args)
+        return decide(self, queue, *args, **more)
 
     monkeypatch.setattr(Planner, "decide", counting)
     return decided

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
+from uuid import UUID
 
 import pytest
 from sqlalchemy import text
@@ -330,8 +331,14 @@ async def test_a_decision_that_cannot_be_written(ready: Cluster, monkeypatch: py
 async def test_a_gang_that_cannot_grow_goes_on_and_hinders_nobody(
     ready: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sessions that merely wait have nothing to do with it."""
-    calls = failing(monkeypatch, elastic, "grow", lambda *_: True)
+    """Sessions that merely wait have nothing to do with it, and what it cannot take another one may have."""
+    grows: list[UUID] = []
+
+    def is_first(_: object, id_: UUID, *__: object) -> bool:
+        grows.append(id_)
+        return id_ == grows[0]
+
+    calls = failing(monkeypatch, elastic, "grow", is_first)
     await run(ready, "gang", gpu_milli=1000, replicas=1, max_replicas=4)
     await ok(
         ready.admin.post(
@@ -347,6 +354,9 @@ async def test_a_gang_that_cannot_grow_goes_on_and_hinders_nobody(
     await persist(ready, TRIES + 2)
     assert calls["grow"] == 2 * TRIES, "together with all else, then alone"
     assert await outcome(ready, "gang") == ("RUNNING", "")
+    await run(ready, "other", gpu_milli=1000, replicas=1, max_replicas=2)
+    await persist(ready, TRIES)
+    assert (await ready.session("other"))["replicas"] == 2
     for name in ("one", "two"):
         session = await ready.session(name, "capped")
         assert (session["state"], session["cause"]) == ("PENDING", "quota")

@@ -205,7 +205,7 @@ async def test_without_a_free_network_a_session_says_so_and_starts_as_soon_as_th
     await narrow.settle()
     third = await narrow.session("third")
     assert (third["state"], third["cause"]) == ("PENDING", "no-network")
-    assert third["reason"].startswith("all 2 networks between containers of a session are taken; ")
+    assert third["reason"].startswith("all 2 networks between containers of a session are taken or kept for others; ")
     assert (await narrow.session("single"))["state"] == "RUNNING", "it needs none"
     await delete(narrow, "first")
     await narrow.settle()

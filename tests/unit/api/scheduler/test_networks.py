@@ -13,7 +13,9 @@ from tests.unit.api.scheduler.world import SECOND, node, on, project, runs, work
 NOW = 1000
 NODES = (node("n1", 4), node("n2", 4))
 PROJECTS = (project("owner", 8), project("guest", 0))
-TAKEN = "all 1 networks between containers of a session are taken; an administrator may give more room"
+TAKEN = (
+    "all 1 networks between containers of a session are taken or kept for others; an administrator may give more room"
+)
 
 
 def gang(id_: str, gpus: float = 2, owner: str = "owner", at: int = NOW, **more: object) -> Workload:
@@ -82,3 +84,41 @@ def test_an_elastic_gang_of_one_container_needs_one_too() -> None:
         "gang",
         "other",
     }
+
+
+def test_a_gang_that_is_moved_takes_no_network_from_the_one_that_it_is_moved_for() -> None:
+    """It has one until it is gone, and that is free again when it comes back."""
+    nodes = (*NODES, node("n3", 4))
+    moved = replace(runs(gang("moved", 1, at=0), on("n1", 1)), placements=(on("n1", 1), on("n2", 1)))
+    alone = runs(replace(work("alone", "owner", 2, 0), preemptible=False), on("n3", 1, 1))
+    first = Snapshot(
+        *(NOW * SECOND, nodes, (project("owner", 4), project("guest", 8)), (moved, alone)),
+        (gang("gang", 4, "guest", NOW - 10),),
+        settings=SchedulerSettings(consolidation=True),
+        networks=Networks(2, 1),
+    )
+    decision = decide(first)
+    assert [(each.victim, each.moved) for each in decision.reclaims] == [("moved", True)]
+    later = replace(
+        first,
+        running=(replace(moved, terminating=True), alone),
+        queue=(*first.queue, work("late", "owner", 2, NOW)),
+        reservations=decision.reservations,
+        nominated=decision.nominated,
+    )
+    assert "gang" in decide(later).nominated
+    assert not decide(later).placements
+
+
+def test_a_gang_that_waits_for_what_nobody_knows_the_end_of_takes_no_network() -> None:
+    nodes = (*NODES, node("n3", 2))
+    fixed = tuple(
+        runs(replace(work(f"f{name}", "guest", 4, 0), preemptible=False), on(name, 1, 1, 1, 1)) for name in ("n1", "n2")
+    )
+    waits = gang("waits", 4, at=0)
+    snapshot = Snapshot(
+        *(NOW * SECOND, nodes, (project("owner", 8), project("guest", 10)), fixed, (waits, gang("small", 1, "guest"))),
+        networks=Networks(2, 1),
+    )
+    decision = decide(snapshot)
+    assert set(decision.placements) == {"small"}

@@ -200,11 +200,18 @@ def with_file(folder: Path, key: Ed25519PrivateKey, name: str, version: str, tex
 
 
 @pytest.fixture
-def clash(site: Path, tmp_path: Path, key: Ed25519PrivateKey) -> dict[str, str]:
+def served() -> bool:
+    """Whether the site served its first bundles before newer ones came."""
+    return True
+
+
+@pytest.fixture
+def clash(site: Path, tmp_path: Path, key: Ed25519PrivateKey, *, served: bool) -> dict[str, str]:
     """A site whose newest `small` contradicts another bundle; identities by what they are."""
     held = {"older": Store(site).newest().popitem()[0]}
     held["other"] = take(with_file(tmp_path / "a", key, "other", "1.0", "one"), site).identity
-    publish(site)
+    if served:
+        publish(site)
     held["at fault"] = take(
         with_file(tmp_path / "b", key, "small", "2.0", "another", called="other.txt"), site
     ).identity
@@ -224,6 +231,7 @@ def test_what_takes_the_place_of_a_bundle_at_fault_is_scanned_as_well(
     assert [problem.where for problem in done.left_out] == [f"{clash['at fault']}: other.txt"]
 
 
+@pytest.mark.parametrize("served", [False])
 def test_what_the_policy_refuses_takes_nobodys_place_and_the_rest_is_served(
     site: Path, advisories: Path, policy: Path, clash: dict[str, str]
 ) -> None:
@@ -240,14 +248,15 @@ def test_what_the_policy_refuses_takes_nobodys_place_and_the_rest_is_served(
     assert (refusal.where, "CVE-2021-33503 (high)" in refusal.reason) == (f"{clash['older']}: urllib3 1.24.3", True)
 
 
-def test_nobody_unattended_takes_away_what_is_served_as_the_policy_refuses_it(
-    site: Path, advisories: Path, policy: Path, clash: dict[str, str]
+@pytest.mark.parametrize("unattended", [True, False])
+def test_nothing_that_is_served_is_taken_away_as_the_policy_refuses_it(
+    site: Path, advisories: Path, policy: Path, clash: dict[str, str], *, unattended: bool
 ) -> None:
     scanning.site(site, Asked([advisories], policy))
     with pytest.raises(
         ForbiddenError, match=rf"{clash['at fault']}: other.txt: .*\n.*{clash['older']}: was not scanned"
     ):
-        publish(site, unattended=True)
+        publish(site, unattended=unattended)
     assert Store(site).serving() == 1
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import ConflictError, ForbiddenError, IntegrityError, UnavailableError
 from reservoir.artifacts import kinds, targets
+from reservoir.artifacts.python import installable
 from reservoir.artifacts.rpm import publish as rpm
-from reservoir.contents.artifact import FileArtifact
+from reservoir.contents.artifact import FileArtifact, PythonArtifact
+from reservoir.contents.bundle import Bundle
 from reservoir.contents.target import TargetRecord
 from reservoir.intake.store import Store
 from reservoir.publication import sound
 from reservoir.publication.publish import publish
-from tests.unit.reservoir.parts import TARGET, artifact, make_bundle, take
+from reservoir.publication.removal import remove
+from tests.unit.reservoir.parts import TARGET, artifact, make_bundle, take, wheel
 
 STRANGE = {
     "KeyError": TargetRecord(name="new", os="rpm", release="9", arch="riscv64"),
@@ -72,17 +75,80 @@ def test_it_is_left_out_whatever_it_fails_by(
     assert not list(Store(tmp_path / "site").publications.glob(".trial*"))
 
 
+@pytest.mark.parametrize("unattended", [True, False])
 @pytest.mark.usefixtures("unchecked")
-def test_what_is_served_is_tried_as_well_where_a_later_release_fails_by_it(
-    tmp_path: Path, bring: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+def test_what_is_served_stays_and_is_named_where_a_later_release_fails_by_it(
+    tmp_path: Path, bring: Callable[..., str], monkeypatch: pytest.MonkeyPatch, *, unattended: bool
 ) -> None:
     with monkeypatch.context() as earlier:
         earlier.setattr(rpm, "MACHINES", {"riscv64": "riscv64"})
         strange = bring("strange", STRANGE["KeyError"])
         assert publish(tmp_path / "site").bundles == [strange]
     good = bring("good")
+    with pytest.raises(IntegrityError, match=f"{strange}: publication: it fails: KeyError: .*remove --withdraw"):
+        publish(tmp_path / "site", unattended=unattended)
+    assert Store(tmp_path / "site").serving() == 1
+    remove(tmp_path / "site", strange, withdraw=True)
+    assert publish(tmp_path / "site").bundles == [good]
+
+
+def test_what_is_served_is_named_as_well_where_a_later_release_refuses_it(
+    tmp_path: Path, bring: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(bundles: Sequence[Bundle], *_: Any) -> None:
+        if any(bundle.name == "strange" for bundle in bundles):
+            raise IntegrityError("is strange", where="strange.txt")
+
+    strange = bring("strange")
+    publish(tmp_path / "site")
+    bring("good")
+    monkeypatch.setattr(kinds, "publish", refuse)
+    with pytest.raises(IntegrityError, match=f"{strange}: strange.txt: is strange"):
+        publish(tmp_path / "site")
+    assert Store(tmp_path / "site").serving() == 1
+
+
+def without_record(path: Path) -> Path:
+    path.write_bytes(path.read_bytes().replace(b"RECORD", b"RECORT"))
+    return path
+
+
+def test_what_pip_does_not_install_stays_served_and_can_be_mended_where_the_site_held_it_before(
+    tmp_path: Path, bring: Callable[..., str], key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = without_record(wheel(tmp_path))
+    held = make_bundle(tmp_path, key, name="held", made=[(artifact(path, PythonArtifact, "demo"), path)])
+    with monkeypatch.context() as earlier:
+        earlier.setattr(installable, "require_record", lambda _: None)
+        identity = take(held, tmp_path / "site").identity
+        publish(tmp_path / "site")
+    good = bring("good")
     done = publish(tmp_path / "site")
-    assert (done.bundles, [problem.where for problem in done.left_out]) == ([good], [f"{strange}: publication"])
+    assert (done.bundles, done.left_out) == (sorted([good, identity]), [])
+    (blob,) = Store(tmp_path / "site").imported()[identity].sizes()
+    (Store(tmp_path / "site").blobs / blob).unlink()
+    assert take(held, tmp_path / "site").changed
+    # beside one that is at fault it is not looked at more closely
+    clash = tmp_path / "more"
+    clash.mkdir()
+    (clash / "good.txt").write_text("other")
+    made = [(artifact(clash / "good.txt", FileArtifact, "good.txt"), clash / "good.txt")]
+    at_fault = take(make_bundle(clash, key, name="clash", made=made), tmp_path / "site").identity
+    done = publish(tmp_path / "site")
+    assert identity in done.bundles
+    assert [problem.where for problem in done.left_out] == [f"{at_fault}: good.txt"]
+
+
+def test_a_program_that_is_missing_is_no_bundles_fault(
+    tmp_path: Path, bring: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No such file", str(tmp_path / "bin/tool"))
+
+    bring("good")
+    monkeypatch.setattr(kinds, "publish", fail)
+    with pytest.raises(FileNotFoundError):
+        publish(tmp_path / "site")
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -113,6 +179,9 @@ def test_a_disk_is_no_bundles_fault(
         (KeyError("x"), True),
         (OSError(errno.ENAMETOOLONG, ""), True),
         (FileExistsError(errno.EEXIST, ""), True),
+        (FileNotFoundError(errno.ENOENT, "", "/site/blobs/x"), True),
+        (FileNotFoundError(errno.ENOENT, "", "/usr/bin/tool"), False),
+        (FileNotFoundError(errno.ENOENT, ""), False),
         (ForbiddenError(""), False),
         (UnavailableError(""), False),
         (OSError(errno.EROFS, ""), False),
@@ -122,4 +191,4 @@ def test_a_disk_is_no_bundles_fault(
     ids=repr,
 )
 def test_what_may_be_a_bundles_fault(error: Exception, *, may_be: bool) -> None:
-    assert sound.of_a_bundle(error) is may_be
+    assert sound.of_a_bundle(error, Path("/site")) is may_be

@@ -23,6 +23,7 @@ def read(folder: Path, members: dict[str, str | bytes]) -> None:
         for name, content in (files | members).items():
             archive.writestr(name, content)
     core_metadata.read_named(path, path.name)
+    core_metadata.require_installable(path, path.name)
 
 
 def script(text: str) -> dict[str, str | bytes]:

@@ -239,16 +239,17 @@ class Store:
     def rolled_back(self) -> bool:
         """Say whether the site serves what an administrator went back to."""
         try:
-            number = json.loads(self.rollback.read_text())["publication"]
+            said = json.loads(self.rollback.read_text())
+            numbers = said["publication"], said.get("before")
         except FileNotFoundError:
             return False
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise IntegrityError(
                 "what is remembered of a rollback is damaged",
                 where=str(self.rollback),
                 hint="run `penstock reservoir publish`, or go back again",
             ) from error
-        return bool(number == self.serving())
+        return self.serving() in numbers and self.serving() is not None
 
     def rollback_begun(self) -> bool:
         """Say whether a rollback was interrupted after it switched, and before anybody was told of it."""
@@ -259,10 +260,16 @@ class Store:
             return False
 
     def mark_rollback(self, number: int, *, begun: bool = False) -> None:
-        """Remember that an administrator went back to a publication, or with `begun` that this is about to happen."""
-        files.write(
-            self.rollback, json.dumps({"schema": 1, "publication": number} | ({"begun": True} if begun else {}))
-        )
+        """Remember that an administrator went back to a publication, or with `begun` that this is about to happen.
+
+        Until then the site serves what was gone back to `before`, where it does.
+        """
+        said: dict[str, object] = {"schema": 1, "publication": number}
+        if begun:
+            said |= {"begun": True}
+            with suppress(IntegrityError):
+                said |= {"before": self.serving() if self.rolled_back() else None}
+        files.write(self.rollback, json.dumps(said))
         flush([self.root])
 
     def apt_key(self) -> bytes:

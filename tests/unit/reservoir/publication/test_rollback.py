@@ -89,6 +89,22 @@ def test_an_interrupted_rollback_changes_nothing(site: Path, monkeypatch: pytest
     assert served(site) == "notes body 3"
 
 
+def test_a_second_rollback_that_is_interrupted_before_the_switch_leaves_the_first(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    rollback(site)
+    with monkeypatch.context() as patch:
+        patch.setattr(publishing, "_switch", killed)
+        with pytest.raises(KeyboardInterrupt):
+            rollback(site)
+    assert Store(site).rolled_back()
+    assert (publish(site, unattended=True).number, Store(site).serving()) == (2, 2)
+    assert rollback(site).number == 1
+
+
 def test_a_rollback_that_was_interrupted_after_the_switch_goes_no_further(
     site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,10 @@ from reservoir.download.cache import space_on
 from reservoir.intake.store import Store
 from reservoir.intake.store import age as age_of
 
-KEPT = "what is served stays; to publish without this bundle, run `penstock reservoir remove --withdraw` with its name"
+KEPT = (
+    "what is served stays; import a newer bundle of that name, or, to publish without it, run "
+    "`penstock reservoir remove --withdraw` with its name"
+)
 MISSING = "carry its bundle here again, or a delta for a new receipt"
 # what a system says of names and of what lies at a place; of anything else its disk is the cause, and no bundle
 NAMES = {None, errno.ENAMETOOLONG, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.EILSEQ}

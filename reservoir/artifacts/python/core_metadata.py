@@ -30,11 +30,8 @@ def read(path: Path) -> bytes:
 
 
 def read_named(path: Path, filename: str) -> bytes:
-    """Return the metadata of a wheel; raises ValueError as well where it is not of what the file name says.
-
-    What pip does not read of a wheel is refused, too.
-    """
-    folder, said, _ = _read(path, [METADATA, WHEEL])
+    """Return the metadata of a wheel; raises ValueError as well where it is not of what the file name says."""
+    folder, said, _ = _read(path, [METADATA])
     metadata = BytesHeaderParser().parsebytes(said[METADATA])
     name, version = str(metadata.get("Name", "")), str(metadata.get("Version", ""))
     wanted, number, _, _ = parse_wheel_filename(filename)
@@ -42,14 +39,15 @@ def read_named(path: Path, filename: str) -> bytes:
         raise ValueError(f"its metadata is of {name} {version}")
     if not canonicalize_name(folder).startswith(wanted):
         raise ValueError(f"its metadata lies in {folder}")
-    installable.require_metadata(said[METADATA], map(str, metadata.get_all("Requires-Dist", [])))
-    installable.require_version(said.get(WHEEL, b""))
     return said[METADATA]
 
 
 def require_installable(path: Path, filename: str) -> None:
-    """Raise ValueError where pip would not install a wheel that `read_named` takes, or not where it belongs."""
-    _, said, files = _read(path, [RECORD, ENTRY_POINTS])
+    """Raise ValueError where pip does not read or install a wheel that `read_named` takes, or not as it says."""
+    _, said, files = _read(path, [METADATA, WHEEL, RECORD, ENTRY_POINTS])
+    metadata = BytesHeaderParser().parsebytes(said[METADATA])
+    installable.require_metadata(said[METADATA], map(str, metadata.get_all("Requires-Dist", [])))
+    installable.require_version(said.get(WHEEL, b""))
     name, number, _, _ = parse_wheel_filename(filename)
     installable.require_record(said.get(RECORD))
     scripts = installable.scripts(said.get(ENTRY_POINTS, b""))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -113,13 +114,37 @@ def without_record(path: Path) -> Path:
     return path
 
 
+def with_more(path: Path, name: str, line: str, *, first: bool = False) -> Path:
+    """Put a line more into a file that a wheel says something of itself in."""
+    with zipfile.ZipFile(path) as made:
+        files = {each: made.read(each).decode() for each in made.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for each, content in files.items():
+            said = f"{line}{content}" if first else f"{content.rstrip()}\n{line}"
+            archive.writestr(each, said if each.endswith(f".dist-info/{name}") else content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("harmed", "asked"),
+    [
+        (without_record, "require_record"),
+        (lambda path: with_more(path, "METADATA", "Requires-Dist: PyYAML (>=5.1.*)\n"), "require_metadata"),
+        (lambda path: with_more(path, "WHEEL", "Wheel-Version: 2.0\n", first=True), "require_version"),
+    ],
+)
 def test_what_pip_does_not_install_stays_served_and_can_be_mended_where_the_site_held_it_before(
-    tmp_path: Path, bring: Callable[..., str], key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    bring: Callable[..., str],
+    key: Ed25519PrivateKey,
+    monkeypatch: pytest.MonkeyPatch,
+    harmed: Callable[[Path], Path],
+    asked: str,
 ) -> None:
-    path = without_record(wheel(tmp_path))
+    path = harmed(wheel(tmp_path))
     held = make_bundle(tmp_path, key, name="held", made=[(artifact(path, PythonArtifact, "demo"), path)])
     with monkeypatch.context() as earlier:
-        earlier.setattr(installable, "require_record", lambda _: None)
+        earlier.setattr(installable, asked, lambda *_: None)
         identity = take(held, tmp_path / "site").identity
         publish(tmp_path / "site")
     good = bring("good")

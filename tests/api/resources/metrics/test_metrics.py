@@ -135,7 +135,8 @@ async def test_one_second_has_one_sample(cluster: Cluster, session: dict[str, An
 
 
 async def test_samples_of_an_hour_share_a_row_once_it_is_over(cluster: Cluster, session: dict[str, Any]) -> None:
-    hour = now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)
+    # the last of them is in the next hour, which is over for long enough only then
+    hour = now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=3)
     at = [hour + timedelta(seconds=seconds) for seconds in (-15, 0, 15, 3585, 3600)]
     await report(cluster, *(sample(session, moment, 7, busy_permille=n) for n, moment in enumerate(at)))
     before = await shown_between(cluster, at[0], at[-1])

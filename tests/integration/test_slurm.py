@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -15,6 +17,7 @@ from sqlalchemy import select, update
 from api.clock import now
 from api.control import manager as managing
 from api.engine.launcher import LeasedNode, NotLentError
+from api.engine.slurm import launcher as launching
 from api.engine.slurm.launcher import Owner, SlurmLauncher
 from api.resources.installation import service as installation
 from api.tables.sessions import Session
@@ -107,7 +110,7 @@ async def test_containers_of_a_session_take_different_amounts_of_their_nodes(clu
 
 async def test_a_job_that_somebody_cancels_ends_its_session_with_the_reason(cluster: Cluster, slurm: Slurm) -> None:
     await run(cluster, kind="interactive")
-    slurm.ask("scancel", "--user=root")
+    slurm.clear()
     await watch(cluster)
     session = await cluster.session("demo")
     assert (session["state"], session["reason"]) == ("FAILED", "Slurm took its place back: CANCELLED")
@@ -115,9 +118,47 @@ async def test_a_job_that_somebody_cancels_ends_its_session_with_the_reason(clus
     assert not cluster.engine.containers
 
 
+@contextmanager
+def an_agent_that_says_nothing(slurm: Slurm) -> Iterator[socket.socket]:
+    """Let holders wait for the end of their containers until Slurm kills them."""
+    with socket.socket(socket.AF_UNIX) as agent:
+        agent.bind(str(slurm.agents_socket))
+        agent.listen()
+        agent.settimeout(30)
+        yield agent
+    slurm.agents_socket.unlink()
+
+
+async def test_a_job_that_still_ends_keeps_its_session_until_slurm_tells_why(cluster: Cluster, slurm: Slurm) -> None:
+    with an_agent_that_says_nothing(slurm) as agent:
+        await run(cluster, kind="interactive")
+        with (await asyncio.to_thread(agent.accept))[0]:
+            slurm.ask("scancel", "--user=root")
+            slurm.wait("COMPLETING", "squeue", "--noheader", "--format=%T")
+            await watch(cluster)
+            assert (await cluster.session("demo"))["state"] == "RUNNING"
+            slurm.clear()
+    await watch(cluster)
+    assert (await cluster.session("demo"))["reason"] == "Slurm took its place back: CANCELLED"
+
+
+async def test_a_job_that_does_not_come_to_its_end_ends_its_session(
+    cluster: Cluster, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launching, "ENDING_S", 0.0)
+    with an_agent_that_says_nothing(slurm) as agent:
+        await run(cluster, kind="interactive")
+        with (await asyncio.to_thread(agent.accept))[0]:
+            slurm.ask("scancel", "--user=root")
+            slurm.wait("COMPLETING", "squeue", "--noheader", "--format=%T")
+            await watch(cluster)
+    session = await cluster.session("demo")
+    assert (session["state"], session["reason"]) == ("FAILED", "Slurm took its place back: COMPLETING")
+
+
 async def test_a_training_whose_job_is_cancelled_starts_again_with_another(cluster: Cluster, slurm: Slurm) -> None:
     session = await run(cluster, "learns")
-    slurm.ask("scancel", "--user=root")
+    slurm.clear()
     await watch(cluster)
     assert (await cluster.session("learns"))["state"] == "RUNNING"
     assert held(slurm) == [f"penstock:{session['id']}:1"]
@@ -293,6 +334,7 @@ async def test_a_lease_is_asked_for_once(slurm: Slurm, launcher: SlurmLauncher) 
     await launcher_of(slurm, other).admit(lease, [PLACE])
     assert len(held(slurm, OTHER)) == 1
     await launcher.release([lease])
+    # its job may still end, of which nobody would be told why
     with pytest.raises(NotLentError, match="Slurm took its place back: CANCELLED"):
         await launcher.admit(lease, [PLACE])
 

@@ -20,7 +20,7 @@ GRES = "fgpu"
 NAME = "penstock"
 SRUN = "/usr/bin/srun"
 COMPLETING = "COMPLETING"
-"""The state of a job whose steps still end: how it came to that is told afterwards."""
+"""The state of a job whose steps still end: why they do is told afterwards, and until then its places are nobody's."""
 LISTED = "%i|%T|%r|%k"
 """Id, state, reason and comment. The comment is free text, so that only jobs of our own account may be listed so."""
 LENT = frozenset({"RUNNING", "RESIZING", "SIGNALING", "STOPPED"})
@@ -150,6 +150,11 @@ def kept(jobs: Iterable[Job]) -> list[Job]:
 def are_lent(jobs: Collection[Job]) -> bool:
     """Return whether all components of a lease have their places."""
     return bool(jobs) and all(job.state in LENT for job in jobs)
+
+
+def are_ending(jobs: Iterable[Job]) -> bool:
+    """Return whether Slurm does not tell yet why a lease ends."""
+    return any(job.state == COMPLETING for job in jobs)
 
 
 def why_over(jobs: Iterable[Job]) -> str:

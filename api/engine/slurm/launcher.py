@@ -32,6 +32,8 @@ LEND_S = 10.0
 COMMAND_S = 8.0
 COMPLETE_S = 2.0
 """So long after the end of its containers a job may take to end, whose reason is told afterwards."""
+ENDING_S = 40.0
+"""So long a job may take to end while its containers are stopped, before its lease counts as ended without a reason."""
 AT_ONCE = 8
 """So many commands of Slurm run at once: each is a process of its own."""
 CANCELLED_AT_ONCE = 500
@@ -60,6 +62,7 @@ class SlurmLauncher:
         self._lend_s = lend_s
         self._listing = Listing(self._list)
         self._turns = asyncio.Semaphore(AT_ONCE)
+        self._ending: dict[Lease, float] = {}
 
     async def admit(self, lease: Lease, places: Sequence[LeasedNode]) -> None:
         """Ask for a job where there is none yet, and wait until it runs."""
@@ -70,7 +73,7 @@ class SlurmLauncher:
         deadline = clock.time() + self._lend_s
         while not jobs.are_lent(counts := jobs.kept(found)):
             why = jobs.why_over(counts)
-            if why or clock.time() > deadline:
+            if (why and not jobs.are_ending(counts)) or clock.time() > deadline:
                 await self._cancel(found)
                 raise NotLentError(
                     Sentence("Slurm took its place back: {why}", why=why)
@@ -87,16 +90,25 @@ class SlurmLauncher:
         except PenstockError as error:
             log.warning("leases are given back later", leases=len(leases), reason=str(error))
             return {}
-        ended = ((lease, jobs.why_over(jobs.kept(found.get(lease, ())))) for lease in leases)
-        return {lease: why for lease, why in ended if why}
+        ended = {lease: some for lease in leases if not jobs.are_ending(some := jobs.kept(found.get(lease, ())))}
+        return {lease: why for lease, some in ended.items() if (why := jobs.why_over(some))}
 
     async def watch(self) -> Leases:
-        """List all jobs of ours, and the nodes; of several jobs of a lease but one stays."""
+        """List all jobs of ours, and the nodes; of several jobs of a lease but one stays.
+
+        One whose job ends is still lent until Slurm tells why, or `ENDING_S` is over.
+        """
         listed_jobs = await self._listing.after_now()
         found = {lease: jobs.kept(some) for lease, some in listed_jobs.items()}
         await self._cancel([job for lease, some in listed_jobs.items() for job in some if job not in found[lease]])
         known = await self._nodes()
-        ended = {lease: why for lease, some in found.items() if (why := jobs.why_over(some))}
+        since, at = self._ending, asyncio.get_running_loop().time()
+        self._ending = {lease: since.get(lease, at) for lease, some in found.items() if jobs.are_ending(some)}
+        ended = {
+            lease: why
+            for lease, some in found.items()
+            if (why := jobs.why_over(some)) and (lease not in self._ending or at - self._ending[lease] >= ENDING_S)
+        }
         return Leases(
             lent=found.keys() - ended.keys(),
             ended=ended,
@@ -146,9 +158,7 @@ class SlurmLauncher:
         deadline = clock.time() + COMPLETE_S
         while True:
             found = await self._listing.after_now()
-            if clock.time() > deadline or not any(
-                job.state == jobs.COMPLETING for lease in leases for job in found.get(lease, ())
-            ):
+            if clock.time() > deadline or not any(jobs.are_ending(found.get(lease, ())) for lease in leases):
                 return found
 
     async def _jobs(self, lease: Lease) -> list[Job]:

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,8 +104,13 @@ class Vendor:
         self._gpg("--yes", "--armor", "--detach-sign", str(path))
 
     def close(self) -> None:
-        """End the agent that GnuPG started for the key."""
+        """End the agent that GnuPG started for the key, which is told so and ends afterwards."""
         call("gpgconf", "--kill", "gpg-agent", environment=self.environment)
+        agent = ("pgrep", "--full", f"gpg-agent --homedir {self.environment['GNUPGHOME']} ")
+        deadline = time.monotonic() + 30
+        while subprocess.run(agent, stdout=subprocess.DEVNULL, check=False).returncode == 0:
+            assert time.monotonic() < deadline, agent
+            time.sleep(0.1)
 
     def _gpg(self, *words: str) -> None:
         call("gpg", "--batch", "--quiet", "--passphrase", "", "--pinentry-mode", "loopback", *words,

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+# bytes, on every file system that we write to
+LONGEST_NAME = 255
 DEVICES = Path("/dev")
 # what the name of an unfinished file holds, and no other name
 BESIDE = ".unfinished-"

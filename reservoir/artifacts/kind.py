@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, Protocol, TypeVar
 import httpx
 
 from common.errors import Problem
+from common.files import LONGEST_NAME
 from common.progress import Progress
 from reservoir.contents.artifact import A, Artifact
 from reservoir.contents.bundle import Bundle
@@ -27,8 +28,6 @@ A_contra = TypeVar("A_contra", contravariant=True)
 K = TypeVar("K", bound=Hashable)
 # where the file with a hash lies, or nothing where it is not at hand
 Find = Callable[[str], Path | None]
-# bytes, on every file system that a reservoir may lie on
-LONGEST_NAME = 255
 AGAIN = "get the bundle again from its maker"
 DOWNLOADS = 4
 # how many targets are resolved side by side: they wait for programs and for the network

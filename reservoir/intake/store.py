@@ -249,7 +249,8 @@ class Store:
                 where=str(self.rollback),
                 hint="run `penstock reservoir publish`, or go back again",
             ) from error
-        return self.serving() in numbers and self.serving() is not None
+        serving = self.serving()
+        return serving is not None and serving in numbers
 
     def rollback_begun(self) -> bool:
         """Say whether a rollback was interrupted after it switched, and before anybody was told of it."""

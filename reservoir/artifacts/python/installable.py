@@ -13,14 +13,14 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from common.files import LONGEST_NAME
+
 # where modules go, and what the folders of a wheel's `.data` hold, below the environment that it is installed into
 MODULES = "lib/modules"
 SCHEMES = {"purelib": MODULES, "platlib": MODULES, "headers": "include", "scripts": "bin", "data": ""}
 DATA = ".data"
 # folders of every environment
 ALWAYS = {"bin", "lib"}
-# bytes, as file systems have it
-LONGEST_NAME = 255
 SCRIPTS = ("console_scripts", "gui_scripts")
 TARGET = re.compile(r"(?P<name>\w+([.:]\w+)*)\s*(?P<extras>\[\s*[\w-]+(=\w+)?(,\s*\w+(=\w+)?)*\s*\])?")
 

@@ -198,3 +198,9 @@ def copied(site: Path, target: Path) -> Path:
     """Copy a site with its links: what has one content stays one file."""
     subprocess.run(["cp", "--archive", site, target], check=True)
     return target
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    """Everything that counts at a site, byte by byte."""
+    found = [path for path in root.rglob("*") if path.is_file() and path.name != ".lock"]
+    return {str(path.relative_to(root)): path.read_bytes() for path in found}

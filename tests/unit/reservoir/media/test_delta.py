@@ -22,8 +22,7 @@ from reservoir.media import delta, receipt, split
 from reservoir.publication import prune
 from reservoir.publication.publish import publish
 from reservoir.signing import ed25519
-from tests.unit.reservoir.intake.test_take import contents
-from tests.unit.reservoir.parts import artifact, flip_bit, make_bundle, parts, take, wheel
+from tests.unit.reservoir.parts import artifact, contents, flip_bit, make_bundle, parts, take, wheel
 
 NOW = 1_767_323_045
 

@@ -20,8 +20,7 @@ from reservoir.intake.store import Store
 from reservoir.media import split
 from reservoir.signing import ed25519
 from tests.counting import calls
-from tests.unit.reservoir.intake.test_take import contents
-from tests.unit.reservoir.parts import artifact, flip_bit, make_bundle, parts, take, wheel
+from tests.unit.reservoir.parts import artifact, contents, flip_bit, make_bundle, parts, take, wheel
 
 INSTALLER = Path(split.__file__).parents[1] / "installer"
 SIZE = 1_475_424 + sum(split.cost((INSTALLER / name).stat().st_size) for name in ("install.sh", "bootstrap.py"))

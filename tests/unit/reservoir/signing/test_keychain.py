@@ -15,8 +15,7 @@ from reservoir.intake.store import Store
 from reservoir.publication.due import require_sound
 from reservoir.signing import ed25519, keychain
 from reservoir.signing.keychain import Keychain, Rotation, raw
-from tests.unit.reservoir.intake.test_take import contents
-from tests.unit.reservoir.parts import make_bundle, take
+from tests.unit.reservoir.parts import contents, make_bundle, take
 
 DAY = 1_767_323_045
 

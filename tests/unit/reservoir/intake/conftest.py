@@ -1,0 +1,23 @@
+"""Sites and bundles for what comes to a site."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tests.unit.reservoir.parts import make_bundle, take
+
+
+@pytest.fixture
+def site(tmp_path: Path, bundle: Path) -> Path:
+    """A site that holds one bundle already."""
+    root = tmp_path / "site"
+    take(bundle, root)
+    return root
+
+
+@pytest.fixture
+def second(tmp_path: Path, key: Ed25519PrivateKey) -> Path:
+    return make_bundle(tmp_path / "made", key, version="2.0", body="second")

@@ -52,6 +52,7 @@ class AutomaticRepair:
         self._settings = settings
         self._clock = clock
         self._looked = clock.monotonic()
+        self._is_quiet = False
         looks = settings.health_good_looks + 1
         self._limits = Limits(
             settings.repair_max_unhealthy_percentage, timedelta(seconds=looks * settings.health_interval_s)
@@ -67,8 +68,19 @@ class AutomaticRepair:
         ordered any more.
         """
         self._looked = self._clock.monotonic()
+        if self._is_quiet:
+            async with self._database.reading() as db:
+                if not await self._not_well(db):
+                    return
+        self._is_quiet = await self._order()
+
+    async def _not_well(self, db: AsyncSession) -> Rows:
+        return await health.not_well(db) if self._settings.controller and self._settings.repair_automatic else ()
+
+    async def _order(self) -> bool:
+        """Return whether there is nothing to repair, and nothing told of that."""
         async with self._database.transaction() as db:
-            rows = await health.not_well(db) if self._settings.controller and self._settings.repair_automatic else ()
+            rows = await self._not_well(db)
             mended = await self._mended(db, rows)
             runs = await service.past(db, mended.values()) if mended else []
             await self._tell(db, mended.values(), runs)
@@ -76,12 +88,13 @@ class AutomaticRepair:
             failing = [each for row, each in mended.items() if row.state is CheckState.FAIL and _has_repair(row)]
             chosen = await self._choose(db, failing, rows, runs)
             if chosen is None:
-                return
+                return not rows
             if audit.is_on(self._settings):
                 await audit.begin(db, _entry(chosen, self._clock.now()))
             request = RepairRequest(limit=chosen.node)
             await service.order(db, chosen.repair, request, name(chosen.check), taken=self._settings.controller)
         log.info("repair ordered", repair=chosen.repair, check=chosen.check, node=chosen.node)
+        return False
 
     async def _mended(self, db: AsyncSession, rows: Rows) -> dict[HealthCheck, Failing]:
         """Return the checks that are not well, or not seen, and are repaired by themselves."""

@@ -10,14 +10,13 @@ import asyncio
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from uuid import UUID
 
 import httpx
-from sqlalchemy import text
 
 from api.clock import Clock
-from api.control import archive_check, audit_check, syslog_check
+from api.control import audit_check, database_check, syslog_check
 from api.database import Database
 from api.engine.launcher import DirectLauncher, Launcher
 from api.resources.health import service
@@ -33,13 +32,11 @@ from common.repairs import REPAIR_OF
 
 AGENTS_S = 2.0
 """So often it is looked whether agents report."""
-SILENT = 2
-"""So many heartbeats that did not come make an agent silent."""
+ALL_AGENTS_S = 30.0
+"""So often while all of them do: a new one has its check after so long at the latest."""
 STALL_S = 6.0
 """After a longer pause between two looks silence says nothing: it may be ours."""
 ANSWER_S = 5.0
-CONNECTIONS = (80, 95)
-"""Percent of the database's connections in use that warn and fail."""
 DAY_S = 24 * 3600
 AGENT = "agent"
 
@@ -53,7 +50,7 @@ class HealthCheck:
         self._database = database
         self._settings = settings
         self._clock = clock
-        self._looked = self._looked_at_site = self._began = clock.monotonic()
+        self._looked = self._looked_at_site = self._looked_at_agents = self._began = clock.monotonic()
         self._agents: dict[UUID, CheckState] = {}
         self._site: DampedChecks[tuple[str, str]] | None = None
 
@@ -62,63 +59,55 @@ class HealthCheck:
         """Whether it is time to look."""
         return self._clock.monotonic() - self._looked >= AGENTS_S
 
-    async def look(self) -> None:
-        """Look once."""
+    async def look(self, *, silent: bool = True) -> None:
+        """Look once; where no agent is `silent`, and none was, they are looked at once in a while: one may be new."""
         moment = self._clock.monotonic()
         if moment - self._looked > STALL_S:
             self._began = moment
         self._looked = moment
-        await self._look_at_agents(self._clock.now(), moment)
+        is_time = moment - self._looked_at_agents >= ALL_AGENTS_S
+        if silent or is_time or set(self._agents.values()) != {CheckState.OK}:
+            self._looked_at_agents = moment
+            await self._look_at_agents(self._clock.now(), moment)
         if moment - self._looked_at_site >= self._settings.health_interval_s:
             self._looked_at_site = moment
             await self._look_at_site(moment)
 
     async def _look_at_agents(self, at: datetime, moment: float) -> None:
-        silent_s = SILENT * self._settings.heartbeat_interval_s
-        judges = moment - self._began >= silent_s
-        async with self._database.transaction() as db:
-            found = await service.silent(db, at, timedelta(seconds=silent_s))
-            self._agents = {node.id: state for node, _ in found if (state := self._agents.get(node.id))}
-            for node, silent in found:
-                if silent and not judges and node.state is not NodeState.LOST:
-                    # neither a failure nor a sign of life: what counted counts
-                    continue
-                check = _agent(node, silent=bool(silent))
-                if self._agents.get(node.id) is not check.state:
-                    await service.record_node(db, self._settings, node, [CheckReport.of(check)])
-                    self._agents[node.id] = check.state
+        judges = moment - self._began >= service.silent_s(self._settings)
+        async with self._database.reading() as db:
+            found = await service.silent(db, self._settings, at)
+        self._agents = {node.id: state for node, _ in found if (state := self._agents.get(node.id))}
+        # silence that cannot be judged is neither a failure nor a sign of life: what counted counts
+        judged = [(node, silent) for node, silent in found if not silent or judges or node.state is NodeState.LOST]
+        checks = [(node, CheckReport.of(_agent(node, silent=bool(silent)))) for node, silent in judged]
+        if changed := [(node, check) for node, check in checks if self._agents.get(node.id) is not check.state]:
+            async with self._database.transaction() as db:
+                await service.record_nodes(db, self._settings, changed)
+            self._agents |= {node.id: check.state for node, check in changed}
 
     async def _look_at_site(self, moment: float) -> None:
         looks: list[Callable[[], Awaitable[Iterable[Check]]]] = [
-            *(self._database_works, self._archive, self._machine, self._audit, self._launcher_works)
+            *(self._database_works, self._machine, self._audit, self._launcher_works)
         ]
         if self._settings.agent_ca:
             looks += [self._registry, self._edge]
         found = await asyncio.gather(*(look() for look in looks))
-        async with self._database.transaction() as db:
+        async with self._database.reading() as db:
             if self._site is None:
                 # what the leader before found: a first bad look counts no more than any other
                 known = {(row.check_id, row.thing): _check(row) for row in await service.of_site(db)}
                 damping = Damping(self._settings.health_looks, self._settings.health_good_looks)
                 self._site = DampedChecks(damping, known)
             self._site.see({(check.id, check.subject): check for part in found for check in part}, moment)
-            reports = [CheckReport.of(check) for check in self._site.counts.values()]
-            await service.record_site(db, self._settings, reports)
-            await service.judge_controller(db, self._settings, self._clock.now())
+            reports, at = [CheckReport.of(check) for check in self._site.counts.values()], self._clock.now()
+            if not await service.is_news_of_site(db, reports, at):
+                return
+        async with self._database.transaction() as db:
+            await service.record_site(db, self._settings, reports, at)
 
     async def _database_works(self) -> list[Check]:
-        query = "SELECT (SELECT count(*) FROM pg_stat_activity), current_setting('max_connections')::int"
-        began = time.monotonic()
-        async with self._database.reading() as db:
-            used, most = (await db.execute(text(query))).one()
-        took_ms = (time.monotonic() - began) * 1000
-        state = graded(100 * used / most, *CONNECTIONS)
-        said = f"{used} of {most} connections are in use"
-        hint = f"look at pg_stat_activity; the last answer took {took_ms:.0f} ms" if state is not CheckState.OK else ""
-        return [Check("database", "database answers", state, said, hint, repair=REPAIR_OF["database"] if hint else "")]
-
-    async def _archive(self) -> list[Check]:
-        return await archive_check.look(self._database, self._clock.now())
+        return await database_check.look(self._database, self._clock.now())
 
     async def _launcher_works(self) -> list[Check]:
         try:

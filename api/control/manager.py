@@ -50,19 +50,16 @@ from common.sentence import Sentence
 log = structlog.get_logger()
 
 TICK_S = 1.0
-ALIVE_S = 3.0
+ALIVE_S = 4.0
 """Heartbeats that say no more than that their agents live are written so often."""
 GATHER_S = 0.02
 """So long what comes is gathered before it is looked at: many at once cost little more than one."""
 RETRY_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 NEVER = float("inf")
 ORPHAN_GRACE_S = 5
-MAX_STARTS = 200
-MAX_STOPS = 200
-MAX_CHANGES = 200
+MAX_STARTS = MAX_STOPS = MAX_CHANGES = 200
 """So many sessions are started, stopped and given other shares at once, each with places of their own: a thousand that
 are stopped, or whose nodes hang, keep nobody from starting. The others wait for their turn."""
-
 
 DOING = {
     State.SCHEDULED: Sentence("to start its containers"),
@@ -196,9 +193,7 @@ class Manager:
             self._begin(f"image/{image_id}", self._checker.check(image_id))
         if seen.out_of_reach and self._probe.is_due and "probe" not in self._busy:
             self._begin("probe", self._probe.work())
-        for name, part in (("directory", self._directory), ("health", self._health), ("repairs", self._repairs)):
-            if part.is_due and name not in self._busy:
-                self._begin(name, part.look())
+        self._begin_looks(seen)
         if seen.alerts and "alerts" not in self._busy:
             self._begin("alerts", self._alerts.work())
         if self._leases.is_due and "leases" not in self._busy:
@@ -207,6 +202,14 @@ class Manager:
             self._begin("volumes", self._volumes.work())
         self._begin_audit(seen)
         return bool(starts or stops or changes or unseen or volumes)
+
+    def _begin_looks(self, seen: Glance) -> None:
+        # what they find can wait for the next tick
+        for name, part in (("directory", self._directory), ("repairs", self._repairs)):
+            if part.is_due and name not in self._busy:
+                self._begin(name, part.look(), wakes=False)
+        if self._health.is_due and "health" not in self._busy:
+            self._begin("health", self._health.look(silent=seen.silent or seen.lost), wakes=False)
 
     def _begin_audit(self, seen: Glance) -> None:
         if self._audit.is_due(unwritten=seen.audit) and "audit" not in self._busy:
@@ -344,11 +347,11 @@ class Manager:
         if left_alone:
             log.error("orphaned container left alone", node=orphan.target.name, container=orphan.container_id)
 
-    def _begin(self, key: str, work: Coroutine[Any, Any, None]) -> None:
-        task = self._busy[key] = asyncio.create_task(self._finish(key, work))
+    def _begin(self, key: str, work: Coroutine[Any, Any, None], *, wakes: bool = True) -> None:
+        task = self._busy[key] = asyncio.create_task(self._finish(key, work, wakes=wakes))
         task.set_name(key)
 
-    async def _finish(self, key: str, work: Coroutine[Any, Any, None]) -> None:
+    async def _finish(self, key: str, work: Coroutine[Any, Any, None], *, wakes: bool) -> None:
         request_id.begin()
         try:
             await work
@@ -359,10 +362,10 @@ class Manager:
             await asyncio.sleep(TICK_S)
         finally:
             self._busy.pop(key, None)
-            self._starts.discard(key)
-            self._stops.discard(key)
-            self._changes.discard(key)
-            self.wake()
+            for under_way in (self._starts, self._stops, self._changes):
+                under_way.discard(key)
+            if wakes:
+                self.wake()
 
 
 async def _end(tasks: Collection[asyncio.Task[None]]) -> None:
@@ -392,5 +395,5 @@ async def _wake_afterwards(connection: HTTPConnection) -> AsyncIterator[None]:
     manager.wake()
 
 
-# Ends with the request, after the transaction: the leader finds what the client was told.
 WakeAfterwards = Annotated[None, Depends(_wake_afterwards)]
+"""Ends with the request, after the transaction: the leader finds what the client was told."""

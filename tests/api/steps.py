@@ -75,7 +75,7 @@ async def listen(cluster: Cluster, *, for_s: float = 0.0, silent: str = "") -> N
     while cluster.clock.passed < until:
         async with cluster.database.transaction() as db:
             alive = [node.name for node in await nodes.every(db) if node.name != silent]
-            await nodes.note_alive(db, alive, now())
+            await nodes.note_alive(db, dict.fromkeys(alive, now()))
         cluster.clock.passed += STALL_S
         await cluster.manager.reconcile()
 

@@ -24,6 +24,7 @@ class Glance:
     """What there is, as of one moment; what it names is then read by those whose work it is."""
 
     lost: bool
+    silent: bool
     draining: bool
     out_of_reach: bool
     unstarted: bool
@@ -50,6 +51,7 @@ async def look(db: AsyncSession, settings: Settings, at: datetime) -> Glance:
     """Return which work there may be."""
     conditions: dict[str, ColumnElement[bool]] = {
         "lost": nodes.IS_LOST,
+        "silent": health.is_silent(settings, at),
         "draining": nodes.IS_DRAINING,
         "out_of_reach": nodes.CANNOT_CALL,
         "unstarted": lifecycle.IS_UNSTARTED,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -49,10 +49,6 @@ CHUNK = 200
 """So many nodes are written in one transaction."""
 
 Missing = tuple[UUID, int, int]
-
-
-TOGETHER = timedelta(seconds=2)
-"""Heartbeats that came within so long are written as one, with the time of the first."""
 
 
 @dataclass(frozen=True)
@@ -129,18 +125,14 @@ class Observer:
         """Return the nodes of which no more needs to be written; a lost or deleted one is not among them."""
         if not reports:
             return ()
-        alive: set[str] = set()
         try:
             async with self._database.statements() as db:
-                for part in _together(reports):
-                    names = [report.heartbeat.name for report in part]
-                    alive |= await nodes.note_alive(db, names, part[0].received_at)
+                return await nodes.note_alive(db, {report.heartbeat.name: report.received_at for report in reports})
         except OUTAGES:
             raise
         except Exception as error:
             log.exception("signs of life are noted one by one", reason=str(error))
             return ()
-        return alive
 
     async def _look(self, reports: Sequence[HeardHeartbeat], *, singly: bool = False) -> list[Orphan]:
         async with self._database.transaction() as db:
@@ -291,20 +283,6 @@ async def _free_networks(db: AsyncSession, reports: Mapping[UUID, HeardHeartbeat
         is_later = left.since is None or report.received_at > left.since
         if is_later and not any(left.is_of(container.id) for container in report.heartbeat.containers):
             await networks.leave(db, left.number, [left.node_id])
-
-
-def _together(reports: Iterable[HeardHeartbeat]) -> Iterator[list[HeardHeartbeat]]:
-    """Yield heartbeats that came within `TOGETHER`, each part and its items by time.
-
-    After a pause some are older than others, and say nothing of a moment as late.
-    """
-    part: list[HeardHeartbeat] = []
-    for report in sorted(reports, key=lambda item: item.received_at):
-        if part and report.received_at - part[0].received_at > TOGETHER:
-            yield part
-            part = []
-        part.append(report)
-    yield part
 
 
 def _by_node(live: Iterable[Session]) -> dict[UUID, list[Session]]:

@@ -11,12 +11,15 @@ from sqlalchemy import ColumnElement, Row, Select, case, delete, func, select, u
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
+from api.settings import Settings
 from api.tables.health import HealthAlert, HealthChange, HealthCheck, Source
 from api.tables.nodes import Node
 from api.tables.written import written
 from common.checks import CheckState
 
 Ts = TypeVarTuple("Ts")
+SILENT = 2
+"""So many heartbeats that did not come make an agent silent."""
 
 _name = func.coalesce(Node.name, HealthCheck.node_name)
 """The name of a check's node, which has an agent or not; empty for the site."""
@@ -72,10 +75,10 @@ async def of_nodes(db: AsyncSession, nodes: Collection[UUID], source: Source | N
     return (await db.scalars(query.order_by(HealthCheck.check_id, HealthCheck.thing))).all()
 
 
-async def of_source(db: AsyncSession, source: Source) -> Sequence[HealthCheck]:
-    """Return the checks of the site itself, and of nodes without an agent, that one source makes."""
+async def of_source(db: AsyncSession, *sources: Source) -> Sequence[HealthCheck]:
+    """Return the checks of the site itself, and of nodes without an agent, that some sources make."""
     return (
-        await db.scalars(select(HealthCheck).where(HealthCheck.node_id.is_(None), HealthCheck.source == source))
+        await db.scalars(select(HealthCheck).where(HealthCheck.node_id.is_(None), HealthCheck.source.in_(sources)))
     ).all()
 
 
@@ -176,6 +179,16 @@ async def told(db: AsyncSession, number: int) -> None:
     await db.execute(delete(HealthAlert).where(HealthAlert.number == number))
 
 
-async def silent(db: AsyncSession, at: datetime, after: timedelta) -> Sequence[Row[Node, bool]]:
-    """Return all nodes, and whether nothing was heard of each for so long."""
-    return (await db.execute(select(Node, Node.last_seen < at - after).order_by(Node.name))).all()
+def silent_s(settings: Settings) -> float:
+    """Return after how long without a heartbeat an agent is silent."""
+    return SILENT * settings.heartbeat_interval_s
+
+
+def is_silent(settings: Settings, at: datetime) -> ColumnElement[bool]:
+    """Return that a node's agent is silent."""
+    return Node.last_seen < at - timedelta(seconds=silent_s(settings))
+
+
+async def silent(db: AsyncSession, settings: Settings, at: datetime) -> Sequence[Row[Node, bool]]:
+    """Return all nodes, and whether the agent of each is silent."""
+    return (await db.execute(select(Node, is_silent(settings, at)).order_by(Node.name))).all()

@@ -15,7 +15,7 @@ from api.clock import now
 from api.resources.health import repository
 from api.resources.health.bounds import Hour, kept
 from api.resources.health.schemas import AcknowledgementRequest, CheckChangeView, CheckView
-from api.resources.health.writer import Writer
+from api.resources.health.writer import Writer, is_news
 from api.settings import Settings
 from api.tables.health import HealthCheck, Source
 from api.tables.nodes import Node
@@ -33,6 +33,7 @@ HEARD = timedelta(seconds=30)
 """So often it is written down that the controller was heard of."""
 
 silent = repository.silent
+silent_s = repository.silent_s
 mark = repository.mark
 due_alerts = repository.due
 last_well = repository.last_well
@@ -56,10 +57,13 @@ async def record(
     await close(db, settings, [nodes[id_] for id_ in told])
 
 
-async def record_node(db: AsyncSession, settings: Settings, node: Node, checks: Sequence[CheckReport]) -> None:
-    """Write what the leader found of a node."""
-    known = await repository.of_nodes(db, [node.id], Source.LEADER)
-    await Writer(db, settings, node).write(known, checks, Source.LEADER)
+async def record_nodes(db: AsyncSession, settings: Settings, found: Sequence[tuple[Node, CheckReport]]) -> None:
+    """Write what the leader found of nodes, one check of each."""
+    known: defaultdict[UUID | None, list[HealthCheck]] = defaultdict(list)
+    for row in await repository.of_nodes(db, [node.id for node, _ in found], Source.LEADER):
+        known[row.node_id].append(row)
+    for node, check in found:
+        await Writer(db, settings, node).write(known[node.id], [check], Source.LEADER)
 
 
 async def of_site(db: AsyncSession) -> Sequence[HealthCheck]:
@@ -67,9 +71,30 @@ async def of_site(db: AsyncSession) -> Sequence[HealthCheck]:
     return await repository.of_source(db, Source.LEADER)
 
 
-async def record_site(db: AsyncSession, settings: Settings, checks: Sequence[CheckReport]) -> None:
-    """Write what the leader found of the site itself."""
-    await Writer(db, settings, None).write(await of_site(db), checks, Source.LEADER)
+async def is_news_of_site(db: AsyncSession, checks: Sequence[CheckReport], at: datetime) -> bool:
+    """Return whether what the leader found of the site itself, or how late the controller is, is to be written."""
+    known = await repository.of_source(db, Source.LEADER, Source.CONTROLLER)
+    own = (row for row in known if row.source is Source.LEADER)
+    return is_news(own, checks) or any(_late_since(row, at) for row in known)
+
+
+async def record_site(db: AsyncSession, settings: Settings, checks: Sequence[CheckReport], at: datetime) -> None:
+    """Write what the leader found of the site itself.
+
+    The controller's own check fails where nothing was heard of it for long; before it reports it has none.
+    """
+    writer = Writer(db, settings, None)
+    await writer.write(await of_site(db), checks, Source.LEADER)
+    for row in await repository.of_source(db, Source.CONTROLLER):
+        if since := _late_since(row, at):
+            report = _controller(CheckState.FAIL, f"silent since {since:%Y-%m-%d %H:%M:%S} UTC", since=since)
+            await writer.write([row], [report], Source.CONTROLLER)
+
+
+def _late_since(row: HealthCheck, at: datetime) -> datetime | None:
+    """Return when the controller was heard of, where that was too long ago; `row` may be any check."""
+    is_own = row.source is Source.CONTROLLER and row.check_id == CONTROLLER
+    return row.occurred_at if is_own and row.occurred_at and at - row.occurred_at > SILENT else None
 
 
 async def record_controller(db: AsyncSession, settings: Settings, told: Sequence[NodeChecks]) -> None:
@@ -102,15 +127,6 @@ async def record_repairs(db: AsyncSession, settings: Settings, told: Sequence[No
     for name in known.keys() | found.keys():
         await Writer(db, settings, None, name).write(known[name], found.get(name, ()), Source.REPAIRS)
     await db.flush()
-
-
-async def judge_controller(db: AsyncSession, settings: Settings, at: datetime) -> None:
-    """Let the controller's own check fail where nothing was heard of it for long; before it reports it has none."""
-    for row in await repository.of_source(db, Source.CONTROLLER):
-        if row.check_id == CONTROLLER and row.occurred_at and at - row.occurred_at > SILENT:
-            said = f"silent since {row.occurred_at:%Y-%m-%d %H:%M:%S} UTC"
-            report = _controller(CheckState.FAIL, said, since=row.occurred_at)
-            await Writer(db, settings, None).write([row], [report], Source.CONTROLLER)
 
 
 async def close(db: AsyncSession, settings: Settings, nodes: Collection[Node]) -> None:

@@ -29,6 +29,17 @@ WEBHOOK, MAIL = "webhook", "mail"
 GONE = "it is not reported any more"
 
 
+def is_news(known: Iterable[HealthCheck], reports: Iterable[CheckReport]) -> bool:
+    """Return whether what a source reports is anything else than the checks that are `known` of it."""
+    return {
+        (row.check_id, row.thing): (row.name, row.state, row.evidence, row.hint, row.repair, row.occurred_at)
+        for row in known
+    } != {
+        (each.id, each.thing): (each.name, each.state, each.evidence, each.hint, each.repair, _aware(each.since))
+        for each in reports
+    }
+
+
 @dataclass(frozen=True)
 class Writer:
     """Writes the checks of a node, or of the site where there is none; a node without an agent has a name alone.

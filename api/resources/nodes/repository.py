@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import Row, and_, case, delete, func, not_, select, tuple_, update
+from sqlalchemy import Row, and_, delete, func, not_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
@@ -76,12 +76,19 @@ async def silent(db: AsyncSession, counts: Mapping[UUID, int]) -> Sequence[Node]
     return (await db.scalars(query.order_by(Node.name).with_for_update(of=Node))).all()
 
 
-async def note_alive(db: AsyncSession, names: Collection[str], at: datetime) -> set[str]:
-    """Move `last_seen` of nodes that are not lost; returns the names of those."""
-    query = update(Node).where(among(Node.name, names), Node.state != NodeState.LOST)
-    query = query.values(
-        heard=Node.heard + 1, last_seen=func.coalesce(case((Node.last_seen > at, Node.last_seen), else_=at), at)
+async def note_alive(db: AsyncSession, heard: Mapping[str, datetime]) -> set[str]:
+    """Move `last_seen` of nodes that are not lost to when each was heard; returns the names of those."""
+    given = rows_of({"name": (Node.name.type, heard), "at": (Node.last_seen.type, heard.values())})
+    locked = (
+        select(Node.id, given.c.at)
+        .join(given, Node.name == given.c.name)
+        .where(Node.state != NodeState.LOST)
+        .order_by(Node.name)
+        .with_for_update(of=Node, key_share=True)
+        .cte("locked")
     )
+    query = update(Node).where(Node.id == locked.c.id)
+    query = query.values(heard=Node.heard + 1, last_seen=func.greatest(Node.last_seen, locked.c.at))
     alive = await db.scalars(query.returning(Node.name), execution_options={"synchronize_session": False})
     return set(alive)
 

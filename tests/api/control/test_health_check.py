@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from api.clock import now
-from api.control.health_check import HealthCheck
+from api.control.health_check import ALL_AGENTS_S, HealthCheck
 from common.checks import Check
 from tests.api.cluster import V1, Cluster, ok
 
@@ -60,6 +60,19 @@ async def test_an_agent_that_is_silent_is_seen_before_its_node_is_lost(ready: Cl
     ready.clock.ahead = timedelta()
     await passes(ready, 3)
     assert (await checks(ready, "worker1"))["agent"]["state"] == "ok"
+
+
+async def test_where_all_agents_report_no_look_asks_the_database(ready: Cluster, statements: list[str]) -> None:
+    health = HealthCheck(ready.database, ready.settings, ready.clock)
+    await health.look(silent=False)
+    statements.clear()
+    ready.clock.passed += 2
+    await health.look(silent=False)
+    assert statements == []
+    await ready.add_node("worker2")
+    ready.clock.passed += ALL_AGENTS_S
+    await health.look(silent=False)
+    assert (await checks(ready, "worker2"))["agent"]["state"] == "ok"
 
 
 async def test_after_a_pause_of_ours_silence_says_nothing(ready: Cluster) -> None:
@@ -126,3 +139,24 @@ async def test_a_certificate_that_cannot_be_seen_for_a_moment_is_not_well(ready:
     assert {check: each["state"] for check, each in (await checks(ready, "")).items() if each["state"] != "ok"} == {
         "certificate": "fail"
     }
+
+
+class SteadyCheck(HealthCheck):
+    """A leader that finds the same each time."""
+
+    async def see(self, moment: float) -> None:
+        await self._look_at_site(moment)
+
+    async def _database_works(self) -> list[Check]:
+        return [Check.of("database", "database answers", ok=True, evidence="5 of 100 connections are in use")]
+
+    async def _machine(self) -> list[Check]:
+        return []
+
+
+async def test_a_look_that_finds_nothing_new_of_the_site_writes_nothing(ready: Cluster, statements: list[str]) -> None:
+    health = SteadyCheck(ready.database, ready.settings, ready.clock)
+    for moment in range(3):
+        statements.clear()
+        await health.see(moment)
+    assert [said.partition(" ")[0] for said in statements] == ["SELECT"]

@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from api.control import archive_check
+from api.control import database_check
 from api.database import Database
 from appliance.site import inventory
 from appliance.site.backup import archive
@@ -90,7 +90,7 @@ class Master:
         """Return what the leader judges at a later moment."""
         database = Database(f"postgresql+psycopg://postgres@/penstock?host={self.folder}")
         try:
-            (found,) = await archive_check.look(database, datetime.now(UTC) + later)
+            _, found = await database_check.look(database, datetime.now(UTC) + later)
         finally:
             await database.close()
         return found.state

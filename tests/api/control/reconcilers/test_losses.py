@@ -186,7 +186,7 @@ async def test_a_late_heartbeat_does_not_set_back_when_others_were_seen(ready: C
     async with ready.database.transaction() as db:
         seen = (await nodes.get(db, "worker1")).last_seen
         assert seen is not None
-        await nodes.note_alive(db, ["worker1"], seen - timedelta(seconds=30))
+        await nodes.note_alive(db, {"worker1": seen - timedelta(seconds=30)})
     async with ready.database.reading() as db:
         assert (await nodes.get(db, "worker1")).last_seen == seen
 

@@ -245,7 +245,7 @@ class Cycle:
             return 0 if self.draft.waited_long(workload) else 1, 0, 0, 0, workload.submitted_at, workload.id
         tier = 1 if in_quota else 2 if self.ledger.within_fair_share(workload) else 3
         had = self.ledger.had(workload.project)
-        return tier, *self.ledger.ratios(workload), had, workload.submitted_at, workload.id
+        return tier, *self.ledger.ratios(workload.project, workload), had, workload.submitted_at, workload.id
 
     def _serve(self, workload: Workload) -> None:
         """Start a workload, make room for it, reserve places for it, or let it wait."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -14,16 +15,85 @@ from api.scheduler.elastic import missing_ranks, one_more, part_id, ranks_of, re
 from api.scheduler.signature import Signature, signature_of
 from api.scheduler.snapshot import Running
 
-Key = tuple[bool, int, int, int, int, int, str]
+MOST = 256
+"""So many containers are given at most in one decision; the others have their turn in the next."""
+
+Rank = tuple[int, int, str]
+Key = tuple[bool, int, int, int, Rank, str]
 
 
 @dataclass
 class _Gang:
-    """A gang that may grow: the ranks that it may yet have, the lowest first, and the nodes near the others."""
+    """A gang that may grow, and the ranks that it may yet have, the lowest first."""
 
     running: Running
     ranks: list[int]
-    nodes: Flags
+    nodes: Flags | None = None
+    """Those on which a further container meets the others, once somebody has asked for them."""
+
+    @property
+    def rank(self) -> Rank:
+        """Its place among those of its project."""
+        workload = self.running.workload
+        return -workload.priority, workload.submitted_at, workload.id
+
+
+class _Projects:
+    """The projects whose gangs may grow: first that with a gang within its quota, then that furthest below its share.
+
+    What is given makes nobody's turn come sooner. So turns are ranked anew only when they come, and only the project
+    that was given something, and those of its domain, have another one.
+    """
+
+    def __init__(self, draft: Draft, gangs: Iterable[_Gang]) -> None:
+        self._ledger = draft.ledger
+        self._gangs = {gang.running.workload.id: gang for gang in gangs}
+        self._within: defaultdict[str, list[Rank]] = defaultdict(list)
+        self._beyond: defaultdict[str, list[Rank]] = defaultdict(list)
+        self._ratios: dict[str, int] = {}
+        self._of_domains: dict[str, int] = {}
+        for gang in self._gangs.values():
+            heappush(self._within[gang.running.workload.project], gang.rank)
+        for name in self._within:
+            self._look(name)
+        self._turns = [self._key(name) for name in self._within]
+        heapify(self._turns)
+
+    def next(self) -> _Gang | None:
+        """Take the gang whose turn it is."""
+        while self._turns:
+            key = heappop(self._turns)
+            name = key[-1]
+            if (current := self._key(name)) == key:
+                return self._gangs[heappop(self._beyond[name] if key[0] else self._within[name])[-1]]
+            heappush(self._turns, current)
+        return None
+
+    def put_back(self, gang: _Gang, *, grown: bool) -> None:
+        """Give a gang that has `grown` another turn while it has ranks left, and its project one for the others."""
+        name = gang.running.workload.project
+        if grown:
+            self._look(name)
+            if gang.ranks:
+                heappush(self._within[name], gang.rank)
+        if self._within[name] or self._beyond[name]:
+            heappush(self._turns, self._key(name))
+
+    def _look(self, name: str) -> None:
+        self._of_domains[self._domain(name)], self._ratios[name] = self._ledger.ratios(name)
+
+    def _domain(self, name: str) -> str:
+        """Return the project's domain; one without is its own."""
+        return f"domain {domain}" if (domain := self._ledger.domains.of_project.get(name)) else f"project {name}"
+
+    def _key(self, name: str) -> Key:
+        within, beyond = self._within[name], self._beyond[name]
+        # what has gone beyond the quota stays so
+        while within and not self._ledger.in_quota(one_more(self._gangs[within[0][-1]].running, 0)):
+            heappush(beyond, heappop(within))
+        first = (within or beyond)[0]
+        of_domain, own = self._of_domains[self._domain(name)], self._ratios[name]
+        return not within, of_domain, own, self._ledger.had(name), first, name
 
 
 def grow(draft: Draft, growing: Iterable[Running]) -> None:
@@ -32,21 +102,14 @@ def grow(draft: Draft, growing: Iterable[Running]) -> None:
     A gang of a project of which other work waits gets none: that goes first.
     """
     waiting = {item.workload.project for item in draft.waiting if item.is_able}
-    able = [each for each in growing if each.workload.project not in waiting and _may_grow(draft, each)]
-    gangs = {each.workload.id: _Gang(each, missing_ranks(each), _nodes(draft, each)) for each in able}
-    heap = [_key(draft, gang.running) for gang in gangs.values()]
-    heapify(heap)
+    able = (each for each in growing if each.workload.project not in waiting and _may_grow(draft, each))
+    projects = _Projects(draft, (_Gang(each, missing_ranks(each)) for each in able))
     room: dict[Signature, Flags] = {}
-    while heap:
-        key = heappop(heap)
-        gang = gangs[key[-1]]
-        if (current := _key(draft, gang.running)) != key:
-            heappush(heap, current)
-            continue
-        if _grow(draft, gang, room):
-            room.clear()
-            if gang.ranks:
-                heappush(heap, _key(draft, gang.running))
+    given = 0
+    while given < MOST and (gang := projects.next()) is not None:
+        grown = _grow(draft, gang, room)
+        given += grown
+        projects.put_back(gang, grown=grown)
 
 
 def _nodes(draft: Draft, running: Running) -> Flags:
@@ -71,7 +134,7 @@ def _may_grow(draft: Draft, running: Running) -> bool:
 def _grow(draft: Draft, gang: _Gang, room: dict[Signature, Flags]) -> bool:
     """Give a gang its next container, where its project may have it and there is a place for it.
 
-    `room` says by signature which nodes have any: many gangs may ask, and none is to hide another one.
+    `room` says by signature which nodes had any when it was looked last: there is less by now, and never more.
     """
     more = one_more(gang.running, gang.ranks[0])
     if not draft.ledger.may_hold(more):
@@ -79,15 +142,18 @@ def _grow(draft: Draft, gang: _Gang, room: dict[Signature, Flags]) -> bool:
     signature = signature_of(more)
     if signature not in room:
         room[signature] = draft.cluster.fitting(more) > 0
-    places = draft.cluster.find(more, gang.nodes) if (room[signature] & gang.nodes).any() else None
-    if places is None or not draft.may_take(more, places, draft.ledger.may_hold):
+    if not room[signature].any():
+        return False
+    if gang.nodes is None:
+        gang.nodes = _nodes(draft, gang.running)
+    if not (room[signature] & gang.nodes).any():
+        return False
+    places = draft.cluster.find(more, gang.nodes)
+    if places is None:
+        # whoever asks for the same is not looked for again
+        room[signature] = draft.cluster.fitting(more) > 0
+        return False
+    if not draft.may_take(more, places, draft.ledger.may_hold):
         return False
     draft.grow(gang.running, gang.ranks.pop(0), more, places)
     return True
-
-
-def _key(draft: Draft, running: Running) -> Key:
-    """Rank a gang: within the quota first, then by how little of their shares domain and project have, and had."""
-    workload, ledger = one_more(running, 0), draft.ledger
-    beyond, had = not ledger.in_quota(workload), ledger.had(workload.project)
-    return beyond, *ledger.ratios(workload), had, -workload.priority, workload.submitted_at, running.workload.id

@@ -139,14 +139,13 @@ class Ledger:
         after = self.retained(workload.project, workload) + workload.total_milli
         return self.within_fair_share(workload) and after <= self.shares.of_now.get(workload.project, 0)
 
-    def ratios(self, workload: Workload) -> tuple[int, int]:
-        """Return how much of their shares the domain and the project have; without a domain that is one."""
-        name, own = workload.project, self.shares.exact.get(workload.project, 0)
-        of_project = _ratio(self.retained(name, workload), own)
+    def ratios(self, name: str, but: Workload | None = None) -> tuple[int, int]:
+        """Return how much of their shares a project's domain and the project have; without a domain that is one."""
+        of_project = _ratio(self.retained(name, but), self.shares.exact.get(name, 0))
         domain = self.domains.of_project.get(name)
         if domain is None:
             return of_project, of_project
-        return _ratio(self.domains.retained(domain, workload), self.shares.domains.get(domain, 0)), of_project
+        return _ratio(self.domains.retained(domain, but), self.shares.domains.get(domain, 0)), of_project
 
     def had(self, name: str) -> int:
         """Return how much a project had lately of what is spare, for its weight."""

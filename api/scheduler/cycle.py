@@ -102,14 +102,15 @@ class Cycle:
             kept, key=lambda item: (item.id not in self.was_nominated, self._goes_beyond(item), item.id)
         ):
             places, stopped_for = self.before[workload.id], workload.id in self.was_nominated
-            may = self.ledger.may_retain(workload) and not self.draft.networks.lacking(workload)
+            may = self.ledger.may_retain(workload) and not self.draft.lacks_network(workload)
             if may and self.draft.later.has_free(places, workload):
                 self.queues[workload.project].remove(workload)
                 claim = Claim(workload, Standing.NOMINATED, places, stopped_for=stopped_for)
                 self.draft.keep(claim)
                 if not (stopped_for or (workload.total_milli and self.ledger.in_quota(workload))):
                     self._nominated_beyond[workload.id] = claim
-                    self.draft.networks.release(workload)  # a guarantee may have it before
+                    # a guarantee may have it before
+                    self.draft.networks.keep(workload, self.draft.network_rank(workload))
                 nominated.append(workload)
         return nominated
 
@@ -155,7 +156,7 @@ class Cycle:
             and not (is_larger or self.ledger.in_quota(workload))
             and self.ledger.may_be_fixed(workload)
             and self.draft.open_nodes.could_take(workload)
-            and not self.draft.networks.lacking(workload)
+            and not self.draft.lacks_network(workload)
         )
 
     def _goes_beyond(self, workload: Workload) -> bool:
@@ -253,7 +254,7 @@ class Cycle:
         if never:
             self.draft.wait(PendingWorkload(workload, never=never))
             return
-        claim, network = self.claims.of(workload), self.draft.networks.lacking(workload)
+        claim, network = self.claims.of(workload), self.draft.lacks_network(workload)
         if network and claim:
             self._keep(claim, None)
             claim, self._given_up = None, True

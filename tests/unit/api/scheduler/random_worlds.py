@@ -37,6 +37,7 @@ LONG, SHORT, QUIET = 56, 16, 60
 READ = 4
 """The reasons of every fourth decision are held against the cluster."""
 REFUSED_BESIDE = r"(CPUs?|MiB of memory) (more )?are asked for; (ask|stop)"
+WITHOUT = Cause.NEVER_FITS, Cause.NO_NETWORK
 SIZES = (0.1, 0.25, 0.5, 0.5, 0.6, 0.7, 1, 1, 1, 1, 1.3, 2, 2, 4)
 
 
@@ -153,9 +154,7 @@ class RandomWorld(World):
     def decide(self, snapshot: Snapshot) -> Decision:
         """As the API's loop does, with a planner that lives as long as the world."""
         self.planner.sync(snapshot)
-        return self.planner.decide(
-            snapshot.queue, snapshot.now, snapshot.settings, snapshot.reservations, snapshot.nominated
-        )
+        return self.planner.decide_on(snapshot)
 
     def step(self) -> Decision:
         """Decide once, ten seconds later, and see that what is said is so."""
@@ -223,7 +222,7 @@ class RandomWorld(World):
         for id_, places in decision.reservations.items():
             free.allocate(places, self.queue[id_] if id_ in self.queue else self.running[id_].workload)
         for id_, wait in waits.items():
-            if wait.cause not in (Cause.QUOTA, Cause.NEVER_FITS) and " of its " not in wait.reason:
+            if wait.cause not in (Cause.QUOTA, Cause.NEVER_FITS, Cause.NO_NETWORK) and " of its " not in wait.reason:
                 assert free.find(self.queue[id_]) is None, f"{id_} fits and waits: {wait.reason}"
         self._check_claims(decision)
         self._check_beside(decision)
@@ -239,7 +238,7 @@ class RandomWorld(World):
         kept = decision.reservations
         for project in self.projects:
             mine = [item for item in self.queue.values() if item.project == project.name and item.total_milli]
-            mine = [item for item in mine if decision.pending_reasons[item.id].cause is not Cause.NEVER_FITS]
+            mine = [item for item in mine if decision.pending_reasons[item.id].cause not in WITHOUT]
             mine = [item for item in mine if not re.search(REFUSED_BESIDE, decision.pending_reasons[item.id].reason)]
             first = min(mine, key=lambda item: (-item.priority, item.submitted_at, item.id), default=None)
             if first is None:

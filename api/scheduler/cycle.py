@@ -15,7 +15,7 @@ from api.scheduler.draft import Before, Draft, PlannerState, Statement, Vain
 from api.scheduler.fairness import ProjectDemand
 from api.scheduler.grow import grow
 from api.scheduler.pending_reasons import PendingWorkload
-from api.scheduler.reclaim import has_a_turn, pools, reclaim
+from api.scheduler.reclaim import may_be_for, pools, reclaim
 from api.scheduler.reserve import Reserve, quota_alone
 from api.scheduler.shares import Shares
 from api.scheduler.snapshot import Decision, SchedulerSettings, Workload
@@ -38,7 +38,7 @@ class Cycle:
         before: Before,
     ) -> None:
         """Begin; `before` is what the decision before kept."""
-        self.draft = Draft(state, now, settings)
+        self.draft = Draft(state, now, settings, before.left_out)
         self.ledger, self.claims = self.draft.ledger, self.draft.claims
         self.before, self.was_nominated = before.reservations, before.nominated
         self.feasibility, self.growing = state.feasibility, state.growing.values()
@@ -339,7 +339,9 @@ class Cycle:
         """Return whether there is nothing that was not tried in vain for the like of it."""
         if workload not in vain.now or (self.draft.terminating and workload not in vain.later):
             return False
-        return not has_a_turn(self.draft) or next(pools(self.draft, workload, vain), None) is None
+        if not may_be_for(self.draft, workload) or next(pools(self.draft, workload, vain), None) is None:
+            return True
+        return not self.draft.turns.may_search(workload)
 
     def _commit(self, statement: Statement) -> None:
         """Make it part of the decision."""
@@ -377,7 +379,9 @@ class Cycle:
 
         Without GPUs also for one beyond the quota: nobody who has a right waits for these.
         """
-        is_first = has_a_turn(self.draft) and self._for_guarantees.may_ask(workload)
+        # who is left out keeps what it had, and finds no more before it has had its turn
+        is_done = workload.id in self.before or not self.draft.turns.is_left_out(workload)
+        is_first = is_done and may_be_for(self.draft, workload) and self._for_guarantees.may_ask(workload)
         may_ask = self.ledger.may_retain(workload) and (self.ledger.in_quota(workload) or not workload.total_milli)
         if is_first and self.draft.waited_long(workload) and may_ask:
             found = self._for_guarantees.places(workload, self.before.get(workload.id, ()))

@@ -10,7 +10,7 @@ nobody else gets them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -39,6 +39,7 @@ from api.scheduler.snapshot import (
     Workload,
     taking,
 )
+from api.scheduler.turns import Turns
 
 HOUR = 3600 * SECOND
 
@@ -76,10 +77,11 @@ class PlannerState:
 
 @dataclass(frozen=True)
 class Before:
-    """What the decision before kept: places by workload, and for whom of these others were stopped."""
+    """What the decision before kept: places by workload, for whom of these others were stopped, who was left out."""
 
     reservations: Mapping[str, Places]
     nominated: frozenset[str]
+    left_out: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,9 @@ class Statement:
 class Draft:
     """A decision as it comes about."""
 
-    def __init__(self, state: PlannerState, now: int, settings: SchedulerSettings) -> None:
+    def __init__(
+        self, state: PlannerState, now: int, settings: SchedulerSettings, left_out: Collection[str] = ()
+    ) -> None:
         self.cluster, self.later, self.residents = state.now, state.later, state.residents
         self.capacity = state.capacity
         self.open_nodes = OpenNodes(state.now)
@@ -111,6 +115,7 @@ class Draft:
         self.least = settings.least_runtime_s(None) * SECOND
         own = [each for each in state.projects.values() if each.min_runtime_s is not None]
         self.least_of = {each.name: settings.least_runtime_s(each) * SECOND for each in own}
+        self.turns = Turns(left_out)
         self.networks = NetworksLeft(state.networks)
         self.too_much: dict[str, Workload] = {}
         self.waiting: list[PendingWorkload] = []
@@ -260,6 +265,7 @@ class Draft:
             self._reach,
             reserved,
             nominated,
+            self.turns.left_out,
         )
 
     def _keep_network(self, claim: Claim) -> None:

@@ -58,6 +58,7 @@ class RandomWorld(World):
         self.evicted: Counter[tuple[str, str]] = Counter()
         self.beneficiaries: dict[str, int] = {}
         self.cycle = 0
+        self.patience = 1
 
     def _node(self, draw: random.Random, at: int) -> NodeSnapshot:
         gpus = draw.choice((1, 2, 2, 4, 4, 8))
@@ -202,13 +203,13 @@ class RandomWorld(World):
     def rest(self) -> Decision:
         """Nothing comes and nothing ends: nothing changes any more."""
         still = 0
-        for _ in range(QUIET):
+        for _ in range(QUIET * self.patience):
             before = self.running.copy(), self.queue.copy()
             decision = self.step()
             still = still + 1 if (self.running, self.queue) == before else 0
-            if still > 8:
+            if still > 8 * self.patience:
                 return decision
-        raise AssertionError(f"no rest after {QUIET} cycles: {decision.log}")
+        raise AssertionError(f"no rest after {QUIET * self.patience} cycles: {decision.log}")
 
     def check_rest(self, decision: Decision) -> None:
         """Assert what holds once nothing changes any more."""

@@ -85,6 +85,7 @@ class World:
             self.decisions[-1].reservations if self.decisions else {},
             self.decisions[-1].nominated if self.decisions else (),
             networks=self._networks(),
+            left_out=self.decisions[-1].left_out if self.decisions else (),
         )
 
     def _networks(self) -> Networks | None:

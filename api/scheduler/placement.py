@@ -9,7 +9,7 @@ import numpy as np
 from api.scheduler.capacity import Flags, Free, Ints, Layout, fitting, island_fitting
 from api.scheduler.gpus import Gpu, choose
 from api.scheduler.snapshot import Placement, Workload
-from api.scheduler.topology import levels, merged, node_sets
+from api.scheduler.topology import allowed, levels, merged, node_sets
 from common.gpu.share import MILLI, GpuShare
 from common.topology import TopologyLevel
 
@@ -22,9 +22,9 @@ class Search:
 
     def __init__(self, layout: Layout, free: Free, workload: Workload, nodes: Flags | None = None) -> None:
         self.layout, self.free, self.workload = layout, free, workload
-        self.fits = fitting(layout, free, workload)  # how many containers each node has room for
-        if nodes is not None:
-            self.fits[~nodes] = 0
+        may = allowed(layout, workload)
+        # how many containers each node has room for
+        self.fits = fitting(layout, free, workload, may if nodes is None else may & nodes)
 
     def place(self, best: Best) -> tuple[Placement, ...] | None:
         """Return the best places for all containers, or None where they do not fit together.

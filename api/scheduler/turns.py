@@ -6,11 +6,9 @@ from collections.abc import Collection
 
 from api.scheduler.snapshot import Workload
 
-STEPS = 12_000
-"""So many steps are taken for those who come first in the order, and as many for those left out before. The search that
-is under way then is finished."""
-SEARCH = 60
-"""Steps of a search; each workload that it may take on trial is one more."""
+STEPS = 16_000
+"""So many steps are taken for those who come first in the order, and half as many for those left out before. The search
+that is under way then is finished."""
 
 
 class Turns:
@@ -32,7 +30,7 @@ class Turns:
         if workload.id == self._has_turn:
             return True
         is_late = self._spent[False] >= STEPS
-        if is_late and (workload.id not in self._before or self._spent[True] >= STEPS):
+        if is_late and (workload.id not in self._before or 2 * self._spent[True] >= STEPS):
             self._noted[workload.id] = None
             return False
         self._is_late, self._has_turn = is_late, workload.id
@@ -47,9 +45,9 @@ class Turns:
         if workload.id in self._before:
             self._noted[workload.id] = None
 
-    def spend(self, candidates: int) -> None:
-        """Note a search among so many by who has the turn."""
-        self._spent[self._is_late] += SEARCH + candidates
+    def spend(self, steps: int) -> None:
+        """Note steps of a search for who has the turn."""
+        self._spent[self._is_late] += steps
 
     @property
     def left_out(self) -> tuple[str, ...]:

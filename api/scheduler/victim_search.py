@@ -31,7 +31,9 @@ WINDOWS = (8, 32, 128, 512)
 
 Found = tuple[Running, ...] | None
 Spend = Callable[[int], None]
-"""Takes notice of a look at so many candidates."""
+"""Takes notice of steps, which stand for about as much time each."""
+SEARCH, REGION = 100, 10
+"""Steps of a search, and of each look at a few nodes; every candidate there is one more."""
 
 
 def cheapest(
@@ -42,7 +44,7 @@ def cheapest(
     spend: Spend = lambda _: None,
 ) -> Found:
     """Return who has to go, or None where no set that the pool allows makes room."""
-    spend(0)
+    spend(SEARCH)
     candidates = residents.candidates(pool, cluster.layout)
     if cluster.find(workload) is not None:
         return Region.of(cluster, workload, (), candidates.own, pool).search(fits=True) if pool.owes else None
@@ -70,7 +72,7 @@ def _on_one(cluster: ClusterState, candidates: Candidates, workload: Workload, p
             break
         looks += 1 if best else 0
         region = Region.of(cluster, workload, (row,), [*candidates.on(row), *candidates.own], pool)
-        spend(region.candidates)
+        spend(REGION + region.candidates)
         found = region.search(best[0] if best else None, exact=looks <= exact)
         if found:
             best = rank(found), found
@@ -98,7 +100,7 @@ def _on_several(
                 continue
             there = [each for row in window for each in candidates.on(row)]
             region = Region.of(cluster, workload, window, [*there, *candidates.own], pool)
-            spend(region.candidates)
+            spend(REGION + region.candidates)
             found = region.search(best[0] if best else None)
             if found:
                 best = rank(found), found

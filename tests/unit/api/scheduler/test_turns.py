@@ -25,7 +25,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(workload.id)
         return cheapest(cluster, residents, workload, *args)
 
-    monkeypatch.setattr("api.scheduler.turns.STEPS", 1)
+    monkeypatch.setattr("api.scheduler.turns.STEPS", 2)
     monkeypatch.setattr("api.scheduler.reclaim.cheapest", noted)
     return found
 

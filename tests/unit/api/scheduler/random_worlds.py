@@ -278,7 +278,9 @@ class RandomWorld(World):
                 held[name, item] + (workload.amount(item) if more else 0) <= quota for item, quota in asked
             )
 
-        for first in [item for item in self.queue.values() if not item.total_milli and has_right(item, more=True)]:
+        waits = decision.pending_reasons
+        asking = [item for item in self.queue.values() if waits[item.id].cause is not Cause.NO_NETWORK]
+        for first in [item for item in asking if not item.total_milli and has_right(item, more=True)]:
             others = [(self.queue[id_], places) for id_, places in decision.reservations.items() if id_ != first.id]
             for each in self.running.values():
                 other = each.workload

@@ -74,7 +74,7 @@ def waits_for(owner: str, quota: float, *, networks: int) -> Snapshot:
 
 
 @pytest.mark.parametrize("quota", [0, 4])
-def test_one_network_is_kept_for_one_gang_that_cannot_begin_yet(quota: float) -> None:
+def test_one_network_is_reserved_for_one_gang_that_cannot_begin_yet(quota: float) -> None:
     snapshot = waits_for("owner", quota, networks=2)
     more = gang("more", "owner", 2, 1), gang("small", "other", 0, 999), gang("late", "other", 0, 1000)
     decision = decide(replace(snapshot, queue=(*snapshot.queue, *more)))
@@ -82,7 +82,7 @@ def test_one_network_is_kept_for_one_gang_that_cannot_begin_yet(quota: float) ->
     assert {id_ for id_, each in decision.pending_reasons.items() if each.cause is Cause.NO_NETWORK} >= {"late"}
 
 
-def test_a_guarantee_of_gpus_takes_a_network_that_is_kept_for_a_fair_share() -> None:
+def test_a_guarantee_of_gpus_takes_a_network_that_is_reserved_for_a_fair_share() -> None:
     """The places of that are given up in the same decision, for whoever waits."""
     snapshot = waits_for("owner", 0, networks=1)
     assert "gang" in decide(snapshot).reservations

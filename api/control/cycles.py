@@ -76,6 +76,28 @@ def _waiting(decision: Decision, name: str) -> Decision:
     )
 
 
+class Rounds:
+    """Rounds of decisions, each of which looks for victims for some of those whom the ones before left out.
+
+    Where nothing is new, another decision is made as long as the round goes on, and another round after one in which
+    something was new: it may be so for those who had their turn before.
+    """
+
+    def __init__(self) -> None:
+        self.left_out: tuple[str, ...] = ()
+        self.go_on = False
+        self._was_new = False
+
+    def note(self, left_out: tuple[str, ...], *, is_new: bool) -> None:
+        """Take notice of a decision that left these out."""
+        self._was_new |= is_new
+        is_over = set(self.left_out).isdisjoint(left_out)
+        self.go_on = bool(left_out) and (not is_over or self._was_new)
+        if is_over:
+            self._was_new = False
+        self.left_out = left_out
+
+
 def say(decision: Decision, said: Collection[str]) -> frozenset[str]:
     """Log each line of a decision that was not `said` by the one before; returns the lines."""
     for line in decision.log:

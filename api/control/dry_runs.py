@@ -143,7 +143,8 @@ class DryRuns:
 def _decided(look: _Look, workloads: Sequence[Workload]) -> Decision:
     snapshot = look.snapshot
     at = max(snapshot.now, *(workload.submitted_at for workload in workloads))
-    return look.planner.decide_on(replace(snapshot, queue=(*snapshot.queue, *workloads), now=at))
+    queue, turns = (*snapshot.queue, *workloads), tuple(workload.id for workload in workloads)
+    return look.planner.decide_on(replace(snapshot, queue=queue, now=at, left_out=turns))
 
 
 def _view(asked: _Asked, starting: int, reason: str, cause: str, position: int) -> DryRunView:

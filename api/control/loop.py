@@ -17,7 +17,7 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
-from api.control.cycles import GROW, PLACE, DecidedCycle, Read, next_change, say, singly
+from api.control.cycles import GROW, PLACE, DecidedCycle, Read, Rounds, next_change, say, singly
 from api.control.project_states import (
     ends_at_latest,
     micros,
@@ -85,6 +85,7 @@ class Loop:
         self._token: object = None
         self._due = 0
         self._again = self._lacks_network = False
+        self._rounds = Rounds()
         self._unreadable: set[UUID] = set()
         self._nominated: tuple[str, ...] = ()
         self._said: frozenset[str] = frozenset()
@@ -116,19 +117,21 @@ class Loop:
                 fleet,
                 await networks.taken(db) if self._lacks_network else None,
             )
-            if not news and token == self._token and micros(moment) < self._due:
+            is_new = bool(news) or token != self._token or micros(moment) >= self._due
+            if not (is_new or self._rounds.go_on):
                 return 0
             self._again, self._token = False, None
             read = await self._read(db, moment)
         begin = begin or self._database.transaction
-        await self._end_unreadable(begin)
+        while self._unreadable:
+            await self._end(begin, self._unreadable.pop(), READ)
         if read is None:
             return 0
         decision = await self._decision(read.snapshot, begin)
         placed = await self._apply(read, decision, begin)
-        self._said = say(decision, self._said)
         self.reservations = {UUID(id_): places for id_, places in decision.reservations.items()}
-        self._nominated = decision.nominated
+        self._nominated, self._said = decision.nominated, say(decision, self._said)
+        self._rounds.note(decision.left_out, is_new=is_new)
         self._lacks_network = any(each.cause is Cause.NO_NETWORK for each in decision.pending_reasons.values())
         self._token, self._due = None if self._again else token, next_change(read.snapshot, self._moved_at.values())
         self.last = DecidedCycle(read.snapshot, decision)
@@ -136,7 +139,7 @@ class Loop:
 
     def rest(self) -> None:
         """Note that nothing waits: no places are kept then, and none are made."""
-        self.reservations, self._nominated = {}, ()
+        self.reservations, self._nominated, self._rounds = {}, (), Rounds()
 
     async def last_cycle(self) -> DecidedCycle:
         """Return the last cycle; where this process has run none, what it would decide now, which changes nothing."""
@@ -192,6 +195,7 @@ class Loop:
             settings=self._scheduler_settings,
             reservations={str(id_): tuple(places) for id_, places in (self.reservations or {}).items()},
             nominated=self._nominated,
+            left_out=self._rounds.left_out,
             domains=await sharing(db, known.values()),
             networks=await networks.room(db, self._gang_networks) if with_networks else None,
         )
@@ -273,10 +277,6 @@ class Loop:
             moves=self._moves[row.id],
             moved_at=self._moved_at.get(row.id, 0),
         )
-
-    async def _end_unreadable(self, begin: Begin) -> None:
-        while self._unreadable:
-            await self._end(begin, self._unreadable.pop(), READ)
 
     async def _end(self, begin: Begin, session_id: UUID, what: str) -> None:
         async with begin() as db:

@@ -11,7 +11,7 @@ from api.scheduler.snapshot import Workload
 
 def now(draft: Draft, workload: Workload, vain: Vain) -> Statement | None:
     """Propose to start a workload on free places."""
-    if not draft.ledger.may_hold(workload) or draft.networks.lacking(workload):
+    if not draft.ledger.may_hold(workload) or draft.lacks_network(workload):
         return None
     places = draft.find(draft.cluster, workload, vain.now, draft.ledger.may_hold) or _before_others(draft, workload)
     return Statement(workload, places) if places else None

@@ -23,6 +23,8 @@ Flags = NDArray[np.bool_]
 PLENTY = 2**60
 """Stands for CPU or memory without a limit: no sum of requests comes near it."""
 NO_MODEL = -1
+FEW_OF = 4
+"""Rows are picked out where they are less than one in so many."""
 """Stands where a node has no GPU: for the columns beyond its last one."""
 
 
@@ -215,8 +217,8 @@ class Free:
         """Return the same in arrays of its own."""
         return Free(self.milli.copy(order="K"), self.cpu.copy(), self.memory.copy(), self.containers.copy())
 
-    def rows(self, rows: Ints) -> Free:
-        """Return some rows in arrays of their own."""
+    def rows(self, rows: Ints | slice) -> Free:
+        """Return some rows, in arrays of their own where they are named one by one."""
         return Free(self.milli[rows], self.cpu[rows], self.memory[rows], self.containers[rows])
 
 
@@ -225,19 +227,39 @@ def is_mixed(workload: Workload) -> bool:
     return workload.gpu_milli > MILLI and workload.gpu_milli % MILLI > 0
 
 
-def fitting(layout: Layout, free: Free, workload: Workload) -> Ints:
-    """Return how many containers of the workload fit on each node, its GPUs anywhere on it; exact up to all of them."""
-    fitting = bare_fitting(free, workload)
+def fitting(layout: Layout, free: Free, workload: Workload, nodes: Flags) -> Ints:
+    """Return how many containers of the workload fit on each of these nodes; exact up to all of them.
+
+    On others none does. The GPUs of a container may be anywhere on its node.
+    """
+    rows = few(nodes)
+    found = _fitting(layout, free, workload, rows)
+    if isinstance(rows, slice):
+        found[~nodes] = 0
+        return found
+    everywhere = np.zeros(len(nodes), dtype=np.int64)
+    everywhere[rows] = found
+    return everywhere
+
+
+def few(nodes: Flags) -> Ints | slice:
+    """Return the rows of nodes where they are few among all; else all rows, of which no copies are made."""
+    return np.flatnonzero(nodes) if np.count_nonzero(nodes) * FEW_OF < len(nodes) else slice(None)
+
+
+def _fitting(layout: Layout, free: Free, workload: Workload, rows: Ints | slice) -> Ints:
+    fitting = bare_fitting(free, workload, rows)
+    apart = layout.apart[rows]
     if workload.gpu_milli:
-        usable = layout.usable_for(workload)
+        usable, milli = layout.usable_for(workload)[rows], free.milli[rows]
         if workload.replicas == 1:
-            np.minimum(fitting, gpu_fits(free.milli, usable, workload.gpu_milli), out=fitting)
+            np.minimum(fitting, gpu_fits(milli, usable, workload.gpu_milli), out=fitting)
         else:
-            np.minimum(fitting, gpu_fitting(free.milli, usable, layout.slices, workload.gpu_milli), out=fitting)
+            np.minimum(fitting, gpu_fitting(milli, usable, layout.slices[rows], workload.gpu_milli), out=fitting)
         if layout.any_apart:
-            np.minimum(fitting, island_fitting(layout, free, workload), out=fitting, where=layout.apart)
+            np.minimum(fitting, island_fitting(layout, free, workload, rows), out=fitting, where=apart)
     if layout.any_apart and workload.replicas > 1:
-        fitting[layout.apart] = 0
+        fitting[apart] = 0
     return fitting
 
 
@@ -257,13 +279,13 @@ def island_fitting(layout: Layout, free: Free, workload: Workload, rows: Ints | 
     return np.asarray(np.maximum.reduce(fits))
 
 
-def bare_fitting(free: Free, workload: Workload) -> Ints:
-    """Return how many containers of the workload each node has CPU, memory and places for."""
-    fitting = free.containers.copy()
+def bare_fitting(free: Free, workload: Workload, rows: Ints | slice = slice(None)) -> Ints:
+    """Return how many containers of the workload each of the rows has CPU, memory and places for."""
+    fitting = free.containers[rows].copy()
     if workload.cpu_milli:
-        np.minimum(fitting, free.cpu // workload.cpu_milli, out=fitting)
+        np.minimum(fitting, free.cpu[rows] // workload.cpu_milli, out=fitting)
     if workload.memory_mib:
-        np.minimum(fitting, free.memory // workload.memory_mib, out=fitting)
+        np.minimum(fitting, free.memory[rows] // workload.memory_mib, out=fitting)
     return np.maximum(fitting, 0, out=fitting)
 
 

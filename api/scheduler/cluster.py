@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-import numpy as np
-
 from api.scheduler import explanations, fragmentation
 from api.scheduler.capacity import Flags, Free, Ints, Layout, fitting
 from api.scheduler.demand import Demand
@@ -86,7 +84,7 @@ class ClusterState:
         Rows are the nodes in the order of `names`.
         """
         takes = self.layout.takes(workload) & allowed(self.layout, workload)
-        return np.where(takes, fitting(self.layout, self.state, workload), 0)
+        return fitting(self.layout, self.state, workload, takes)
 
     def has_free(self, placements: Sequence[Placement], workload: Workload) -> bool:
         """Return whether the workload could go to exactly these places now."""

@@ -23,7 +23,7 @@ MOVING: Pool = ("move", False)
 def consolidate(draft: Draft, workload: Workload, vain: Vain) -> Statement | None:
     """Propose to move the smallest set that makes room and itself fits elsewhere, and to nominate the workload."""
     may_move = _may_move(draft) if _is_entitled(draft, workload) and workload not in vain.pools[MOVING] else 0
-    if not may_move:
+    if not may_move or not draft.turns.may_search(workload):
         return None
     settings = draft.settings
     pool = VictimPool(
@@ -35,7 +35,7 @@ def consolidate(draft: Draft, workload: Workload, vain: Vain) -> Statement | Non
         taken=draft.terminating,
     )
     for _ in range(ATTEMPTS):
-        victims = cheapest(draft.later, draft.residents, workload, pool)
+        victims = cheapest(draft.later, draft.residents, workload, pool, draft.turns.spend)
         if not victims or len(victims) > may_move:
             break
         places, moved = _elsewhere(draft, workload, victims)

@@ -15,7 +15,7 @@ from api.scheduler.draft import Before, Draft, PlannerState, Statement, Vain
 from api.scheduler.fairness import ProjectDemand
 from api.scheduler.grow import grow
 from api.scheduler.pending_reasons import PendingWorkload
-from api.scheduler.reclaim import has_a_turn, pools, reclaim
+from api.scheduler.reclaim import may_be_for, pools, reclaim
 from api.scheduler.reserve import Reserve, quota_alone
 from api.scheduler.shares import Shares
 from api.scheduler.snapshot import Decision, SchedulerSettings, Workload
@@ -38,7 +38,7 @@ class Cycle:
         before: Before,
     ) -> None:
         """Begin; `before` is what the decision before kept."""
-        self.draft = Draft(state, now, settings)
+        self.draft = Draft(state, now, settings, before.left_out)
         self.ledger, self.claims = self.draft.ledger, self.draft.claims
         self.before, self.was_nominated = before.reservations, before.nominated
         self.feasibility, self.growing = state.feasibility, state.growing.values()
@@ -102,14 +102,15 @@ class Cycle:
             kept, key=lambda item: (item.id not in self.was_nominated, self._goes_beyond(item), item.id)
         ):
             places, stopped_for = self.before[workload.id], workload.id in self.was_nominated
-            may = self.ledger.may_retain(workload) and not self.draft.networks.lacking(workload)
+            may = self.ledger.may_retain(workload) and not self.draft.lacks_network(workload)
             if may and self.draft.later.has_free(places, workload):
                 self.queues[workload.project].remove(workload)
                 claim = Claim(workload, Standing.NOMINATED, places, stopped_for=stopped_for)
                 self.draft.keep(claim)
                 if not (stopped_for or (workload.total_milli and self.ledger.in_quota(workload))):
                     self._nominated_beyond[workload.id] = claim
-                    self.draft.networks.release(workload)  # a guarantee may have it before
+                    # a guarantee may have it before
+                    self.draft.networks.keep(workload, self.draft.network_rank(workload))
                 nominated.append(workload)
         return nominated
 
@@ -155,7 +156,7 @@ class Cycle:
             and not (is_larger or self.ledger.in_quota(workload))
             and self.ledger.may_be_fixed(workload)
             and self.draft.open_nodes.could_take(workload)
-            and not self.draft.networks.lacking(workload)
+            and not self.draft.lacks_network(workload)
         )
 
     def _goes_beyond(self, workload: Workload) -> bool:
@@ -253,7 +254,7 @@ class Cycle:
         if never:
             self.draft.wait(PendingWorkload(workload, never=never))
             return
-        claim, network = self.claims.of(workload), self.draft.networks.lacking(workload)
+        claim, network = self.claims.of(workload), self.draft.lacks_network(workload)
         if network and claim:
             self._keep(claim, None)
             claim, self._given_up = None, True
@@ -338,7 +339,9 @@ class Cycle:
         """Return whether there is nothing that was not tried in vain for the like of it."""
         if workload not in vain.now or (self.draft.terminating and workload not in vain.later):
             return False
-        return not has_a_turn(self.draft) or next(pools(self.draft, workload, vain), None) is None
+        if not may_be_for(self.draft, workload) or next(pools(self.draft, workload, vain), None) is None:
+            return True
+        return not self.draft.turns.may_search(workload)
 
     def _commit(self, statement: Statement) -> None:
         """Make it part of the decision."""
@@ -376,7 +379,9 @@ class Cycle:
 
         Without GPUs also for one beyond the quota: nobody who has a right waits for these.
         """
-        is_first = has_a_turn(self.draft) and self._for_guarantees.may_ask(workload)
+        # who is left out keeps what it had, and finds no more before it has had its turn
+        is_done = workload.id in self.before or not self.draft.turns.is_left_out(workload)
+        is_first = is_done and may_be_for(self.draft, workload) and self._for_guarantees.may_ask(workload)
         may_ask = self.ledger.may_retain(workload) and (self.ledger.in_quota(workload) or not workload.total_milli)
         if is_first and self.draft.waited_long(workload) and may_ask:
             found = self._for_guarantees.places(workload, self.before.get(workload.id, ()))

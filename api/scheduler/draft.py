@@ -10,7 +10,7 @@ nobody else gets them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -39,6 +39,7 @@ from api.scheduler.snapshot import (
     Workload,
     taking,
 )
+from api.scheduler.turns import Turns
 
 HOUR = 3600 * SECOND
 
@@ -76,10 +77,11 @@ class PlannerState:
 
 @dataclass(frozen=True)
 class Before:
-    """What the decision before kept: places by workload, and for whom of these others were stopped."""
+    """What the decision before kept: places by workload, for whom of these others were stopped, who was left out."""
 
     reservations: Mapping[str, Places]
     nominated: frozenset[str]
+    left_out: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,9 @@ class Statement:
 class Draft:
     """A decision as it comes about."""
 
-    def __init__(self, state: PlannerState, now: int, settings: SchedulerSettings) -> None:
+    def __init__(
+        self, state: PlannerState, now: int, settings: SchedulerSettings, left_out: Collection[str] = ()
+    ) -> None:
         self.cluster, self.later, self.residents = state.now, state.later, state.residents
         self.capacity = state.capacity
         self.open_nodes = OpenNodes(state.now)
@@ -111,6 +115,7 @@ class Draft:
         self.least = settings.least_runtime_s(None) * SECOND
         own = [each for each in state.projects.values() if each.min_runtime_s is not None]
         self.least_of = {each.name: settings.least_runtime_s(each) * SECOND for each in own}
+        self.turns = Turns(left_out)
         self.networks = NetworksLeft(state.networks)
         self.too_much: dict[str, Workload] = {}
         self.waiting: list[PendingWorkload] = []
@@ -140,19 +145,29 @@ class Draft:
 
     def waited_long(self, workload: Workload) -> bool:
         """Return whether places may be reserved for it."""
-        return self._waited(workload, self.settings.reserve_after_s) and not self.networks.lacking(workload)
+        return self._waited(workload, self.settings.reserve_after_s) and not self.lacks_network(workload)
 
     def waited_too_long(self, workload: Workload) -> bool:
         """Return whether its project's quota is kept for it, however long what runs may stay."""
         return self._waited(workload, self.settings.strict_order_after_s)
 
+    def lacks_network(self, workload: Workload) -> str:
+        """Return why there is no network for a workload that needs one, or nothing."""
+        if not (workload.needs_network and self.networks.are_few):
+            return ""
+        return self.networks.lacking(workload, self.network_rank(workload))
+
+    def network_rank(self, workload: Workload) -> int:
+        """Rank who has GPUs guaranteed before who has CPU and memory guaranteed, before others."""
+        if workload.total_milli:
+            return 0 if self.ledger.in_quota(workload) else 2
+        return 1 if self.ledger.beside.is_guaranteed(workload) else 2
+
     def keep(self, claim: Claim) -> None:
         """Keep for a workload what a claim says."""
         self.claims.add(claim)
-        # who is stopped has a network still, and who waits for work whose end nobody knows needs none yet
-        begins = claim.standing is not Standing.SOFT and claim.free_at < NEVER
-        if claim.places and begins and claim.workload.id not in self.terminating:
-            self.networks.keep(claim.workload)
+        if claim.workload.id not in self.terminating:  # who is stopped has a network still
+            self._keep_network(claim)
         self._allocate(claim.places, claim.workload)
 
     def release(self, claim: Claim) -> None:
@@ -250,7 +265,20 @@ class Draft:
             self._reach,
             reserved,
             nominated,
+            self.turns.left_out,
         )
+
+    def _keep_network(self, claim: Claim) -> None:
+        """Keep a network for a gang that has places kept.
+
+        Who waits for a fair share, for the quota, or for work whose end nobody knows needs none yet: others take it,
+        and that gang lets go of its places. So that it does not starve, it is kept for the first that waits too long.
+        """
+        workload, is_soft = claim.workload, claim.standing is Standing.SOFT
+        if claim.places and not is_soft and claim.free_at < NEVER:
+            self.networks.keep(workload)
+        elif self.waited_too_long(workload):
+            self.networks.keep_ahead(workload, self.network_rank(workload) if is_soft else 0)
 
     def _waited(self, workload: Workload, seconds: int) -> bool:
         return self.now - workload.waiting_since >= seconds * SECOND

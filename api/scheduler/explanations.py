@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from api.scheduler.capacity import PLENTY, Flags, Free, Ints, Layout, bare_fitting, is_mixed
+from api.scheduler.capacity import PLENTY, Flags, Free, Ints, Layout, bare_fitting, few, is_mixed
 from api.scheduler.phrases import IN_USE, IN_USE_IN_PART, cpus, either, gpus, memory, some, together
 from api.scheduler.placement import Search
 from api.scheduler.signature import signature_of
@@ -72,24 +72,25 @@ def _largest(layout: Layout, free: Free, workload: Workload) -> tuple[int, int] 
         return _none_open(layout, workload)
     if not workload.gpu_milli:
         return _largest_bare(layout, free, nodes)
-    held = layout.holds(workload) & nodes[:, None]
-    whole, slices = layout.usable(workload.gpu_models) & held, _slices(layout, workload) & held
-    in_part = workload.gpu_milli % MILLI > 0 and bool((whole & ~layout.fractions[:, None]).any())
-    usable = whole & layout.fractions[:, None] if in_part else whole
+    picked = few(nodes)
+    rows, there, fractions = np.arange(len(nodes))[picked], free.rows(picked), layout.fractions[picked, None]
+    held = layout.holds(workload)[picked] & nodes[picked, None]
+    whole, slices = (of[picked] & held for of in (layout.usable(workload.gpu_models), _slices(layout, workload)))
+    in_part = workload.gpu_milli % MILLI > 0 and bool((whole & ~fractions).any())
+    usable = whole & fractions if in_part else whole
     if not (usable.any() or slices.any()):
-        return _none_ready(layout, workload, whole)
-    single = np.where(slices, free.milli, 0).max(axis=1, initial=0)
-    pieces = np.where(free.containers > 0, np.maximum(_pieces(layout, free, workload, usable), single), 0)
-    row = int(np.argmax(pieces))
-    if (piece := int(pieces[row])) > 0:
-        return row, piece
+        return _none_ready(layout, workload, rows[whole.any(axis=1)])
+    single = np.where(slices, there.milli, 0).max(axis=1, initial=0)
+    pieces = np.where(there.containers > 0, np.maximum(_pieces(layout, there, workload, usable, picked), single), 0)
+    at = int(np.argmax(pieces))
+    if (piece := int(pieces[at])) > 0:
+        return int(rows[at]), piece
     return IN_USE_IN_PART if in_part else IN_USE
 
 
-def _none_ready(layout: Layout, workload: Workload, whole: Flags) -> str:
-    """Return why no open node has a GPU for the workload, in part where it asks for one."""
-    if whole.any():
-        rows = np.flatnonzero(whole.any(axis=1))
+def _none_ready(layout: Layout, workload: Workload, rows: Ints) -> str:
+    """Return why none of the GPUs on these rows is for the workload, in part where it asks for one."""
+    if len(rows):
         return Sentence("GPUs of {nodes} are not shared", nodes=some([layout.nodes[row].name for row in rows], NAMED))
     wanted = held_by(_models(workload), workload)
     if layout.any_alone and is_mixed(workload):
@@ -137,20 +138,20 @@ def _too_old(layout: Layout, nodes: Flags) -> str:
     return Sentence("{nodes} cannot run what it asks for before the release of the API is installed there", nodes=named)
 
 
-def _pieces(layout: Layout, free: Free, workload: Workload, usable: Flags) -> Ints:
-    """Return what one container could have of these GPUs on each node: all in one island where it has to be."""
-    together = _piece(layout, free, usable)
+def _pieces(layout: Layout, free: Free, workload: Workload, usable: Flags, rows: Ints | slice) -> Ints:
+    """Return what one container could have of these GPUs on each row: all in one island where it has to be."""
+    together = _piece(free, usable, fractions := layout.fractions[rows, None])
     within_island = workload.within_required and workload.within is TopologyLevel.ISLAND
     if not (within_island or layout.any_apart):
         return together
-    in_one = np.array([_piece(layout, free, usable & (layout.island == island)) for island in layout.islands])
-    return np.where(layout.apart | within_island, in_one.max(axis=0), together)
+    in_one = np.array([_piece(free, usable & (layout.island[rows] == island), fractions) for island in layout.islands])
+    return np.where(layout.apart[rows] | within_island, in_one.max(axis=0), together)
 
 
-def _piece(layout: Layout, free: Free, usable: Flags) -> Ints:
+def _piece(free: Free, usable: Flags, fractions: Flags) -> Ints:
     """Return the whole GPUs of each node that are free, and the most that is free of one in use."""
     whole = ((free.milli == MILLI) & usable).sum(axis=1) * MILLI
-    in_use = usable & layout.fractions[:, None] & (free.milli < MILLI)
+    in_use = usable & fractions & (free.milli < MILLI)
     return np.asarray(whole + np.where(in_use, free.milli, 0).max(axis=1, initial=0))
 
 

@@ -9,12 +9,14 @@ import numpy as np
 from api.scheduler.capacity import Flags, Free, Ints, Layout, fitting, island_fitting
 from api.scheduler.gpus import Gpu, choose
 from api.scheduler.snapshot import Placement, Workload
-from api.scheduler.topology import levels, merged, node_sets
+from api.scheduler.topology import allowed, levels, merged, node_sets
 from common.gpu.share import MILLI, GpuShare
 from common.topology import TopologyLevel
 
 Best = Callable[[Workload, Ints], int]
 """Chooses one of the rows of nodes that fit one container of a workload; see `fragmentation`."""
+Rows = list[tuple[int, int]]
+"""Rows of nodes, and how many containers on each."""
 
 
 class Search:
@@ -22,15 +24,24 @@ class Search:
 
     def __init__(self, layout: Layout, free: Free, workload: Workload, nodes: Flags | None = None) -> None:
         self.layout, self.free, self.workload = layout, free, workload
-        self.fits = fitting(layout, free, workload)  # how many containers each node has room for
-        if nodes is not None:
-            self.fits[~nodes] = 0
+        may = allowed(layout, workload)
+        # how many containers each node has room for
+        self.fits = fitting(layout, free, workload, may if nodes is None else may & nodes)
 
     def place(self, best: Best) -> tuple[Placement, ...] | None:
         """Return the best places for all containers, or None where they do not fit together.
 
         Groups are tried in the order of preference, in each the smallest topology domain first; equal places by name.
         """
+        found = self.where(best)
+        if not found:
+            return None
+        level, rows = found
+        is_one = level is TopologyLevel.ISLAND
+        return tuple(each for row, count in rows for each in self._fill(row, count, one_island=is_one))
+
+    def where(self, best: Best) -> tuple[TopologyLevel, Rows] | None:
+        """Return on which rows the containers would be, in one domain of this level; the GPUs are not chosen yet."""
         if not self.fits.any():
             return None
         for tier in node_sets(self.layout, self.workload):
@@ -40,7 +51,7 @@ class Search:
                 else:
                     found = self._on_several(level, tier, best)
                 if found:
-                    return found
+                    return level, found
         return None
 
     def most(self) -> int:
@@ -55,32 +66,32 @@ class Search:
                 most = max(most, *(int(each.max(initial=0)) for each in sums))
         return min(most, self.workload.replicas)
 
-    def _on_one(self, level: TopologyLevel, nodes: Flags, best: Best) -> tuple[Placement, ...] | None:
-        """Place all containers on one node: the one where the fewest fit that suffices, then the best."""
+    def _on_one(self, level: TopologyLevel, nodes: Flags, best: Best) -> Rows:
+        """Put all containers on one node: the one where the fewest fit that suffices, then the best."""
         sums = self._fitting(level, nodes)
         rows = np.flatnonzero(sums >= self.workload.replicas)
         if not len(rows):
-            return None
-        return self._fill(self._row(rows, sums, best), self.workload.replicas, one_island=level is TopologyLevel.ISLAND)
+            return []
+        return [(self._row(rows, sums, best), self.workload.replicas)]
 
-    def _on_several(self, level: TopologyLevel, tier: Sequence[Flags], best: Best) -> tuple[Placement, ...] | None:
-        """Place the containers on as few nodes as possible of the tightest domain."""
+    def _on_several(self, level: TopologyLevel, tier: Sequence[Flags], best: Best) -> Rows:
+        """Put the containers on as few nodes as possible of the tightest domain."""
         tightest: tuple[int, Flags] | None = None
         for nodes, codes, sums in self._domains(level, tier):
             for code in np.flatnonzero(sums >= self.workload.replicas):
                 if tightest is None or sums[code] < tightest[0]:
                     tightest = int(sums[code]), nodes & (codes == code)
         if tightest is None:
-            return None
+            return []
         left, fitting = self.workload.replicas, np.where(tightest[1], self.fits, 0)
-        placements: list[Placement] = []
+        found: Rows = []
         while left:
             rows = np.flatnonzero(fitting >= min(left, fitting.max()))
             row = self._row(rows, fitting, best)
             count = min(left, int(fitting[row]))
-            placements += self._fill(row, count)
+            found.append((row, count))
             left, fitting[row] = left - count, 0
-        return tuple(placements)
+        return found
 
     def _fitting(self, level: TopologyLevel, nodes: Flags) -> Ints:
         inside = np.where(nodes, self.fits, 0)

@@ -131,11 +131,13 @@ class Planner:
         reservations: Mapping[str, tuple[Placement, ...]] | None = None,
         nominated: Collection[str] = (),
         *,
+        left_out: Collection[str] = (),
         networks: Networks | None = None,
     ) -> Decision:
         """Return where each workload of the queue shall run, who is reclaimed for it, or why it waits.
 
-        `reservations` are those of the decision before, and `nominated` who was nominated then. `networks` are those
+        `reservations` are those of the decision before, `nominated` who was nominated then, and `left_out` for whom no
+        victims were looked for. `networks` are those
         between containers of a session; None: as many as anybody wants.
         """
         state = PlannerState(
@@ -152,9 +154,8 @@ class Planner:
             self._domains,
             networks,
         )
-        return Cycle(
-            state, queue, now, settings or SchedulerSettings(), Before(reservations or {}, frozenset(nominated))
-        ).run()
+        before = Before(reservations or {}, frozenset(nominated), frozenset(left_out))
+        return Cycle(state, queue, now, settings or SchedulerSettings(), before).run()
 
     def decide_on(self, snapshot: Snapshot) -> Decision:
         """Return the same of a snapshot of which nodes, projects and what runs are known already."""
@@ -164,6 +165,7 @@ class Planner:
             snapshot.settings,
             snapshot.reservations,
             snapshot.nominated,
+            left_out=snapshot.left_out,
             networks=snapshot.networks,
         )
 

@@ -21,20 +21,25 @@ RECLAIMED_FOR = 32
 after them in the order have their turn in the next decision, which the end of those that terminate brings about."""
 
 
-def has_a_turn(draft: Draft) -> bool:
+def may_be_for(draft: Draft, workload: Workload) -> bool:
     """Return whether others may be reclaimed for one more workload in this decision."""
-    return draft.beneficiaries < RECLAIMED_FOR
+    if draft.beneficiaries < RECLAIMED_FOR:
+        return True
+    draft.turns.keep(workload)
+    return False
 
 
 def reclaim(draft: Draft, workload: Workload, vain: Vain) -> Statement | None:
     """Propose to reclaim from the smallest set of victims that makes room, and to nominate the workload for it."""
-    if not has_a_turn(draft):
+    if not may_be_for(draft, workload):
         return None
     for kind, pool in pools(draft, workload, vain):
+        if not draft.turns.may_search(workload):
+            return None
         makes_guaranteed = bool(pool.own) and pool.lines is not None
         on_work = _on_running_work(draft, workload) if pool.own and not makes_guaranteed else []
         with draft.without(_without_right(draft) if makes_guaranteed else on_work):
-            victims = cheapest(draft.later, draft.residents, workload, pool)
+            victims = cheapest(draft.later, draft.residents, workload, pool, draft.turns.spend)
             if not victims:
                 vain.pools[kind].add(workload)
                 continue

@@ -30,6 +30,7 @@ class _Decision:
     reach: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reservations: dict[str, tuple[Placement, ...]] = field(default_factory=dict)
     nominated: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ def save(snapshot: Snapshot, decision: Decision) -> str:
         dict(decision.reach),
         dict(decision.reservations),
         decision.nominated,
+        decision.left_out,
     )
     document: dict[str, Any] = _SAVED.dump_python(Saved(FORMAT, snapshot, plain), mode="json")
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
@@ -85,6 +87,7 @@ def load(text: str, where: str = "") -> tuple[Snapshot, Decision]:
         plain.reach,
         plain.reservations,
         plain.nominated,
+        plain.left_out,
     )
 
 

@@ -158,6 +158,11 @@ class Region:
         unique = {each.workload.id: each for each in candidates}
         return cls(workload, pool, nodes, [_unit(cluster, each, place, rows) for each in unique.values()])
 
+    @property
+    def candidates(self) -> int:
+        """How many may be taken."""
+        return len(self._units)
+
     def search(self, best: Rank | None = None, *, fits: bool = False, exact: bool = True) -> tuple[Running, ...] | None:
         """Return a set that makes room, or None where none is found that is cheaper than `best`.
 

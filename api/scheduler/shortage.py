@@ -6,7 +6,6 @@ than another, then cost no more than equal ones.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -35,11 +34,10 @@ def lacking(layout: Layout, free: Free, workload: Workload) -> Workload:
 def fitting_most(layout: Layout, workload: Workload) -> Workload:
     """Return the most of a workload that fits on empty nodes where it does itself."""
     empty = layout.empty
-    places = Search(layout, empty, workload).place(lambda _, rows: int(rows[0]))
-    if places is None:
+    found = Search(layout, empty, workload).where(lambda _, rows: int(rows[0]))
+    if found is None:
         return workload
-    on = Counter(layout.rows[place.node] for place in places)
-    rows, counts = list(on), np.array(list(on.values()), dtype=np.int64)
+    rows, counts = np.array(found[1], dtype=np.int64).T
     cpu_milli, memory_mib = (int((amount[rows] // counts).min()) for amount in (empty.cpu, empty.memory))
     return replace(workload, cpu_milli=cpu_milli, memory_mib=memory_mib)
 

@@ -283,8 +283,9 @@ class Networks:
 class Snapshot:
     """The cluster at one moment.
 
-    `reservations` and who was `nominated` are those of the decision before: what was kept stays kept. `domains` are
-    those whose projects share inside of them. Without `networks` there are as many as anybody wants.
+    `reservations`, who was `nominated` and who was `left_out` are those of the decision before: what was kept stays
+    kept. `domains` are those whose projects share inside of them. Without `networks` there are as many as anybody
+    wants.
     """
 
     now: int
@@ -297,6 +298,7 @@ class Snapshot:
     nominated: tuple[str, ...] = ()
     domains: tuple[DomainState, ...] = ()
     networks: Networks | None = None
+    left_out: tuple[str, ...] = ()
 
 
 class Cause(StrEnum):
@@ -342,8 +344,9 @@ class Decision:
 
     `log` has one line for each decision, in the order in which they were taken, with its reason. `reservations` are
     the places that nobody else gets, as a workload that waits is nominated for them, or they are reserved for it, or
-    one that is moved goes there. For the `nominated` ones others were stopped. `grown` are the places of
-    further containers of elastic ones that run, by rank; `reach` are the nodes that those which start may grow to.
+    one that is moved goes there. For the `nominated` ones others were stopped; for those `left_out` no victims were
+    looked for, as that would take too long. `grown` are the places of further containers of elastic ones that run, by
+    rank; `reach` are the nodes that those which start may grow to.
     """
 
     placements: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
@@ -354,3 +357,4 @@ class Decision:
     reach: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     reservations: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
     nominated: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()

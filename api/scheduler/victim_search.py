@@ -6,7 +6,7 @@ node (`region.FEW`), as in small clusters; `LOOKS` bounds the nodes after the fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -30,19 +30,30 @@ WINDOWS = (8, 32, 128, 512)
 """Nodes on which victims for a gang are looked for together: more only where fewer do not suffice."""
 
 Found = tuple[Running, ...] | None
+Spend = Callable[[int], None]
+"""Takes notice of steps, which stand for about as much time each."""
+SEARCH, REGION = 100, 10
+"""Steps of a search, and of each look at a few nodes; every candidate there is one more."""
 
 
-def cheapest(cluster: ClusterState, residents: Residents, workload: Workload, pool: VictimPool) -> Found:
+def cheapest(
+    cluster: ClusterState,
+    residents: Residents,
+    workload: Workload,
+    pool: VictimPool,
+    spend: Spend = lambda _: None,
+) -> Found:
     """Return who has to go, or None where no set that the pool allows makes room."""
+    spend(SEARCH)
     candidates = residents.candidates(pool, cluster.layout)
     if cluster.find(workload) is not None:
         return Region.of(cluster, workload, (), candidates.own, pool).search(fits=True) if pool.owes else None
     narrow = workload.within in (TopologyLevel.NODE, TopologyLevel.ISLAND)
     on_one = workload.replicas == 1 or (workload.within_required and narrow)
-    return (_on_one if on_one else _on_several)(cluster, candidates, workload, pool)
+    return (_on_one if on_one else _on_several)(cluster, candidates, workload, pool, spend)
 
 
-def _on_one(cluster: ClusterState, candidates: Candidates, workload: Workload, pool: VictimPool) -> Found:
+def _on_one(cluster: ClusterState, candidates: Candidates, workload: Workload, pool: VictimPool, spend: Spend) -> Found:
     """Look at one node after the other, the most promising first, until no other can be better."""
     rows = np.flatnonzero(candidates.there & cluster.layout.takes(workload) & allowed(cluster.layout, workload))
     bounds = least(cluster, workload, rows)
@@ -61,13 +72,16 @@ def _on_one(cluster: ClusterState, candidates: Candidates, workload: Workload, p
             break
         looks += 1 if best else 0
         region = Region.of(cluster, workload, (row,), [*candidates.on(row), *candidates.own], pool)
+        spend(REGION + region.candidates)
         found = region.search(best[0] if best else None, exact=looks <= exact)
         if found:
             best = rank(found), found
     return best[1] if best else None
 
 
-def _on_several(cluster: ClusterState, candidates: Candidates, workload: Workload, pool: VictimPool) -> Found:
+def _on_several(
+    cluster: ClusterState, candidates: Candidates, workload: Workload, pool: VictimPool, spend: Spend
+) -> Found:
     """Look at each set of nodes on which the gang may lie together."""
     best: tuple[Rank, tuple[Running, ...]] | None = None
     fitting = cluster.fitting(workload)
@@ -86,6 +100,7 @@ def _on_several(cluster: ClusterState, candidates: Candidates, workload: Workloa
                 continue
             there = [each for row in window for each in candidates.on(row)]
             region = Region.of(cluster, workload, window, [*there, *candidates.own], pool)
+            spend(REGION + region.candidates)
             found = region.search(best[0] if best else None)
             if found:
                 best = rank(found), found

@@ -12,6 +12,8 @@ API's loop does between its cycles. The garbage collector runs as ever. What is 
 - `cycle_1000_pending_cpu_ms`: one decision on a queue of 1,000 sessions, with a reason for each that waits.
 - `cycle_gangs_cpu_ms`: the same with every fifth session a gang of 4 to 20 containers with 1 to 8 GPUs each, the
   cluster full, and all of them waiting for so long that places are kept for those that are entitled to them.
+- `cycle_priorities_cpu_ms`: the same queue, all of it of one project, in a hundred priorities.
+- `cycle_groups_cpu_ms`: the same queue, where the nodes are divided into one resource group for each project.
 - `cycle_waiting_cpu_ms`, `cycle_distinct_cpu_ms`, `cycle_quarters_cpu_ms`: CPU time of one decision on 1,000 sessions
   that wait long on the full cluster: of eight sizes, each with an amount of CPU and memory of its own, and of a quarter
   of a GPU each.
@@ -55,7 +57,17 @@ from common.gpu.share import GpuShare
 
 SECOND = 1_000_000
 CYCLE_MS = 1000.0
-MIXES = ("1000_pending", "gangs", "waiting", "distinct", "quarters", "antichain", "antichain_of_one")
+MIXES = (
+    "1000_pending",
+    "gangs",
+    "priorities",
+    "groups",
+    "waiting",
+    "distinct",
+    "quarters",
+    "antichain",
+    "antichain_of_one",
+)
 AIMS = {
     "decision_p99_cpu_ms": 20.0,
     "reclaim_one_gpu_cpu_ms": 100.0,
@@ -171,15 +183,20 @@ class Bench:
         queue = [self.session() for _ in range(count)]
         return cpu_ms(lambda: self.planner.decide(queue, self.now))
 
-    def gangs(self, count: int = 1000) -> float:
-        """Milliseconds of CPU of a decision on so many that wait long, gangs among them, beside what runs.
-
-        A few projects have taken what was free, so that there are victims, reservations, and both together.
-        """
+    def fill_up(self, count: int = 1000) -> None:
+        """Let a few projects take what is free, so that there are victims, reservations, and both together."""
         while True:
             queue = [self.session(self.projects[at % 5 + 1].name) for at in range(count)]
             if not self.do(queue, self.planner.decide(queue, self.now)):
                 break
+
+    def gangs(self, count: int = 1000, *, priorities: int = 0, grouped: bool = False) -> float:
+        """Milliseconds of CPU of a decision on so many that wait long, gangs among them, beside what runs.
+
+        With `priorities` all are of one project and have so many; `grouped` ones have a resource group a project. The
+        slower counts of two decisions, of which the second goes on with whom the first one left out.
+        """
+        self.fill_up(count)
         queue = [self.session() for _ in range(count)]
         for at in range(0, count, 5):
             milli = self.random.choice((1000, 2000, 4000, self.gpus * 1000))
@@ -190,8 +207,21 @@ class Bench:
                 cpu_milli=milli * 8,
                 memory_mib=milli * 64,
             )
+        if priorities:
+            owner = self.projects[1].name
+            queue = [replace(each, project=owner, priority=at % priorities) for at, each in enumerate(queue)]
+        if grouped:
+            queue = [replace(each, groups=(each.project,), grouped_only=True) for each in queue]
+            names = [each.name for each in self.projects]
+            self.planner.set_nodes(
+                [replace(each, groups=(names[at % len(names)],)) for at, each in enumerate(self.nodes)]
+            )
         self.now += SchedulerSettings().reserve_after_s * SECOND
-        return cpu_ms(lambda: self.planner.decide(queue, self.now))
+        first: list[Decision] = []
+        took = cpu_ms(lambda: first.append(self.planner.decide(queue, self.now)))
+        goes_on = cpu_ms(lambda: self.planner.decide(queue, self.now, left_out=first[0].left_out))
+        self.planner.set_nodes(self.nodes)
+        return max(took, goes_on)
 
     def waiting(self, count: int = 1000, *, distinct: bool = False, milli: int = 0) -> float:
         """Milliseconds of CPU of a decision on so many that wait long, on the cluster that `gangs` has filled."""
@@ -279,6 +309,8 @@ def main() -> None:
         "follow_node_cpu_ms": bench.follow(closes=True),
         "cycle_1000_pending_cpu_ms": bench.cycle(),
         "cycle_gangs_cpu_ms": bench.gangs(),
+        "cycle_priorities_cpu_ms": bench.gangs(priorities=100),
+        "cycle_groups_cpu_ms": bench.gangs(grouped=True),
         "cycle_waiting_cpu_ms": bench.waiting(),
         "cycle_distinct_cpu_ms": bench.waiting(distinct=True),
         "cycle_quarters_cpu_ms": bench.waiting(milli=250),

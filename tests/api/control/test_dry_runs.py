@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Collection
+from ipaddress import IPv4Network
 from typing import Any
 from uuid import UUID
 
@@ -18,11 +19,12 @@ from api.control.loop import Loop
 from api.database import SERVICES_LOCK
 from api.endpoints.change_rate import DryRunRate
 from api.resources.nodes import lending
+from api.scheduler import turns
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import Workload
 from api.tables.sessions import Session
-from tests.api.cluster import V1, Cluster, ok, refused
-from tests.api.steps import body, run
+from tests.api.cluster import V1, Cluster, ok, refused, running_cluster
+from tests.api.steps import body, delete, run
 
 pytestmark = pytest.mark.anyio
 
@@ -55,6 +57,36 @@ async def test_what_fits_starts_and_what_does_not_says_why_and_where_it_stands(r
 async def test_of_several_it_is_told_how_many_would_start(ready: Cluster) -> None:
     found = await check(ready, gpu_milli=1000, count=6)
     assert (found["starting"], found["waiting"]) == (4, 2)
+
+
+async def test_it_knows_how_many_networks_are_free(database_url: str) -> None:
+    """Of several gangs each needs one; none is taken by the dry run itself."""
+    async with running_cluster(database_url, gang_networks=IPv4Network("10.9.0.0/26")) as narrow:
+        await narrow.add_node()
+        await narrow.add_image()
+        await narrow.add_project("team-a", 4000)
+        await run(narrow, "first", replicas=2)
+        for _ in range(2):
+            found = await check(narrow, replicas=2, count=2)
+            assert (found["starting"], found["waiting"], found["cause"]) == (1, 1, "no-network")
+            assert "all 2 networks between containers of a session are taken or kept" in found["reason"]
+        await run(narrow, "second", replicas=2)
+        assert (await check(narrow, replicas=2))["cause"] == "no-network"
+        assert (await check(narrow, count=2))["starting"] == 2, "what is of one container needs none"
+        await delete(narrow, "first")
+        await narrow.settle()
+        assert (await check(narrow, replicas=2))["starting"] == 1
+
+
+async def test_victims_are_looked_for_though_those_before_it_take_all_the_time(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run(ready, "fixed", gpu_milli=1000, preemptible=False)
+    await run(ready, "low", gpu_milli=3000, priority=10)
+    await ready.submit("in-vain", gpu_milli=4000, priority=95)
+    await ready.settle()
+    monkeypatch.setattr(turns, "STEPS", 2)
+    assert (await check(ready, gpu_milli=1000, priority=90))["cause"] == "reclaiming"
 
 
 async def test_a_later_start_is_why_it_waits(ready: Cluster) -> None:

@@ -20,6 +20,7 @@ from api.resources.nodes.fleet import Fleet
 from api.resources.sessions import scheduling, service
 from api.scheduler.planner import Planner
 from api.scheduler.record import load
+from api.scheduler.snapshot import Decision, Snapshot
 from api.tables.sessions import State
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.api.steps import body, delete, run
@@ -210,6 +211,31 @@ async def test_a_full_cluster_is_not_looked_at_again_and_again(ready: Cluster, m
     await ready.add_node("worker2")
     assert decided == [1]
     assert (await ready.session("next"))["state"] == "RUNNING"
+
+
+async def test_who_is_left_out_has_its_turn_though_nothing_changes(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decisions follow one another until all have had a turn since the last change, and then no more."""
+    await run(ready, gpu_milli=4000)
+    for at in range(3):
+        await ready.submit(f"next{at}", gpu_milli=1000)
+    await ready.settle()
+    rounds = iter((("a", "b", "c"), ("c",), ("a", "b"), ("b",), ("a",), ("b",)))
+    seen: list[tuple[str, ...]] = []
+    decide_on = Planner.decide_on
+
+    def leaving_out(planner: Planner, snapshot: Snapshot) -> Decision:
+        seen.append(snapshot.left_out)
+        return replace(decide_on(planner, snapshot), left_out=next(rounds))
+
+    monkeypatch.setattr(Planner, "decide_on", leaving_out)
+    for expected in ([(), ("a", "b", "c"), ("c",)], [("a", "b"), ("b",), ("a",)]):
+        seen.clear()
+        loop_of(ready)._token = None
+        for _ in range(5):
+            await loop_of(ready).run()
+        assert seen == expected
 
 
 @pytest.mark.parametrize("change", [{"quota_milli": 2000}, {"over_quota": True}])

@@ -37,6 +37,7 @@ LONG, SHORT, QUIET = 56, 16, 60
 READ = 4
 """The reasons of every fourth decision are held against the cluster."""
 REFUSED_BESIDE = r"(CPUs?|MiB of memory) (more )?are asked for; (ask|stop)"
+WITHOUT = Cause.NEVER_FITS, Cause.NO_NETWORK
 SIZES = (0.1, 0.25, 0.5, 0.5, 0.6, 0.7, 1, 1, 1, 1, 1.3, 2, 2, 4)
 
 
@@ -57,6 +58,7 @@ class RandomWorld(World):
         self.evicted: Counter[tuple[str, str]] = Counter()
         self.beneficiaries: dict[str, int] = {}
         self.cycle = 0
+        self.patience = 1
 
     def _node(self, draw: random.Random, at: int) -> NodeSnapshot:
         gpus = draw.choice((1, 2, 2, 4, 4, 8))
@@ -153,9 +155,7 @@ class RandomWorld(World):
     def decide(self, snapshot: Snapshot) -> Decision:
         """As the API's loop does, with a planner that lives as long as the world."""
         self.planner.sync(snapshot)
-        return self.planner.decide(
-            snapshot.queue, snapshot.now, snapshot.settings, snapshot.reservations, snapshot.nominated
-        )
+        return self.planner.decide_on(snapshot)
 
     def step(self) -> Decision:
         """Decide once, ten seconds later, and see that what is said is so."""
@@ -203,13 +203,13 @@ class RandomWorld(World):
     def rest(self) -> Decision:
         """Nothing comes and nothing ends: nothing changes any more."""
         still = 0
-        for _ in range(QUIET):
+        for _ in range(QUIET * self.patience):
             before = self.running.copy(), self.queue.copy()
             decision = self.step()
             still = still + 1 if (self.running, self.queue) == before else 0
-            if still > 8:
+            if still > 8 * self.patience:
                 return decision
-        raise AssertionError(f"no rest after {QUIET} cycles: {decision.log}")
+        raise AssertionError(f"no rest after {QUIET * self.patience} cycles: {decision.log}")
 
     def check_rest(self, decision: Decision) -> None:
         """Assert what holds once nothing changes any more."""
@@ -223,7 +223,7 @@ class RandomWorld(World):
         for id_, places in decision.reservations.items():
             free.allocate(places, self.queue[id_] if id_ in self.queue else self.running[id_].workload)
         for id_, wait in waits.items():
-            if wait.cause not in (Cause.QUOTA, Cause.NEVER_FITS) and " of its " not in wait.reason:
+            if wait.cause not in (Cause.QUOTA, Cause.NEVER_FITS, Cause.NO_NETWORK) and " of its " not in wait.reason:
                 assert free.find(self.queue[id_]) is None, f"{id_} fits and waits: {wait.reason}"
         self._check_claims(decision)
         self._check_beside(decision)
@@ -239,7 +239,7 @@ class RandomWorld(World):
         kept = decision.reservations
         for project in self.projects:
             mine = [item for item in self.queue.values() if item.project == project.name and item.total_milli]
-            mine = [item for item in mine if decision.pending_reasons[item.id].cause is not Cause.NEVER_FITS]
+            mine = [item for item in mine if decision.pending_reasons[item.id].cause not in WITHOUT]
             mine = [item for item in mine if not re.search(REFUSED_BESIDE, decision.pending_reasons[item.id].reason)]
             first = min(mine, key=lambda item: (-item.priority, item.submitted_at, item.id), default=None)
             if first is None:
@@ -278,7 +278,9 @@ class RandomWorld(World):
                 held[name, item] + (workload.amount(item) if more else 0) <= quota for item, quota in asked
             )
 
-        for first in [item for item in self.queue.values() if not item.total_milli and has_right(item, more=True)]:
+        waits = decision.pending_reasons
+        asking = [item for item in self.queue.values() if waits[item.id].cause is not Cause.NO_NETWORK]
+        for first in [item for item in asking if not item.total_milli and has_right(item, more=True)]:
             others = [(self.queue[id_], places) for id_, places in decision.reservations.items() if id_ != first.id]
             for each in self.running.values():
                 other = each.workload

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,6 @@ from api.scheduler.decide import decide
 from api.scheduler.residents import Residents
 from api.scheduler.snapshot import Bounds, ProjectState, Resource, Running, Snapshot, Workload
 from api.scheduler.victim_search import Found, cheapest
-from api.scheduler.victims import VictimPool
 from tests.unit.api.scheduler.world import SECOND, node, on, project, runs, work
 
 NOW = 10_000
@@ -76,9 +76,9 @@ def _searches(
     nodes = (node("n", 1, cpu_milli=MANY * 1000 + 500),)
     searches: list[Workload] = []
 
-    def counted(cluster: ClusterState, residents: Residents, workload: Workload, pool: VictimPool) -> Found:
+    def counted(cluster: ClusterState, residents: Residents, workload: Workload, *args: Any) -> Found:
         searches.append(workload)
-        return cheapest(cluster, residents, workload, pool)
+        return cheapest(cluster, residents, workload, *args)
 
     with monkeypatch.context() as patch:
         patch.setattr("api.scheduler.reclaim.cheapest", counted)

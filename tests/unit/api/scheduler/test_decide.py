@@ -62,6 +62,20 @@ def test_two_projects_do_not_stop_each_other_in_turn() -> None:
     assert lab.held() == {"a": 2000, "b": 1000}
 
 
+def test_without_weight_and_quota_there_is_no_claim_to_what_is_spare() -> None:
+    """Such a project has what the others leave, for as long as they do."""
+    world = World((node("n", 4),), (project("a", 0, weight=1), project("b", 0), project("c", 1)))
+    world.submit(*(work(f"b{at}", "b") for at in range(4)))
+    world.settle()
+    assert world.held() == {"a": 0, "b": 4000, "c": 0}
+    world.submit(*(work(f"a{at}", "a", at=1) for at in range(2)))
+    world.settle()
+    assert world.held() == {"a": 2000, "b": 2000, "c": 0}
+    world.submit(*(work(f"a{at}", "a", at=2) for at in range(2, 4)), *(work(f"c{at}", "c", at=2) for at in range(2)))
+    world.settle()
+    assert world.held() == {"a": 2000, "b": 0, "c": 2000}, "a quota of one is worth as much as a weight of one"
+
+
 def test_victims_go_back_to_the_queue_and_run_again_when_there_is_room() -> None:
     lab = World((node("n", 4),), (project("a", 2), project("b", 0)))
     lab.submit(*(work(f"b{at}", "b", 1, at) for at in range(4)))

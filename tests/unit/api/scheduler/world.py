@@ -11,6 +11,7 @@ from api.scheduler.elastic import one_more, ranks_of
 from api.scheduler.snapshot import (
     Decision,
     GpuState,
+    Networks,
     NodeSnapshot,
     Placement,
     ProjectState,
@@ -57,7 +58,10 @@ def runs(workload: Workload, *placements: Placement, since: int = 0, terminating
 
 @dataclass
 class World:
-    """Nodes, projects, and what became of the workloads. A second passes with each step."""
+    """Nodes, projects, and what became of the workloads. A second passes with each step.
+
+    Where there are no more than so many `networks`, a gang has one until it is gone.
+    """
 
     nodes: tuple[NodeSnapshot, ...]
     projects: tuple[ProjectState, ...]
@@ -67,6 +71,7 @@ class World:
     running: dict[str, Running] = field(default_factory=dict)
     terminating: set[str] = field(default_factory=set)
     decisions: list[Decision] = field(default_factory=list)
+    networks: int | None = None
 
     def snapshot(self) -> Snapshot:
         """What the scheduler sees now."""
@@ -79,7 +84,15 @@ class World:
             self.settings,
             self.decisions[-1].reservations if self.decisions else {},
             self.decisions[-1].nominated if self.decisions else (),
+            networks=self._networks(),
+            left_out=self.decisions[-1].left_out if self.decisions else (),
         )
+
+    def _networks(self) -> Networks | None:
+        if self.networks is None:
+            return None
+        gangs = sum(each.workload.needs_network for each in self.running.values())
+        return Networks(self.networks, max(0, self.networks - gangs))
 
     def submit(self, *workloads: Workload) -> None:
         """Put workloads into the queue."""
@@ -193,6 +206,8 @@ def check(snapshot: Snapshot, decision: Decision) -> None:
 
     placed = [Running(queued[id_], places, snapshot.now) for id_, places in decision.placements.items()]
     check_room(snapshot.nodes, running.values(), [*placed, *grown])
+    gangs = sum(each.workload.needs_network for each in placed)
+    assert snapshot.networks is None or gangs <= snapshot.networks.free, "each gang has a network"
     for each in [*placed, *grown]:
         limits = quota[each.workload.project]
         mine = [item.workload for item in (*running.values(), *placed, *grown) if item.workload.project == limits.name]

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Locator, Page, expect, sync_playwright
 
 CHROMIUM = "/usr/bin/chromium"
+PATIENCE_MS = 60_000
 AXE = Path(__file__).parent / "vendor" / "axe" / "axe.min.js"
 SHIFTS = """
 () => new Promise(resolve => {
@@ -16,7 +17,8 @@ SHIFTS = """
     new PerformanceObserver(list => {
         for (const shift of list.getEntries()) if (!shift.hadRecentInput) sum += shift.value;
     }).observe({ type: "layout-shift", buffered: true });
-    setTimeout(() => resolve(sum), 100);
+    // what was changed before is on the screen with the frame after the next
+    requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => resolve(sum), 100)));
 })
 """
 ECHO = """
@@ -36,9 +38,16 @@ def new_page(host: str) -> Iterator[Page]:
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
         with chromium.new_context(ignore_https_errors=True) as context:
-            context.set_default_timeout(60_000)
+            context.set_default_timeout(PATIENCE_MS)
+            expect.set_options(timeout=PATIENCE_MS)
             yield context.new_page()
         chromium.close()
+
+
+def follow(link: Locator) -> None:
+    """Click a link, and wait until the page that it leads to can do what it is for."""
+    with link.page.expect_navigation():
+        link.click()
 
 
 def sign_in(page: Page, name: str, password: str) -> None:

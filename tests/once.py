@@ -31,6 +31,11 @@ def folder() -> Path:
     return Path(os.environ[FOLDER])
 
 
+def take(name: str) -> None:
+    """Take what has a name for this process alone; raises FileExistsError where one of this run has it."""
+    (folder() / name).touch(exist_ok=False)
+
+
 def once(name: str, fill: Callable[[Path], object]) -> Path:
     """Return the folder of a name, which is filled for the first process that asks."""
     made = folder() / name

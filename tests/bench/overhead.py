@@ -18,6 +18,7 @@ import docker
 
 from common.gpu.share import GpuShare
 from common.protocol import ContainerSpec
+from tests import once
 from tests.fakes.cuda import build
 from tests.fakes.cuda.clients import build_client, build_shim, gpu_uuid
 from tests.integration.agent import gpus
@@ -91,6 +92,7 @@ def _times(output: object) -> tuple[int, ...]:
 
 def main() -> None:
     """Measure in a folder and with an image that go away at the end."""
+    once.begin()
     engine = docker.from_env()
     image = f"penstock-bench/gpu:{uuid.uuid4().hex[:12]}"
     try:
@@ -99,6 +101,7 @@ def main() -> None:
     finally:
         engine.images.remove(image, force=True)
         engine.close()
+        once.end()
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ class Server:
         async def inside() -> T:
             return work(self.cluster)
 
-        return asyncio.run_coroutine_threadsafe(inside(), self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(inside(), self._loop).result(60)
 
     def start(self) -> None:
         """Serve."""

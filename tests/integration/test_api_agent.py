@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -43,7 +43,7 @@ class Site:
         self.log = folder / "api.log"
         self.environment = api_environment(pki, database_url, self.port) | {
             "PENSTOCK_API_HEARTBEAT_INTERVAL_S": "0.3",
-            "PENSTOCK_API_NODE_LOST_S": "5",
+            "PENSTOCK_API_NODE_LOST_S": "10",
         }
         self.agent: Agent = make_agent(pki, self.port, folder)
         self.agent.environment["PENSTOCK_AGENT_LIST_INTERVAL_S"] = "1"
@@ -86,7 +86,7 @@ class Site:
     def stop(self, kind: signal.Signals = signal.SIGTERM) -> int:
         assert self.process is not None
         self.process.send_signal(kind)
-        return self.process.wait(20)
+        return self.process.wait(60)
 
     def until(self, condition: Callable[[], Any], timeout_s: float = 60) -> Any:
         """Wait for a condition and return what it gave."""
@@ -219,11 +219,12 @@ def test_a_paused_container_is_shown_at_its_session(site: Site, engine: docker.D
 
 def test_sessions_go_on_without_the_api(site: Site, engine: docker.DockerClient) -> None:
     site.submit("long", "sleep", "600")
-    site.submit("short", "sleep", "0.5")
+    site.submit("short", "sh", "-c", "until [ -e /tmp/over ]; do sleep 0.1; done")
     before = site.until_state("long", "RUNNING")
-    site.until_state("short", "RUNNING")
+    ends = engine.containers.get(f"penstock-session-{site.until_state('short', 'RUNNING')['id']}-0-0")
     assert site.stop(signal.SIGKILL) == -signal.SIGKILL
-    time.sleep(1)
+    ends.exec_run(["touch", "/tmp/over"])
+    ends.wait()
     site.start()
     assert site.until_state("short", "TERMINATED")["exit_code"] == 0
     after = site.until_state("long", "RUNNING")
@@ -303,15 +304,21 @@ def test_the_api_ends_in_order(site: Site) -> None:
     site.start()
 
 
-def test_an_agent_that_goes_away_and_comes_back(site: Site) -> None:
+def test_an_agent_that_goes_away_and_comes_back(site: Site, engine: docker.DockerClient) -> None:
     site.submit("stays", "sleep", "600", interactive=True)
     site.submit("again", "sleep", "600")
     before = site.until_state("stays", "RUNNING")
-    trained = site.until_state("again", "RUNNING")
+    container = f"penstock-session-{site.until_state('again', 'RUNNING')['id']}-0-0"
+
+    def started() -> str:
+        return str(engine.containers.get(container).attrs["State"]["StartedAt"])
+
+    began = started()
     site.agent.stop()
     site.until(lambda: site.node_state() == "lost")
+    lost = datetime.now(UTC)
     session = site.get("/sessions/stays", project="team-a")
-    assert (session["state"], session["reason"]) == ("RUNNING", "worker1 is lost: nothing heard from it for 5 s")
+    assert (session["state"], session["reason"]) == ("RUNNING", "worker1 is lost: nothing heard from it for 10 s")
     assert site.until_state("again", "PENDING")["attempt"] == 1
     site.submit("gone", "sleep", "600")
     site.delete("gone")
@@ -320,8 +327,9 @@ def test_an_agent_that_goes_away_and_comes_back(site: Site) -> None:
     assert site.get("/sessions/stays", project="team-a")["started_at"] == before["started_at"]
     after = site.until_state("again", "RUNNING")
     assert after["attempt"] == 0
-    moved = datetime.fromisoformat(after["started_at"]) - datetime.fromisoformat(trained["started_at"])
-    assert abs(moved) < timedelta(seconds=3), "its container ran on"
+    # how far it is from what was told before is how long the agent's messages took
+    assert datetime.fromisoformat(after["started_at"]) < lost, "its container ran on"
+    assert started() == began
 
 
 def test_a_deletion_waits_for_the_agent(site: Site) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import ssl
 import subprocess
 import sys
@@ -92,7 +93,7 @@ class Site:
         context.load_cert_chain(*map(str, self.pki.issue(name)))
         beat = {"name": name, "address": "127.0.0.1", "port": 6001, "boot": "b", "sequence": 1}
         beat["node_info"] = node_info(name, 8).model_dump(mode="json")
-        answer = httpx.post(self.url + HEARTBEAT_PATH, json=beat, verify=context)
+        answer = httpx.post(self.url + HEARTBEAT_PATH, json=beat, verify=context, timeout=60)
         assert answer.status_code == 200, answer.text
 
 
@@ -125,7 +126,7 @@ def site(
         yield site
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
 
 
 def _log_in(site: Site, name: str) -> None:
@@ -155,12 +156,14 @@ def test_every_line_of_the_reference_works(site: Site) -> None:
 
 def test_a_shell_on_a_terminal_shows_what_is_typed(site: Site) -> None:
     shell = pexpect.spawn(
-        str(PENSTOCK), ["bash", "frac05", "-p", "team-d"], env=site.environment, encoding="utf-8", timeout=30
+        str(PENSTOCK), ["bash", "frac05", "-p", "team-d"], env=site.environment, encoding="utf-8", timeout=60
     )
     shell.send("echo hello")
     shell.expect("echo hello")
     shell.send("\x00")
-    shell.close(force=True)
+    shell.kill(signal.SIGKILL)
+    shell.wait()
+    shell.close()
 
 
 def test_addresses_of_an_app(site: Site) -> None:

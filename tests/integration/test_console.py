@@ -19,7 +19,7 @@ from playwright.sync_api import ConsoleMessage, Page, expect
 from common.protocol import HEARTBEAT_PATH, METRICS_PATH
 from common.repair_protocol import CONTROLLER, CONTROLLER_PATH
 from tests import forks
-from tests.browser import new_page, sign_in
+from tests.browser import follow, new_page, sign_in
 from tests.fakes.heartbeats import node_info
 from tests.integration.agent.conftest import free_port
 from tests.postgresql import new_database
@@ -30,7 +30,6 @@ WIDTHS = (360, 1280)
 NOISE = ("422", "409", "htmx:sendAbort", "htmx:afterRequest")
 """What browser and htmx make a note of that is no fault: a refused form is told by its status, and who goes to another
 page ends what this one still asks. Of what could not be asked htmx also notes `htmx:sendError`."""
-PATIENCE_MS = 20_000
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "console"
 
 
@@ -65,7 +64,7 @@ class Site:
             beat: dict[str, Any] = {"name": name, "address": "127.0.0.1", "port": 6001, "boot": "b", "sequence": 1}
             beat["node_info"] = node_info(name, 4).model_dump(mode="json")
             agent = {"X-Client-Verify": "SUCCESS", "X-Client-Name": name}
-            ok(httpx.post(self.url + HEARTBEAT_PATH, json=beat, headers=agent))
+            ok(httpx.post(self.url + HEARTBEAT_PATH, json=beat, headers=agent, timeout=60))
         self.until(lambda: len(ok(self.admin.get(f"{V1}/nodes"))) == 2)
         user: dict[str, Any] = {"password": PASSWORD, "must_change_password": True}
         for width in WIDTHS:
@@ -105,7 +104,7 @@ class Site:
         ]
         agent = {"X-Client-Verify": "SUCCESS", "X-Client-Name": container["node"]}
         report = {"name": container["node"], "samples": samples}
-        httpx.post(self.url + METRICS_PATH, json=report, headers=agent).raise_for_status()
+        httpx.post(self.url + METRICS_PATH, json=report, headers=agent, timeout=60).raise_for_status()
 
     def back_up(self) -> None:
         """Tell of a backup and of a node without an agent as the controller, and order another backup."""
@@ -119,7 +118,7 @@ class Site:
         controller = {"X-Client-Verify": "SUCCESS", "X-Client-Name": CONTROLLER}
         check = {"id": "disk", "name": "disk has room", "state": "fail", "thing": "/", "evidence": "97 % is full"}
         told = {"backups": [backup], "nodes": [{"node": "storage1", "checks": [check]}]}
-        httpx.post(self.url + CONTROLLER_PATH, json=told, headers=controller).raise_for_status()
+        httpx.post(self.url + CONTROLLER_PATH, json=told, headers=controller, timeout=60).raise_for_status()
         placed = self.admin.post(f"{V1}/backup-orders", json={"action": "now"})
         assert placed.status_code in (201, 409), placed.text
 
@@ -154,7 +153,7 @@ def site(postgresql_server: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     finally:
         running.admin.close()
         api.terminate()
-        api.wait(30)
+        api.wait(60)
 
 
 class Browser:
@@ -164,8 +163,6 @@ class Browser:
         self.page, self.site, self.width = page, site, width
         self.faults: list[str] = []
         page.set_viewport_size({"width": width, "height": 800})
-        page.set_default_timeout(PATIENCE_MS)
-        expect.set_options(timeout=PATIENCE_MS)
         page.on("console", self._note)
         page.on("pageerror", lambda error: self.faults.append(f"error {error}"))
         page.on("request", lambda request: self._note_address(request.url))
@@ -211,7 +208,7 @@ def test_a_user_signs_in_launches_a_session_sees_it_run_and_ends_it(site: Site, 
         expect(page).to_have_url(f"{site.url}/sessions?mine=1")
         expect(page.get_by_text("No session is like that.")).to_be_visible()
 
-        page.get_by_role("link", name="Launch a session").click()
+        follow(page.get_by_role("link", name="Launch a session"))
         page.get_by_label("Name", exact=True).fill(f"First {width}")
         page.get_by_role("button", name="Launch", exact=True).click()
         expect(page.locator("#problem-name")).to_contain_text("lower-case letters")
@@ -241,17 +238,17 @@ def test_a_user_signs_in_launches_a_session_sees_it_run_and_ends_it(site: Site, 
         expect(page.locator(".plot figcaption")).to_contain_text("memory 2 GiB now, at most 2 GiB; in use 40 % now")
         expect(page.locator(".plot canvas")).to_be_visible()
         window.show("session")
-        page.get_by_role("link", name="Terminal").click()
+        follow(page.get_by_role("link", name="Terminal"))
         expect(page.get_by_role("textbox", name="Terminal")).to_be_focused()
         page.keyboard.type("echo hello")
         expect(page.locator(".xterm-rows")).to_contain_text("echo hello")
         window.show("terminal")
-        page.get_by_role("link", name="Back to the session").click()
+        follow(page.get_by_role("link", name="Back to the session"))
 
-        page.get_by_role("link", name="Home", exact=True).click()
+        follow(page.get_by_role("link", name="Home", exact=True))
         expect(page.get_by_role("link", name=f"first-{width}")).to_be_visible()
         window.show("home")
-        page.get_by_role("link", name=f"first-{width}").click()
+        follow(page.get_by_role("link", name=f"first-{width}"))
         page.on("dialog", lambda dialog: dialog.accept())
         page.get_by_role("button", name="End", exact=True).click()
         expect(page.locator("dl .state")).to_have_text("ended")
@@ -267,38 +264,39 @@ def test_an_administrator_sees_the_site_and_takes_a_node_out_of_service(site: Si
         page = window.page
         window.open("/")
         sign_in(page, "admin", PASSWORD)
-        page.get_by_role("link", name="Overview").click()
+        page.wait_for_url(f"{site.url}/")
+        follow(page.get_by_role("link", name="Overview"))
         expect(page.get_by_role("article")).to_have_count(2)
         expect(page.get_by_text(f"work-{width}-2")).to_be_visible()
         window.show("overview")
-        page.get_by_role("link", name="Projects", exact=True).click()
+        follow(page.get_by_role("link", name="Projects", exact=True))
         expect(page.get_by_role("link", name="team-a")).to_be_visible()
         window.show("projects")
-        page.get_by_role("link", name="team-a").click()
+        follow(page.get_by_role("link", name="team-a"))
         page.get_by_label("New members").fill("admin")
         page.get_by_role("button", name="Change").last.click()
         expect(page.locator("dd").filter(has_text="admin")).to_be_visible()
         window.show("project")
-        page.get_by_role("link", name="Accounting").click()
+        follow(page.get_by_role("link", name="Accounting"))
         expect(page.locator(".plot canvas")).to_be_visible()
         window.show("accounting")
-        page.get_by_role("link", name="Queue").click()
+        follow(page.get_by_role("link", name="Queue"))
         expect(page.get_by_text("What was decided last")).to_be_visible()
         window.show("queue")
-        page.get_by_role("link", name="Users").click()
+        follow(page.get_by_role("link", name="Users"))
         page.get_by_label("Name", exact=True).fill(f"carl-{width}")
         page.get_by_label("First password").fill(PASSWORD)
         page.get_by_role("button", name="Create").click()
         expect(page.get_by_role("row").filter(has_text=f"carl-{width}")).to_be_visible()
         expect(page.get_by_label("First password")).to_be_empty()
         window.show("users")
-        page.get_by_role("link", name="API keys").click()
+        follow(page.get_by_role("link", name="API keys"))
         page.get_by_label("Where it is used").fill(f"laptop-{width}")
         page.get_by_role("button", name="Make it").click()
         expect(page.locator("code.secret")).to_contain_text("psk_")
         expect(page.get_by_role("row").filter(has_text=f"laptop-{width}")).to_be_visible()
         window.show("keys")
-        page.get_by_role("link", name="Nodes", exact=True).click()
+        follow(page.get_by_role("link", name="Nodes", exact=True))
         page.on("dialog", lambda dialog: dialog.accept())
         row = page.get_by_role("row").filter(has_text="worker2")
         row.get_by_role("button", name="Maintenance").click()
@@ -307,14 +305,14 @@ def test_an_administrator_sees_the_site_and_takes_a_node_out_of_service(site: Si
         row.get_by_role("button", name="Back into service").click()
         expect(row.get_by_role("button", name="Drain")).to_be_visible()
 
-        page.get_by_role("link", name="Presets").click()
+        follow(page.get_by_role("link", name="Presets"))
         page.get_by_label("Name", exact=True).fill(f"small-{width}")
         page.get_by_label("CPU cores").fill("2")
         page.get_by_label("Memory (GiB)").fill("1.5")
         page.get_by_role("button", name="Create").click()
         expect(page.get_by_role("row").filter(has_text=f"small-{width}")).to_contain_text("1.5 GiB")
         window.show("presets")
-        page.get_by_role("link", name=f"small-{width}").click()
+        follow(page.get_by_role("link", name=f"small-{width}"))
         page.get_by_label("Memory (GiB)").fill("1.3")
         page.get_by_role("button", name="Change").click()
         expect(page.locator("#problem-memory_mib")).to_contain_text("write 1.2998046875")
@@ -322,24 +320,25 @@ def test_an_administrator_sees_the_site_and_takes_a_node_out_of_service(site: Si
         window.show("preset")
         page.get_by_role("button", name="Change").click()
         expect(page.get_by_role("row").filter(has_text=f"small-{width}")).to_contain_text("2.5 GiB")
-        page.get_by_role("link", name="Groups", exact=True).click()
+        follow(page.get_by_role("link", name="Groups", exact=True))
         page.get_by_label("Name", exact=True).fill(f"fast-{width}")
         page.get_by_label("Nodes", exact=True).fill("worker1, worker2")
         page.get_by_role("button", name="Create").click()
         expect(page.get_by_role("heading", level=1)).to_have_text(f"fast-{width}")
+        page.wait_for_load_state()
         page.get_by_label("Nodes that go").fill("worker2")
         page.get_by_role("button", name="Change").nth(1).click()
         expect(page.locator("dd").filter(has_text="worker2")).to_have_count(0)
         window.show("group")
         page.get_by_role("button", name="Delete").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Resource groups")
-        page.get_by_role("link", name="Policies").click()
+        follow(page.get_by_role("link", name="Policies"))
         page.get_by_label("Name", exact=True).fill(f"few-{width}")
         page.get_by_label("GPUs", exact=True).fill("1.5")
         page.get_by_role("button", name="Create").click()
         expect(page.get_by_role("row").filter(has_text=f"few-{width}")).to_contain_text("1.5")
         window.show("policies")
-        page.get_by_role("link", name="Domains").click()
+        follow(page.get_by_role("link", name="Domains"))
         page.get_by_label("Name", exact=True).fill(f"acme-{width}")
         page.get_by_label("Policy of its people").select_option(f"few-{width}")
         page.get_by_role("button", name="Create").click()
@@ -347,7 +346,7 @@ def test_an_administrator_sees_the_site_and_takes_a_node_out_of_service(site: Si
         window.show("domains")
         page.get_by_role("row").filter(has_text=f"acme-{width}").get_by_role("button", name="Delete").click()
         expect(page.get_by_role("row").filter(has_text=f"acme-{width}")).to_have_count(0)
-        page.get_by_role("link", name="Sandboxes").click()
+        follow(page.get_by_role("link", name="Sandboxes"))
         page.get_by_label("Name", exact=True).fill(f"strict-{width}")
         page.get_by_label("Denies, one rule a line").fill("mkdir(")
         page.get_by_role("button", name="Create").click()
@@ -356,30 +355,30 @@ def test_an_administrator_sees_the_site_and_takes_a_node_out_of_service(site: Si
         page.get_by_role("button", name="Create").click()
         expect(page.get_by_role("row").filter(has_text=f"strict-{width}")).to_contain_text("socket(0=16|17):EPERM")
         window.show("sandboxes")
-        page.get_by_role("link", name="Images", exact=True).click()
+        follow(page.get_by_role("link", name="Images", exact=True))
         expect(page.get_by_text("python:3.11", exact=True)).to_be_visible()
         window.show("images")
         site.back_up()
-        page.get_by_role("link", name="Backups", exact=True).click()
+        follow(page.get_by_role("link", name="Backups", exact=True))
         page.get_by_role("button", name="Verify").click()
         expect(page.get_by_role("alert")).to_contain_text("waits already")
         page.wait_for_timeout(4000)
         expect(page.get_by_role("alert"), "a part that looks for news takes away no refusal").to_be_visible()
         for name in ("Health", "Repairs", "Backups"):
-            page.get_by_role("link", name=name, exact=True).click()
+            follow(page.get_by_role("link", name=name, exact=True))
             expect(page.get_by_role("heading", level=1)).to_have_text(name)
             window.show(name.lower())
         page.get_by_role("button", name="Call back").click()
         expect(page.locator(".state.cancelled").first).to_be_visible()
         expect(page.get_by_role("button", name="Call back")).to_have_count(0)
-        page.get_by_role("link", name="Health", exact=True).click()
-        page.get_by_role("link", name="disk has room: /").click()
+        follow(page.get_by_role("link", name="Health", exact=True))
+        follow(page.get_by_role("link", name="disk has room: /"))
         page.get_by_label("Comment").fill(f"I look, {width}")
         page.get_by_role("button", name="I know of it").last.click()
         expect(page.get_by_text(f": I look, {width}")).to_be_visible()
         window.show("check")
-        page.get_by_role("link", name="Audit", exact=True).click()
-        page.get_by_role("link", name="Files", exact=True).click()
+        follow(page.get_by_role("link", name="Audit", exact=True))
+        follow(page.get_by_role("link", name="Files", exact=True))
         page.get_by_role("link", name="Verify the whole log").click()
         expect(page.get_by_role("status")).to_contain_text("as they were written")
         with page.expect_download() as loaded:
@@ -387,7 +386,7 @@ def test_an_administrator_sees_the_site_and_takes_a_node_out_of_service(site: Si
         assert loaded.value.suggested_filename.endswith(".log")
         window.show("audit-files")
 
-        page.get_by_role("link", name="Sessions", exact=True).click()
+        follow(page.get_by_role("link", name="Sessions", exact=True))
         page.get_by_role("searchbox").fill(f"work-{width}")
         expect(page.locator("tbody tr")).to_have_count(3)
         window.show("sessions")

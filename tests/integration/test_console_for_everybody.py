@@ -112,11 +112,12 @@ def test_a_user_gets_along_without_a_mouse(peopled: Site) -> None:
         page, keys = window.page, window.page.keyboard
         page.on("dialog", lambda dialog: dialog.accept())
         window.open("/login?next=/launch")
+        expect(page.get_by_label("Name", exact=True)).to_be_focused()
         for words in ("member", PASSWORD):
             keys.type(words)
             keys.press("Tab")
         keys.press("Enter")
-        expect(page).to_have_url(f"{peopled.url}/launch")
+        page.wait_for_url(f"{peopled.url}/launch")
         expect(page.get_by_label("Name", exact=True)).to_be_focused()
         keys.type("by-keys")
         seen = []
@@ -131,7 +132,7 @@ def test_a_user_gets_along_without_a_mouse(peopled: Site) -> None:
                 break
         assert seen[-1] == "Launch", seen
         keys.press("Enter")
-        expect(page).to_have_url(f"{peopled.url}/sessions/by-keys?project=team-a")
+        page.wait_for_url(f"{peopled.url}/sessions/by-keys?project=team-a")
         keys.press("Tab")
         expect(page.locator(".skip")).to_be_focused()
         expect(page.locator(".skip")).to_be_in_viewport()

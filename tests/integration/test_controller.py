@@ -121,10 +121,12 @@ class Installed:
     def stop_api(self) -> None:
         if self.api:
             self.api.kill()
-            self.api.wait(20)
+            self.api.wait(60)
 
     def answers(self) -> bool:
-        with httpx.Client(transport=httpx.HTTPTransport(uds=str(self.socket)), base_url="http://api") as client:
+        with httpx.Client(
+            transport=httpx.HTTPTransport(uds=str(self.socket)), base_url="http://api", timeout=60
+        ) as client:
             try:
                 return client.get("/api/v1/health").is_success
             except httpx.TransportError:
@@ -146,11 +148,11 @@ class Installed:
             pair = self.folder / "pki" / folder / name
             context.load_cert_chain(pair.with_suffix(".crt"), pair.with_suffix(".key"))
         url = f"https://localhost:{self.edge.agents}{CONTROLLER_PATH}"
-        with httpx.Client(verify=context, trust_env=False) as client:
+        with httpx.Client(verify=context, timeout=60, trust_env=False) as client:
             return client.post(url, json={}).status_code
 
 
-def until(condition: Callable[[], bool], seconds: float = 30) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -180,7 +182,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, postgresql_server: Path) -> I
         url, ca = f"https://localhost:{installed.edge.api}", str(folder / "pki/ca.crt")
         installed.penstock("login", url, "--user", "admin", "--ca", ca, "--password-stdin", stdin=PASSWORD)
         service = installed.start_service()
-        stack.callback(service.wait, 20)
+        stack.callback(service.wait, 60)
         stack.callback(service.kill)
         yield installed
 
@@ -204,7 +206,7 @@ def test_a_run_goes_on_without_the_api_and_is_told_when_it_is_back(site: Install
         site.stop_api()
         until(lambda: bool(site.said))
         (site.folder / "mended").touch()
-        assert command.wait(30) != 0, "who follows it is told that the API is away"
+        assert command.wait(60) != 0, "who follows it is told that the API is away"
     finally:
         command.kill()
     site.start_api()

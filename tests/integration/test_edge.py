@@ -69,7 +69,7 @@ def test_what_queries_say_is_in_no_log_of_requests(edge: Edge, tmp_path: Path) -
     asked = [(edge.console, "/api/v1/sessions/a/exec"), (edge.api, "/api/v1/sessions/b/exec"), (edge.apps, "/web-1/c")]
     for port, path in asked:
         httpx.get(f"https://127.0.0.1:{port}{path}?command=tea-leaves", headers=came_from, verify=False)
-    log, deadline = tmp_path / "access.log", time.monotonic() + 10
+    log, deadline = tmp_path / "access.log", time.monotonic() + 60
     while not all(f"GET {path} " in log.read_text() for _, path in asked):
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.05)
@@ -88,7 +88,7 @@ def test_heartbeats_leave_nothing_on_the_disk_and_refusals_do(
         for _ in range(100):
             assert agent.post(HEARTBEAT_PATH).status_code == 200
         assert agent.post("/elsewhere").status_code == 404
-    log, deadline = tmp_path / "agents.log", time.monotonic() + 10
+    log, deadline = tmp_path / "agents.log", time.monotonic() + 60
     while '"POST /elsewhere" 404' not in log.read_text():
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -97,6 +97,6 @@ def test_a_process_may_be_waited_for_and_ended() -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.1)
     process.terminate()
-    assert process.wait(10) == process.poll() == process.returncode == -signal.SIGTERM
+    assert process.wait(60) == process.poll() == process.returncode == -signal.SIGTERM
     process.kill()
     assert not Path(f"/proc/{process.pid}").exists()

@@ -29,6 +29,8 @@ class MixedSite(Site):
 
     def __init__(self, pki: Authority, database_url: str, folder: Path) -> None:
         super().__init__(pki, database_url, folder)
+        # a restart of the agent is no loss of the node, however busy this machine is
+        self.environment["PENSTOCK_API_NODE_LOST_S"] = "60"
         self.containers: dict[str, str] = {}
 
     def serve(self, start: Start) -> None:

@@ -41,7 +41,7 @@ from common.protocol import (
     Heartbeat,
     MetricsReport,
 )
-from tests import forks
+from tests import forks, once
 from tests.fakes.cuda.clients import Bench
 from tests.fakes.cuda.fixtures import bench, release  # noqa: F401
 from tests.forks import Fork
@@ -50,6 +50,8 @@ from tests.integration.agent.other_node import OtherNode, run
 BUSYBOX = Path("/bin/busybox")
 PACKAGE_INDEX = "https://reservoir:8443/pypi/simple/"
 DOCKER = "unix:///var/run/docker.sock"
+STOP_S = 60
+"""How long an agent may take to end on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -286,7 +288,7 @@ class Agent:
         if self.process and self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(15)
+                self.process.wait(STOP_S)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -389,10 +391,14 @@ def make_agent(authority: Authority, api_port: int, folder: Path) -> Agent:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on, and that the kernel gives to no connection that is opened meanwhile."""
+    """Return a port that nobody listens on, and that the kernel gives to no connection that is opened meanwhile.
+
+    Nobody else of this run gets it: it may take long until who asked for it listens there.
+    """
     while True:
         port = secrets.choice(range(12_000, 32_000))
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            once.take(f"port-{port}")
             return port
 
 

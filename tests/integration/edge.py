@@ -108,11 +108,11 @@ def running_nginx(text: str, api: str, folder: Path, port: int) -> Iterator[Call
         yield lambda: process.send_signal(signal.SIGHUP)
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
 
 
 def _wait(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         assert process.poll() is None, log.read_text()
         try:

@@ -29,6 +29,8 @@ class MixedSite(Site):
 
     def __init__(self, pki: Authority, database_url: str, folder: Path) -> None:
         super().__init__(pki, database_url, folder)
+        # an agent of the last release is no fork: on a busy machine it is away for longer than five seconds
+        self.environment["PENSTOCK_API_NODE_LOST_S"] = "60"
         self.containers: dict[str, str] = {}
 
     def serve(self, start: Start) -> None:

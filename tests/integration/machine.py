@@ -32,8 +32,12 @@ class Machine(OwnEngine):
     def boot(self) -> None:
         """Give it power, and start its engine."""
         words = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "setpriv"]
-        # a shell that waits for ever, and for what others leave behind
-        self.power = subprocess.Popen([*words, "--pdeathsig=KILL", "sh", "-c", "while sleep 1; do :; done"])
+        # a shell that waits for ever, and for what others leave behind; when it speaks it has its own /proc
+        waits = [*words, "--pdeathsig=KILL", "sh", "-c", "echo; exec >/dev/null; while sleep 1; do :; done"]
+        self.power = subprocess.Popen(waits, stdout=subprocess.PIPE)
+        assert self.power.stdout is not None
+        with self.power.stdout as said:
+            assert said.readline() == b"\n"
         self.start_engine()
 
     def start_engine(self, *options: str) -> None:

@@ -20,7 +20,7 @@ import docker
 import pytest
 
 START_S = 60
-STOP_S = 30
+STOP_S = 60
 THIS_THREAD = Path("/proc/thread-self/ns/net")
 
 

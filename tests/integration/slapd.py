@@ -104,21 +104,22 @@ class Slapd:
         """Start it and wait until it answers."""
         words = ["slapd", "-f", str(self.folder / "slapd.conf"), "-h", self.urls, "-d", "0"]
         self.process = subprocess.Popen(words, stderr=(self.folder / "log").open("ab"))
-        for _ in range(100):
+        deadline = time.monotonic() + 60
+        while True:
             try:
                 Connection(Server(f"ldap://127.0.0.1:{self.port}")).open()
             except LDAPException:
                 assert self.process.poll() is None, (self.folder / "log").read_text()
+                assert time.monotonic() < deadline, "slapd does not answer"
                 time.sleep(0.1)
             else:
                 return
-        raise AssertionError("slapd does not answer")
 
     def stop(self) -> None:
         """Stop it."""
         if self.process:
             self.process.terminate()
-            self.process.wait(10)
+            self.process.wait(60)
             self.process = None
 
     def modify(self, ldif: str, *, check: bool = True) -> None:

@@ -18,7 +18,7 @@ from tests import journals
 from tests.integration.agent.conftest import Authority, authority, make_authority  # noqa: F401
 from tests.integration.edge import Edge, rendered, running_edge
 
-UPLOAD_S = 20
+UPLOAD_S = 60
 
 
 FILE_MIB = 16
@@ -40,14 +40,14 @@ def store(folder: Path, node: str) -> Iterator[Path]:
     socket = folder / f"{node}.sock"
     process = subprocess.Popen(["systemd-socket-activate", "-l", str(socket), *command])
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not socket.exists():
             assert time.monotonic() < deadline
             time.sleep(0.05)
         yield folder
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 @pytest.fixture

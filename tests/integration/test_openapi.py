@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import tempfile
 import time
@@ -28,7 +27,7 @@ from api.settings import Settings
 from tests import forks
 from tests.fakes.engine import FakeEngine
 from tests.forks import Fork
-from tests.integration.agent.conftest import Authority, authority  # noqa: F401
+from tests.integration.agent.conftest import Authority, authority, free_port  # noqa: F401
 from tests.postgresql import new_database
 
 PASSWORD = "Correct1horse!"
@@ -47,9 +46,7 @@ PARAMETERS = attrgetter("path_parameters", "query", "headers", "cookies")
 @pytest.fixture(scope="module")
 def server(authority: Authority, postgresql_server: Path) -> Iterator[httpx.Client]:  # noqa: F811
     """A server on loopback, and a client with an administrator's key."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     certificate, key = authority.issue("master")
     with tempfile.TemporaryDirectory() as folder:
         environment = {
@@ -81,11 +78,11 @@ def server(authority: Authority, postgresql_server: Path) -> Iterator[httpx.Clie
                 yield client
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(60)
 
 
 def _await(client: httpx.Client, process: Fork) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         assert process.poll() is None
         assert time.monotonic() < deadline

@@ -119,7 +119,7 @@ def test_a_node_that_is_not_there_is_named(tree: Path) -> None:
     result = run(tree, gone=absent)
     (failure,) = result.failures
     assert (failure.node, failure.task, failure.outcome) == ("gone", "Write a file", Outcome.UNREACHABLE)
-    with pytest.raises(ProcessError, match=r"gone: First: Write a file: .*refused.*SSH"):
+    with pytest.raises(ProcessError, match=r"gone: First: Write a file: .*(refused|Broken pipe).*SSH"):
         result.require_success()
     assert result.nodes["here"].ok >= 1
 
@@ -158,9 +158,13 @@ def test_a_node_that_hangs_is_given_up(tree: Path) -> None:
   any_errors_fatal: false
   timeout: 6
   tasks:
+    - name: Answer
+      ansible.builtin.debug: {msg: here}
+      when: inventory_hostname == "here"
     - name: Hang
-      ansible.builtin.command: sleep {{ 60 if inventory_hostname == "there" else 0 }}
+      ansible.builtin.command: sleep 60
       changed_when: false
+      when: inventory_hostname == "there"
 """
     )
     result = run(tree, there={"ansible_connection": "local"})
@@ -235,7 +239,7 @@ def killed(tree: Path) -> Iterator[tuple[str, int]]:
 
 
 def wait_for_lock(tree: Path) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while True:
         try:
             with alone(tree / "state"):

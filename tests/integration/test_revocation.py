@@ -114,7 +114,7 @@ VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 4 * revocation.EVERY_S
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.2)
@@ -163,7 +163,7 @@ def api(site: Deployed, postgresql_server: Path, tmp_path: Path) -> Iterator[str
         yield f"https://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
 
 
 def test_the_api_hears_workers_of_the_site_and_nobody_who_has_left_it(site: Deployed, api: str, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ import pytest
 
 from appliance.site import pki
 from appliance.site.model import Site
+from tests.integration.agent.conftest import free_port
 from tests.role_modules import role_module
 
 calls = role_module("evidence/library/node_calls.py")
@@ -148,9 +149,10 @@ def test_who_answers_has_to_be_of_the_site(site: Path, tmp_path: Path, call: Cal
     taken = tmp_path / "taken"
     shutil.copytree(site / "nodes" / "m1", taken)
     pki.revoke(site, "m1")
-    with socket.create_server(("127.0.0.1", 0)) as closed, served(*own(stranger)) as other:
+    with socket.socket() as closed, served(*own(stranger)) as other:
+        # a port that is somebody's who does not listen
+        closed.bind(("127.0.0.1", 0))
         free = closed.getsockname()[1]
-        closed.close()
         with served(taken / "node.crt", taken / "node.key") as revoked:
             found = call(
                 services={
@@ -212,10 +214,10 @@ def _names() -> list[str]:
 def test_it_waits_for_an_edge_that_begins_late_and_not_for_ever(site: Path) -> None:
     trust = ssl.create_default_context(cafile=site / "ca.crt")
     mine = ssl.PEM_cert_to_DER_cert(own(site)[0].read_text())
-    with served(*own(site, "s1")) as port:
+    with served(*own(site, "s1"), port=free_port()) as port:
         assert "another certificate" in edge.wait(port, mine, trust, time.monotonic() + 0.3)
         said: list[str] = []
-        thread = threading.Thread(target=lambda: said.append(edge.wait(port, mine, trust, time.monotonic() + 30)))
+        thread = threading.Thread(target=lambda: said.append(edge.wait(port, mine, trust, time.monotonic() + 60)))
         thread.start()
     with served(*own(site), port=port):
         thread.join()

@@ -144,7 +144,7 @@ def test_the_files_of_a_deleted_volume_go_even_where_the_agent_is_killed(site: S
     time.sleep(0.3)
     assert site.agent.process is not None
     site.agent.process.send_signal(signal.SIGKILL)
-    site.agent.process.wait(20)
+    site.agent.process.wait(60)
     site.agent.start()
     site.until(lambda: not folder.exists(), LONGEST_S)
     site.until(lambda: site.get("/volumes", project="short") == [], LONGEST_S)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
+from pathlib import Path
 
 import httpx
 
@@ -24,7 +27,7 @@ def states(client: httpx.Client) -> dict[str, ContainerState]:
     return {state["id"]: ContainerState.model_validate(state) for state in found}
 
 
-def wait_for(client: httpx.Client, identity: str, status: ContainerStatus, timeout_s: float = 10) -> ContainerState:
+def wait_for(client: httpx.Client, identity: str, status: ContainerStatus, timeout_s: float = 60) -> ContainerState:
     deadline = time.monotonic() + timeout_s
     while (state := states(client).get(identity)) is None or state.status is not status:
         assert time.monotonic() < deadline, f"{identity} is {state}, not {status}"
@@ -32,7 +35,16 @@ def wait_for(client: httpx.Client, identity: str, status: ContainerStatus, timeo
     return state
 
 
-def log_of(client: httpx.Client, identity: str, timeout_s: float = 10) -> str:
+def log_of(client: httpx.Client, identity: str, timeout_s: float = 60) -> str:
     """Return the log of a container that has come to its end."""
     wait_for(client, identity, ContainerStatus.EXITED, timeout_s)
     return client.get(f"/v1/containers/{identity}/logs").text
+
+
+def suspend(pid: int) -> None:
+    """Stop a process, and wait until it has: a signal is sent, and heard afterwards."""
+    os.kill(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + 60
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "T":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

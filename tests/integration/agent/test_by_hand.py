@@ -25,7 +25,7 @@ def looking(node: Agent) -> Agent:
     return node
 
 
-def soon(look: Callable[[], ContainerState | None], timeout_s: float = 10) -> ContainerState:
+def soon(look: Callable[[], ContainerState | None], timeout_s: float = 60) -> ContainerState:
     deadline = time.monotonic() + timeout_s
     while (found := look()) is None:
         assert time.monotonic() < deadline

@@ -53,9 +53,10 @@ class User:
     def try_log_in(self, name: str) -> subprocess.CompletedProcess[str]:
         return self.run("login", self.url, "--user", name, "--ca", str(self.ca), "--password-stdin", stdin=PASSWORD)
 
-    def until(self, name: str, state: str, timeout_s: float = 20) -> Any:
+    def until(self, name: str, state: str, *, reason: bool = False, timeout_s: float = 60) -> Any:
+        """Wait for a state of a session, with `reason` also until it tells why."""
         deadline = time.monotonic() + timeout_s
-        while (session := self.json("get", name))["state"] != state:
+        while (session := self.json("get", name))["state"] != state or (reason and not session["reason"]):
             assert time.monotonic() < deadline, session
             time.sleep(0.2)
         return session
@@ -95,7 +96,7 @@ def admin(
     finally:
         agent.stop()
         server.terminate()
-        server.wait(15)
+        server.wait(60)
         for container in engine.containers.list(all=True, filters={"ancestor": image}):
             container.remove(force=True)
 
@@ -120,7 +121,7 @@ def _healthy(user: User) -> bool:
         return False
 
 
-def _wait(condition: Callable[[], bool], server: Fork, log: Path, timeout_s: float = 30) -> None:
+def _wait(condition: Callable[[], bool], server: Fork, log: Path, timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert server.poll() is None, log.read_text()
@@ -139,8 +140,7 @@ def test_three_sessions_for_two_places(admin: User) -> None:
         admin("submit", name, "-i", "busybox:1", "--fgpu", "1", "--command", "sleep", "--args", "infinity")
     admin.until("first", "RUNNING")
     admin.until("second", "RUNNING")
-    waiting = admin.json("get", "third")
-    assert waiting["state"] == "PENDING"
+    waiting = admin.until("third", "PENDING", reason=True)
     assert "team-a" in waiting["reason"]
     lines = admin("list").splitlines()
     head = ["NAME", "STATUS", "AGE", "NODE", "IMAGE", "TYPE", "PROJECT", "USER", "GPUs"]
@@ -171,18 +171,19 @@ def test_followed_log_ends_with_the_session(admin: User) -> None:
     script = "echo first; sleep 1; echo last"
     admin("submit", "talker", "-i", "busybox", "-g", "0.5", "--command", "sh -c", "--args", script)
     assert admin("logs", "-f", "talker") == "first\nlast\n"
+    admin.until("talker", "TERMINATED")
 
 
 def test_shell_in_a_terminal(admin: User, running: str) -> None:
     shell = pexpect.spawn(
-        str(PENSTOCK), ["bash", running], env=admin.environment, encoding="utf-8", timeout=20, dimensions=(31, 97)
+        str(PENSTOCK), ["bash", running], env=admin.environment, encoding="utf-8", timeout=60, dimensions=(31, 97)
     )
     shell.sendline("echo share=$PENSTOCK_GPU_SHARE; stty size")
     shell.expect("share=500")
     shell.expect("31 97")
     shell.setwinsize(40, 132)
-    time.sleep(0.5)
-    shell.sendline("stty size")
+    # it comes there on a way of its own
+    shell.sendline('while [ "$(stty size)" = "31 97" ]; do sleep 0.1; done; stty size')
     shell.expect("40 132")
     shell.sendline("exit 7")
     shell.expect(pexpect.EOF)

@@ -11,7 +11,7 @@ import pytest
 
 from appliance.agent.docker.engine_health import DEAD
 from common.protocol import ENGINE_RESTARTED, ContainerSpec, ContainerStatus
-from tests.integration.agent.calls import launch, put, states, wait_for
+from tests.integration.agent.calls import launch, put, states, suspend, wait_for
 from tests.integration.agent.conftest import Agent, FakeApi
 from tests.integration.own_engine import OwnEngine
 
@@ -48,7 +48,7 @@ def test_who_ended_with_an_engine_is_known_by_an_agent_that_hears_of_it_when_ano
     with agent.client() as client:
         assert launch(client, ended).status is ContainerStatus.RUNNING
         assert agent.process is not None
-        os.kill(agent.process.pid, signal.SIGSTOP)
+        suspend(agent.process.pid)
         try:
             worker_engine.stop()
             worker_engine.run_daemon()

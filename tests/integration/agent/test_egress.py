@@ -286,6 +286,7 @@ def test_a_node_that_cannot_keep_sessions_apart_says_so_and_starts_nothing(
         assert told in answer.text
         # mended while the agent runs
         (programs / "nft").unlink()
+        fake_api.heartbeats.clear()
         fake_api.wait(lambda heartbeat: not heartbeat.node_info.unready)
         assert launch(client, one).status is ContainerStatus.RUNNING
 

@@ -61,7 +61,7 @@ def test_calls_and_heartbeats_go_on(agent: Agent, spec: Make, fake_api: FakeApi)
             with agent.client() as client:
                 assert client.get("/v1/health", timeout=3).status_code == 200
             time.sleep(0.5)
-        assert len(fake_api.heartbeats) - beats > 10
+        fake_api.wait(lambda _: len(fake_api.heartbeats) - beats > 10)
         assert open_files(agent) < 700
 
 
@@ -90,7 +90,7 @@ def test_a_certificate_of_another_node_holds_no_connection(agent: Agent) -> None
 def test_heartbeats_have_one_connection(agent: Agent, fake_api: FakeApi) -> None:
     """As often as they are on a site: between two there is longer than clients keep connections by themselves."""
     fake_api.interval_s = 5.5
-    fake_api.wait(lambda heartbeat: heartbeat.sequence >= 4, timeout_s=60)
+    fake_api.wait(lambda heartbeat: heartbeat.sequence >= 4)
     assert fake_api.connections == 1
 
 

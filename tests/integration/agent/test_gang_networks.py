@@ -67,7 +67,7 @@ def asked(engine: docker.DockerClient, spec: ContainerSpec, host: str, port: int
 
 def soon(look: Callable[[], Any], wanted: Any) -> None:
     """Wait until a look finds what is wanted."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (found := look()) != wanted:
         assert time.monotonic() < deadline, found
         time.sleep(0.1)
@@ -99,8 +99,9 @@ def test_containers_of_a_session_reach_each_other_by_name_and_nobody_else_does(
         launch(agent, each)
     soon(lambda: asked(engine, first, "train-1"), "train-1")
     soon(lambda: asked(engine, second, "train-0"), "train-0")
-    assert asked(engine, second, str(network(0).address)) == "train-0"
-    assert asked(engine, other, "train-0") == "train-0", "its own"
+    soon(lambda: asked(engine, second, str(network(0).address)), "train-0")
+    # its own
+    soon(lambda: asked(engine, other, "train-0"), "train-0")
     for stranger in (other, alone):
         assert not asked(engine, stranger, str(network(0).address))
     # the node itself has no address on the network
@@ -202,11 +203,10 @@ def test_a_container_reaches_one_on_another_node_and_is_reached_from_there(
     answering = other_node.answer(6000, "from-there")
     try:
         soon(lambda: asked(engine, here, "train-1", 6000), "from-there")
-        assert other_node.ask(str(network(0).address), 5000) == "train-0"
+        soon(lambda: other_node.ask(str(network(0).address), 5000), "train-0")
         # another session's network has another number, though it leads to the same nodes
         assert not asked(engine, stranger, str(network(1).address), 6000)
-        with pytest.raises(subprocess.CalledProcessError):
-            other_node.ask(str(network(0, which=1).address), 5000)
+        assert not other_node.ask(str(network(0, which=1).address), 5000)
     finally:
         answering.kill()
         answering.wait()
@@ -270,7 +270,7 @@ def other_engine(other_node: OtherNode, short_path: Path, engine: docker.DockerC
                 container.remove(force=True)
     finally:
         daemon.terminate()
-        daemon.wait(30)
+        daemon.wait(60)
 
 
 @pytest.mark.usefixtures("no_networks")
@@ -289,7 +289,7 @@ def test_containers_of_two_nodes_with_engines_of_their_own_reach_each_other_by_n
         keeper.join(there.id, there.network)
         client.api.start(name_of(there.id))
         soon(lambda: asked(engine, here, "train-1"), "train-1")
-        assert asked(client, there, "train-0") == "train-0"
+        soon(lambda: asked(client, there, "train-0"), "train-0")
         client.containers.get(name_of(there.id)).remove(force=True)
         keeper.leave(there.id)
         assert not node.networks()
@@ -307,7 +307,7 @@ def test_large_data_fit_on_the_way_to_another_node(
     launch(reachable_agent, here)
     other_node.join(network(1, peers=(OtherNode.here,)))
     assert inside(engine, here, "cat", "/sys/class/net/eth1/mtu") == "1450"
-    soon(lambda: other_node.ask(str(network(0).address), 5000).splitlines()[-1], "200000")
+    soon(lambda: other_node.ask(str(network(0).address), 5000).splitlines()[-1:], ["200000"])
 
 
 @pytest.mark.usefixtures("other_node")

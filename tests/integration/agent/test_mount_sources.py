@@ -85,7 +85,8 @@ def mounted(folder: Path) -> list[str]:
 def test_a_folder_that_becomes_a_link_before_docker_is_asked_is_not_followed(
     direct: DockerEngine, places: Path, spec: Make, engine: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted, create = reading(spec, places), direct._api.create_container
+    script = "echo written > /data/note; cat /data/file; until [ -e /tmp/go ]; do sleep 0.1; done"
+    wanted, create = reading(spec, places, args=[script]), direct._api.create_container
 
     def late(**arguments: Any) -> Any:
         swap(places)
@@ -94,6 +95,7 @@ def test_a_folder_that_becomes_a_link_before_docker_is_asked_is_not_followed(
     monkeypatch.setattr(direct._api, "create_container", late)
     assert started(direct, wanted).status is ContainerStatus.RUNNING
     container = engine.containers.get(f"penstock-{wanted.id}")
+    container.exec_run(["touch", "/tmp/go"])
     container.wait()
     assert container.logs() == b"ours"
     assert not (places / "host/note").exists()

@@ -34,8 +34,8 @@ from tests.unit.appliance.agent.sandbox.test_filters import ENGINES
 Make = Callable[..., ContainerSpec]
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "roles/node_agent/templates/usr/lib/penstock/sandbox-runtime.j2"
-START_S = 30
-END_S = 20
+START_S = 60
+END_S = 60
 
 SOCKET, PERSONALITY, UNSHARE, GETUID = 41, 135, 272, 102
 SOCKET_32, SOCKETCALL_32, MKDIR_32 = 359, 102, 39
@@ -159,7 +159,7 @@ def counts(api: FakeApi, container: str) -> dict[tuple[str, str], int]:
     return {key: denied.count for key, denied in told(api, container).items()}
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 10) -> None:
+def until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it has not come to that"

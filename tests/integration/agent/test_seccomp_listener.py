@@ -20,7 +20,7 @@ from appliance.agent.sandbox.seccomp_listener import SeccompListener
 from common.sandbox import Sandbox, SandboxRule
 from tests import seccomp
 
-WAIT_S = 5
+WAIT_S = 60
 
 
 @pytest.fixture

@@ -47,7 +47,8 @@ def mount(disk: Path, root: Path) -> None:
 
 
 def unmount(root: Path) -> None:
-    subprocess.run(["umount", root], check=True)
+    # the agent may look at it in this moment
+    subprocess.run(["umount", "--lazy", root], check=True)
 
 
 def writing(spec: Make, root: Path, **changes: Any) -> ContainerSpec:
@@ -91,7 +92,7 @@ def test_another_storage_in_its_place_is_told_without_a_launch(
     try:
         (root / MARKER).write_text("somebody else's")
         wrong = "the storage shared is another one than the site's on this node"
-        fake_api.wait(lambda heartbeat: heartbeat.node_info.missing_storages == {"shared": wrong}, timeout_s=20)
+        fake_api.wait(lambda heartbeat: heartbeat.node_info.missing_storages == {"shared": wrong})
         with node.client() as client:
             assert wrong in wait_for(client, launch(client, writing(spec, root)).id, ContainerStatus.FAILED).error
         assert [path.name for path in root.iterdir()] == [MARKER]

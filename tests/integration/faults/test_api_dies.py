@@ -17,7 +17,7 @@ def kill_in(site: FaultySite, name: str, *states: str) -> None:
 
 @pytest.mark.parametrize(("pull_s", "replicas"), [(0.0, 1), (1.5, 2)])
 def test_while_it_is_launched(site: FaultySite, pull_s: float, replicas: int) -> None:
-    site.fleet.fleet.behaviour.pull_s, site.fleet.fleet.behaviour.start_s = pull_s, 1.5
+    site.fleet.fleet.behaviour.pull_s, site.fleet.fleet.behaviour.start_s = pull_s, 4.0
     site.submit("launched", gpu_milli=3000, replicas=replicas)
     kill_in(site, "launched", "SCHEDULED", "PREPARING")
     session = site.reaches("launched", "RUNNING")
@@ -51,7 +51,7 @@ def test_while_it_runs_and_while_it_ends_by_itself(site: FaultySite) -> None:
 
 
 def test_while_it_is_deleted(site: FaultySite) -> None:
-    site.fleet.fleet.behaviour.remove_s = 1.0
+    site.fleet.fleet.behaviour.remove_s = 3.0
     site.submit("victim", gpu_milli=2000, replicas=2)
     site.reaches("victim", "RUNNING")
     site.delete("victim")
@@ -82,7 +82,7 @@ def test_while_it_is_taken_back(site: FaultySite) -> None:
         site.submit(f"wide-{number}")
     for number in range(8):
         site.reaches(f"wide-{number}", "RUNNING")
-    site.fleet.fleet.behaviour.remove_s = 1.0
+    site.fleet.fleet.behaviour.remove_s = 3.0
     site.submit("owner", "team-b", gpu_milli=4000)
     site.until(lambda: "TERMINATING" in {session["state"] for session in site.sessions()})
     site.kill()

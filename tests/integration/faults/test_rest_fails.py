@@ -83,7 +83,7 @@ def test_a_node_is_lost_while_the_api_is_away(site: FaultySite) -> None:
     site.start()
     site.until(lambda: site.session("work")["attempt"] == 1)
     assert site.reaches("work", "RUNNING")["node"] != talk["node"]
-    assert "is lost" in site.session("talk")["reason"]
+    site.until(lambda: "is lost" in site.session("talk")["reason"])
     site.fleet.start(talk["node"])
     site.until(lambda: site.session("talk")["reason"] == "")
     assert site.session("talk")["state"] == "RUNNING"

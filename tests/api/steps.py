@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from api import clock
 from api.clock import now
@@ -86,3 +87,10 @@ async def lose(cluster: Cluster, name: str = "worker1") -> None:
     await listen(cluster, for_s=cluster.settings.node_lost_s + STALL_S, silent=name)
     await cluster.settle()
     assert (await ok(cluster.admin.get(f"{V1}/nodes/{name}")))["state"] == "lost"
+
+
+async def is_somebody_waiting(cluster: Cluster) -> bool:
+    """Return whether a statement waits for a lock that another transaction holds."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    async with cluster.database.reading() as db:
+        return bool(await db.scalar(text(waiting)))

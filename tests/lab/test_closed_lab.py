@@ -157,7 +157,11 @@ def test_a_session_is_a_container_that_has_its_share_and_no_way_out(journey: Jou
     containers = journey.in_node(session["node"], "docker", "ps", "--format", "{{.Names}} {{.Image}}").stdout
     assert "reservoir:5000/penstock/python:3.11" in containers
     child = pexpect.spawn(
-        str(PENSTOCK), ["bash", "third"], env=journey.environment, encoding="utf-8", timeout=20, dimensions=(24, 80)
+        *(str(PENSTOCK), ["bash", "third"]),
+        env=journey.environment,
+        encoding="utf-8",
+        timeout=60 * slowness(),
+        dimensions=(24, 80),
     )
     child.sendline("echo share=$PENSTOCK_GPU_SHARE; python3 --version; stty size; exit 7")
     child.expect("share=500")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from common.errors import ProcessError
-from tests.lab.journey import Journey
+from tests.lab.journey import Journey, slowness
 
 IMAGE = "reservoir:5000/penstock/numpy:1.26"
 REPOSITORY = "/var/lib/penstock/reservoir/current/images/registry/docker/registry/v2/repositories/penstock/numpy"
@@ -32,7 +32,7 @@ SUBMIT = (
     "infinity",
 )
 DOCTOR_S = 20
-"""So long the doctor may take on four nodes."""
+"""So long the doctor may take on four nodes of an idle machine."""
 DROP_IN = "/run/systemd/system/penstock-agent.service.d"
 WITHOUT_WATCHDOG = (
     f"mkdir -p {DROP_IN}; printf '[Service]\\nWatchdogSec=0\\n' > {DROP_IN}/hang.conf;"
@@ -133,7 +133,7 @@ def test_the_doctor_knows_all_nodes_and_is_quick(repairs: Repairs) -> None:
     told()
     took = time.monotonic() - begin
     print(f"\n   penstock doctor on {len(names)} nodes: {took:.1f} s")
-    assert took < DOCTOR_S
+    assert took < DOCTOR_S * slowness()
 
 
 def test_the_edge_that_stopped_is_started(repairs: Repairs) -> None:

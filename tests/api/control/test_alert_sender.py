@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from api.clock import now
+from api.control import alert_sender
 from common.check_protocol import CheckReport
 from common.checks import CheckState
 from tests.api.cluster import V1, Cluster, ok, running_cluster
@@ -200,17 +201,18 @@ async def test_each_change_is_told_once(alerting: Cluster, post: tuple[Post, int
 
 
 async def test_what_nobody_took_is_told_later_and_old_news_are_given_up(
-    alerting: Cluster, post: tuple[Post, int, int]
+    alerting: Cluster, post: tuple[Post, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(alert_sender, "FIRST_S", 300.0)
     sent = post[0]
     sent.status = 503
     await told(alerting, "fail")
     await later(alerting, 1)
     assert (sent.posted, len(sent.mails)) == ([], 1)
     sent.status = 200
-    await later(alerting, 3)
+    await later(alerting, 180)
     assert sent.posted == [], "it is not tried again at once"
-    await later(alerting, 5)
+    await later(alerting, 300)
     assert len(sent.posted) == 1
     assert len(sent.mails) == 1, "who was told is not told again"
     sent.status = 503

@@ -29,6 +29,7 @@ pytestmark = pytest.mark.anyio
 PROJECT = {"name": "team-a", "quota_milli": 1000, "period": {"ends_at": None}}
 HEALTH = ("/health", f"{V1}/health")
 FULL = "the database has no room: its disk is full"
+CROWDED = OF_TESTS | {"max_connections": "12"}
 
 
 @contextmanager
@@ -127,13 +128,13 @@ async def test_a_database_that_stands_still_is_told_soon_and_forgotten_when_it_g
                     asked = time.monotonic()
                     problem = await refused(cluster.admin.get(path), 503)
                     assert problem["reason"] == "the database does not answer"
-                    assert time.monotonic() - asked < 4
+                    assert time.monotonic() - asked < 10 * outages.ANSWER_S
             for path in HEALTH:
                 await ok(cluster.admin.get(path))
 
 
 async def test_a_database_that_is_read_only_crowded_or_stopped_is_told_as_that() -> None:
-    with running_server(OF_TESTS | {"max_connections": "12"}) as folder:
+    with running_server(CROWDED) as folder:
         async with cluster_on(folder) as cluster:
             with closing(connect(folder, "postgres")) as other:
                 other.execute("ALTER SYSTEM SET default_transaction_read_only = on")
@@ -159,7 +160,7 @@ async def test_a_database_that_is_read_only_crowded_or_stopped_is_told_as_that()
 
 
 async def test_pages_say_that_the_database_is_away_and_go_on_with_what_was_told() -> None:
-    with running_server(OF_TESTS | {"max_connections": "12"}) as folder:
+    with running_server(CROWDED) as folder:
         async with cluster_on(folder) as cluster, cluster.client(**PAGE) as browser:
             board: Board = cluster.app.state.notice_board
             await sign_in(browser, "admin")
@@ -176,7 +177,7 @@ async def test_pages_say_that_the_database_is_away_and_go_on_with_what_was_told(
 
 
 async def _until_unhealthy(cluster: Cluster, reason: str) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (answer := await cluster.admin.get("/health")).is_success:
         assert time.monotonic() < deadline
     assert answer.json()["errors"][0]["detail"] == reason
@@ -184,10 +185,14 @@ async def _until_unhealthy(cluster: Cluster, reason: str) -> None:
 
 @contextmanager
 def _all_connections(folder: Path) -> Iterator[None]:
-    taken = []
+    """Hold every connection of a server but that of the database's keeper."""
+    taken: list[psycopg.Connection] = []
+    deadline = time.monotonic() + 60
     try:
-        with suppress(psycopg.OperationalError):
-            while True:
+        # one that was closed is free when its process at the server has ended
+        while len(taken) < int(CROWDED["max_connections"]) - 1:
+            assert time.monotonic() < deadline, taken
+            with suppress(psycopg.OperationalError):
                 taken.append(connect(folder, "postgres"))
         yield
     finally:

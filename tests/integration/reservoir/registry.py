@@ -22,11 +22,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from reservoir.artifacts.image import layer, oci
+from tests.integration.agent.conftest import free_port
 from tests.integration.edge import rendered
 
 # user "puller", password "secret"
 PASSWORD = "puller:$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a"
 EPOCH = 1_000_000_000
+START_S = 60
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,11 @@ class Registry:
     def _http(self) -> httpx.Client:
         trusted = ssl.create_default_context(cafile=self.ca)
         return httpx.Client(
-            base_url=f"https://{self.address}", verify=trusted, trust_env=False, auth=("puller", "secret")
+            base_url=f"https://{self.address}",
+            verify=trusted,
+            trust_env=False,
+            auth=("puller", "secret"),
+            timeout=START_S,
         )
 
 
@@ -59,8 +65,8 @@ def start(program: Path, folder: Path, *, password: bool, published: Path | None
     One that is given what is `published` reads that alone, as the site's does.
     """
     certificate(folder)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    port = free_port()
+    address = f"127.0.0.1:{port}"
     configuration: dict[str, Any] = {
         "version": "0.1",
         "storage": {"filesystem": {"rootdirectory": str(folder / "data")}, "delete": {"enabled": True}},
@@ -78,10 +84,10 @@ def start(program: Path, folder: Path, *, password: bool, published: Path | None
     (folder / "config.yml").write_text(json.dumps(configuration))
     words = [str(program), "serve", str(folder / "config.yml")]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    host, port = address.split(":")
-    for _ in range(100):
+    deadline = time.monotonic() + START_S
+    while process.poll() is None and time.monotonic() < deadline:
         with socket.socket() as probe:
-            if probe.connect_ex((host, int(port))) == 0:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return Registry(address, folder / "ca.crt", process)
         time.sleep(0.1)
     process.kill()

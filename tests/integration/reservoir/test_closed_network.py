@@ -43,7 +43,7 @@ MAY_MOUNT = (
 # a build that is killed while debootstrap runs, which must end with it
 KILLED = """\
 penstock reservoir image build {recipe} >/dev/null 2>&1 & build=$!
-until pgrep -x debootstrap >/dev/null; do kill -0 $build; sleep 0.05; done
+until pgrep -x debootstrap >/dev/null; do kill -0 $build || exit 1; sleep 0.05; done
 sleep 0.2
 kill -KILL $build
 for _ in $(seq 300); do pgrep -r D,R,S -x debootstrap >/dev/null || exit 0; sleep 0.1; done
@@ -71,9 +71,14 @@ def reservoir(closed: ClosedNetwork, tmp_path_factory: pytest.TempPathFactory) -
     machine.run(f"sh {MEDIA}/install.sh --key {MEDIA}/penstock.pub")
     machine.run(f"penstock reservoir import {MEDIA} --json && penstock reservoir publish --json")
     machine.start(f"cd {SITE}/current && exec python3 -m http.server 8080")
-    wait = "import time, urllib.request as u\nfor _ in range(50):\n try: u.urlopen('http://localhost:8080/'); break\n"
-    machine.run(f'python3 -c "{wait} except OSError: time.sleep(0.1)"')
+    listens(machine, 8080)
     return machine
+
+
+def listens(machine: Machine, port: int) -> None:
+    """Wait until something on a machine does."""
+    connect = f"import socket; socket.create_connection(('localhost', {port}))"
+    machine.run(f'for _ in $(seq 600); do python3 -c "{connect}" 2>/dev/null && exit 0; sleep 0.1; done; exit 1')
 
 
 @pytest.fixture(scope="module", params=RELEASES)
@@ -147,7 +152,8 @@ def published(reservoir: Machine) -> dict[str, Any]:
     )
     reservoir.run(f"cat > /etc/docker/registry/config.yml <<END\n{REGISTRY}END\n")
     reservoir.start("exec docker-registry serve /etc/docker/registry/config.yml")
-    said: dict[str, Any] = json.loads(reservoir.run(f"sleep 1; {PUBLISH}"))
+    listens(reservoir, 5000)
+    said: dict[str, Any] = json.loads(reservoir.run(PUBLISH))
     return said
 
 

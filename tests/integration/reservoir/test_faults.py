@@ -7,6 +7,7 @@ import http.server
 import json
 import os
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -69,6 +70,8 @@ class Index:
         self.folder = folder
         self.faults: list[str] = []
         self.sent = 0
+        # several are answered at once
+        self._guard = threading.Lock()
         index = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -105,7 +108,8 @@ class Index:
             last = wanted.partition("-")[2]
             content = content[start : int(last) + 1 if last else None]
         # faults are for whoever downloads the whole file, not for who looks into it
-        fault = self.faults.pop(0) if self.faults and body else ""
+        with self._guard:
+            fault = self.faults.pop(0) if self.faults and body else ""
         headers = {"Accept-Ranges": "bytes"}
         if wanted:
             headers["Content-Range"] = f"bytes {start}-{start + len(content) - 1}/{path.stat().st_size}"
@@ -118,8 +122,8 @@ class Index:
             for key, value in headers.items():
                 request.send_header(key, value)
             request.end_headers()
+            self._count(len(content) // 2)
             request.wfile.write(content[: len(content) // 2])
-            self.sent += len(content) // 2
             request.close_connection = True
         elif fault == "changed":
             self._send(request, status, bytes(len(content)), body, headers)
@@ -127,11 +131,11 @@ class Index:
             request.send_response(status)
             request.send_header("Content-Length", str(len(content)))
             request.end_headers()
+            self._count(len(content))
             for place in range(0, len(content), 1 + len(content) // 10):
                 request.wfile.write(content[place : place + 1 + len(content) // 10])
                 request.wfile.flush()
                 time.sleep(0.02)
-            self.sent += len(content)
         else:
             self._send(request, status, content, body, headers)
 
@@ -149,8 +153,13 @@ class Index:
             request.send_header(key, value)
         request.end_headers()
         if body:
+            self._count(len(content))
             request.wfile.write(content)
-            self.sent += len(content)
+
+    def _count(self, size: int) -> None:
+        """Count what is sent before it is: whoever has it may be gone with it."""
+        with self._guard:
+            self.sent += size
 
 
 @pytest.fixture
@@ -308,11 +317,16 @@ def kill_while(program: str, *words: str | Path, environment: dict[str, str]) ->
     command = [PENSTOCK, "reservoir", *words]
     quiet = subprocess.DEVNULL
     running = subprocess.Popen(command, env=os.environ | environment, stdout=quiet, stderr=quiet)
-    while not (found := below(running.pid, program)):
+    found: list[int] = []
+    while not found:
         assert running.poll() is None, f"{words[0]} ended without {program}"
         time.sleep(0.005)
-    time.sleep(0.2)
-    running.kill()
+        if below(running.pid, program):
+            time.sleep(0.2)
+            # it starts no other one between the look and its end
+            running.send_signal(signal.SIGSTOP)
+            found = below(running.pid, program)
+            running.send_signal(signal.SIGCONT if not found else signal.SIGKILL)
     running.wait()
     deadline = time.monotonic() + 30
     while [pid for pid in found if Path(f"/proc/{pid}/exe").exists()]:

@@ -129,7 +129,7 @@ def test_what_cannot_be_built_says_why(tmp_path: Path, needed: str, reason: str)
 
 
 def test_a_machine_that_builds_another_wheel_is_refused(tmp_path: Path) -> None:
-    workshop = Workshop(tmp_path, sources(tmp_path, "os.environ['DRIFT'] = repr(os.stat(folder).st_ino)"))
+    workshop = Workshop(tmp_path, sources(tmp_path, "os.environ['DRIFT'] = os.urandom(8).hex()"))
     workshop.lock()
     said = workshop.build(tmp_path / "other/cache", code=7)
     assert "built here, it is another wheel than the locked one" in said

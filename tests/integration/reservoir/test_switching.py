@@ -95,10 +95,11 @@ def front(site: Path, authority: Authority, tmp_path: Path) -> Iterator[tuple[in
     (folder / "nginx.conf").write_text(NGINX_CONF.format(folder=folder, server=text))
     process = subprocess.Popen([NGINX, "-c", str(folder / "nginx.conf"), "-p", str(folder)])
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not all(_listens(port) for port in ports):
             assert process.poll() is None, (folder / "error.log").read_text()
             assert time.monotonic() < deadline
+            time.sleep(0.05)
         yield ports
     finally:
         process.terminate()

@@ -91,7 +91,8 @@ class Site:
         if auth is ADA:
             auth = ("ada", self.uploader)
         with path.open("rb") as file:
-            return httpx.post(f"{self.url}/site/dev/", data=form, files={"content": (path.name, file)}, auth=auth)
+            files = {"content": (path.name, file)}
+            return httpx.post(f"{self.url}/site/dev/", data=form, files=files, auth=auth, timeout=START_SECONDS)
 
     def install(self, requirement: str) -> str:
         """Install a package as a user does, with site/dev as the only index; return where the module came from."""
@@ -129,7 +130,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         with (site.folder / "devpi.log").open("wb") as log:
             server = subprocess.Popen(command.split(), env=environment, stdout=log, stderr=log)
         try:
-            wait_for(site.path, server)
+            wait_for(socket.AF_UNIX, str(site.path), server)
             site.url = stack.enter_context(front(site.folder / "nginx", site.path))
             with connect(site.path, site.secret) as admin:
                 assert admin.prepare(site.simple)
@@ -194,25 +195,23 @@ def front(folder: Path, path: Path) -> Iterator[str]:
     (folder / "nginx.conf").write_text(text)
     process = subprocess.Popen([NGINX, "-c", folder / "nginx.conf", "-p", folder])
     try:
-        for _ in range(200):
-            assert process.poll() is None, (folder / "error.log").read_text()
-            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                break
-            time.sleep(0.05)
+        wait_for(socket.AF_INET, ("127.0.0.1", port), process)
         yield f"http://127.0.0.1:{port}/index"
     finally:
         process.terminate()
         process.wait(20)
 
 
-def wait_for(path: Path, server: subprocess.Popen[bytes]) -> None:
-    """Wait until the server listens, or fail as soon as it ended."""
-    for _ in range(START_SECONDS * 4):
-        assert server.poll() is None
-        if path.exists():
+def wait_for(family: socket.AddressFamily, address: str | tuple[str, int], server: subprocess.Popen[bytes]) -> None:
+    """Wait until a server listens, or fail as soon as it ended."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        assert server.poll() is None, server.args
+        with suppress(OSError), socket.socket(family) as probe:
+            probe.connect(address)
             return
-        time.sleep(0.25)
-    pytest.fail("the server of uploads does not listen")
+        time.sleep(0.1)
+    pytest.fail(f"nobody listens at {address}")
 
 
 def test_what_is_published_comes_from_the_publication(site: Site) -> None:

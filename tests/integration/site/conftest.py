@@ -88,6 +88,8 @@ def node(product_bundle: Path, node_image: str, tmp_path_factory: pytest.TempPat
         public = key.with_suffix(".pub").read_text().strip()
         node.run(f"mkdir -p -m 700 /run/sshd /root/.ssh && echo '{public}' > /root/.ssh/authorized_keys")
         node.run("ssh-keygen -A && /usr/sbin/sshd")
+        # it leaves its caller before it listens
+        node.run("until grep -q ':0016 ' /proc/net/tcp; do sleep 0.1; done")
         yield node
     finally:
         docker("rm", "--force", "--volumes", identity, check=False)

@@ -6,10 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from sqlalchemy import text, update
+from sqlalchemy import update
 
 from api.tables.groups import ResourceGroup
 from tests.api.cluster import V1, Cluster, ok, refused
+from tests.api.steps import is_somebody_waiting
 
 pytestmark = pytest.mark.anyio
 
@@ -97,18 +98,11 @@ async def test_a_project_takes_no_group_that_moves_to_another_domain_meanwhile(c
     async with cluster.database.transaction() as db:
         await db.execute(update(ResourceGroup).values(domain="acme"))
         taking = asyncio.create_task(cluster.admin.patch(f"{PROJECTS}/team-a", json={"training_group": "night"}))
-        while not await _is_somebody_waiting(cluster):
+        while not await is_somebody_waiting(cluster):
             if taking.done():
                 break
             await asyncio.sleep(0.01)
     assert (await refused(taking, 422))["where"] == "training_group"
-
-
-async def _is_somebody_waiting(cluster: Cluster) -> bool:
-    """Return whether a statement waits for a lock that another transaction holds."""
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    async with cluster.database.reading() as db:
-        return bool(await db.scalar(text(waiting)))
 
 
 async def test_a_title_asked_for_twice_at_once_is_given_once(cluster: Cluster) -> None:

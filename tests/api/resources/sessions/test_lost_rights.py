@@ -10,9 +10,11 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import text
 
+from api import notices
 from api.engine.base import AgentAddress
-from api.resources.sessions import relay
+from api.resources.sessions import relay, streams
 from common.app_protocol import APP_CALLERS_PATH, AppCallersReply
 from common.protocol import ContainerStatus
 from tests.api.cluster import V1, Cluster, ok, refused, sign_in
@@ -58,7 +60,7 @@ async def alice(ready: Cluster) -> AsyncIterator[httpx.AsyncClient]:
 async def heard(ready: Cluster) -> AsyncIterator[None]:
     """Notices come, as beside a served application."""
     hearing = asyncio.create_task(ready.app.state.notices.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await ready.app.state.notices.heard.wait()
     yield
     hearing.cancel()
@@ -105,7 +107,7 @@ async def following(
 
 
 async def until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 -- what it waits for tells nobody
             await asyncio.sleep(0.01)
 
@@ -124,7 +126,7 @@ async def test_a_followed_log_breaks_off(
     async with following(ready, alice) as (log, sent), following(ready, ready.admin) as (other, _):
         await until(lambda: said(sent))
         await lose(ready, alice)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await log
         assert said(sent) == b"epoch 1\n"
         assert sent[-1]["more_body"], "nothing says that this was all"
@@ -141,7 +143,7 @@ async def test_a_followed_log_breaks_off_where_the_session_is_private_now(
     async with following(ready, alice) as (log, sent):
         await until(lambda: said(sent))
         await sees_it_no_more(ready, alice)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await log
 
 
@@ -149,7 +151,7 @@ async def test_a_followed_log_breaks_off_where_the_session_is_private_now(
 async def test_a_terminal_ends_with_a_reason(ready: Cluster, alice: httpx.AsyncClient, lose: Lose) -> None:
     await ok(alice.post(f"{V1}/sessions", json=body()))
     await ready.settle()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         sent = await talk(ready, [typed(b"ls")], client=alice, then=lambda: lose(ready, alice))
     assert json.loads(sent[-2]["text"])["type"] == "error"
     assert (sent[-1]["type"], sent[-1]["code"]) == ("websocket.close", 1008)
@@ -253,18 +255,37 @@ async def test_one_person_follows_so_many_logs_and_no_more(ready: Cluster, alice
     await until(lambda: not ready.app.state.streams._open)
 
 
+async def nothing_is_to_be_told(cluster: Cluster) -> None:
+    """Wait until the notices of all that was written so far have come: they come in order."""
+    with cluster.app.state.notices.about("the last") as told:
+        async with cluster.database.transaction() as db:
+            await db.execute(text("SELECT pg_notify('penstock', 'the last')"))
+        async with asyncio.timeout(60):
+            await told.wait()
+
+
 async def test_who_follows_what_waits_costs_nothing(
     ready: Cluster, alice: httpx.AsyncClient, statements: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No statement while nothing happens, no connection of the pool, and the log begins when the session does."""
-    monkeypatch.setattr(relay, "LOOK_AGAIN_S", 60.0)
+    waiting = set[float]()
+    wait = notices.wait
+
+    async def noted(news: asyncio.Event, timeout_s: float) -> None:
+        waiting.add(timeout_s)
+        await wait(news, timeout_s)
+        waiting.discard(timeout_s)
+
+    monkeypatch.setattr(notices, "wait", noted)
+    monkeypatch.setattr(relay, "LOOK_AGAIN_S", 600.0)
+    monkeypatch.setattr(streams, "RECHECK_S", 500.0)
     runs = await ready.submit("runs", 4000)
     await ready.settle()
     await ready.submit("demo")
     await ready.settle()
+    await nothing_is_to_be_told(ready)
     async with following(ready, alice) as (_, sent):
-        await until(lambda: sum(ready.app.state.streams._open.values()) == 1)
-        await asyncio.sleep(0.3)
+        await until(lambda: waiting == {500.0, 600.0})
         statements.clear()
         await asyncio.sleep(1)
         assert statements == []

@@ -11,7 +11,7 @@ import pytest
 from api.database import exclusively
 from api.resources.volumes import service
 from tests.api.cluster import V1, Cluster, ok
-from tests.api.steps import body
+from tests.api.steps import body, is_somebody_waiting
 
 pytestmark = pytest.mark.anyio
 
@@ -33,18 +33,23 @@ async def test_one_that_is_deleted_while_it_is_handed_over_says_whose_it_was(
 ) -> None:
     await ready.add_project("team-b")
     made = await ok(ready.admin.post(f"{V1}/volumes", json={"name": "data", "project": "team-a"}))
-    path, hand_over = f"{V1}/volumes/{made['id']}", service.hand_over
+    path, hand_over, handed = f"{V1}/volumes/{made['id']}", service.hand_over, asyncio.Event()
 
     async def slow(*args: Any) -> None:
         await hand_over(*args)
-        await asyncio.sleep(0.3)
+        handed.set()
+        while not await is_somebody_waiting(ready):  # noqa: ASYNC110 -- what it waits for tells nobody
+            await asyncio.sleep(0.01)
 
     async def later() -> Any:
-        await asyncio.sleep(0.1)
+        await handed.wait()
         return await ready.admin.delete(path)
 
     monkeypatch.setattr(service, "hand_over", slow)
-    moved, deleted = await asyncio.gather(ready.admin.post(f"{path}/hand-over", json={"project": "team-b"}), later())
+    async with asyncio.timeout(60):
+        moved, deleted = await asyncio.gather(
+            ready.admin.post(f"{path}/hand-over", json={"project": "team-b"}), later()
+        )
     assert (moved.status_code, deleted.status_code) == (200, 202), deleted.text
     assert deleted.json()["former_project"] == "team-b"
 

@@ -116,6 +116,11 @@ class ControlApiSettings(StrictModel):
     login_lifetime_s: int = Field(default=12 * HOUR, gt=0, description="a login ends after so long")
     login_idle_s: int = Field(default=2 * HOUR, gt=60, description="a login ends after so long without use")
     keys_per_user: int = Field(default=100, ge=1, description="API keys that one person may have")
+    waiting_per_user: int = Field(
+        default=1000,
+        ge=1,
+        description="sessions of one person that may wait at a time; more are refused until some start",
+    )
     streams_per_user: int = Field(
         default=50, ge=1, description="followed logs and terminals that one person may have open at once"
     )

@@ -124,6 +124,7 @@ async def _make(
     kind = request.kind_or_default
     allowed = await groups.allowed(db, caller.id, project, kind, request.group)
     user = await user_policies.hold(db, caller.id)
+    await user_policies.check_waiting(db, user, len(names), context.settings.waiting_per_user)
     await context.fleet.refresh(db)
     each = await amounts.complete(
         db, request, _most_memory(request, user, len(names)), allowed, settings=context.settings, fleet=context.fleet

@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.tables.domains import Domain
-from api.tables.sessions import ENDED, Session
+from api.tables.sessions import ENDED, Session, State
 from api.tables.user_policies import UserPolicy
 from api.tables.users import User
 
@@ -61,6 +61,12 @@ async def held_by(db: AsyncSession, user_id: UUID) -> tuple[int, int, int | None
     sessions, gpu_milli, cpu_milli, memory_mib, any_cpu, any_memory = (await db.execute(query)).one()
     cpu, memory = None if any_cpu else int(cpu_milli or 0), None if any_memory else int(memory_mib or 0)
     return sessions, int(gpu_milli or 0), cpu, memory
+
+
+async def waiting_of(db: AsyncSession, user_id: UUID) -> int:
+    """Return how many sessions of a user wait."""
+    query = select(func.count()).where(Session.user_id == user_id, Session.state == State.PENDING)
+    return await db.scalar(query) or 0
 
 
 async def domains_of(db: AsyncSession, name: str) -> Sequence[str]:

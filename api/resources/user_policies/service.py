@@ -78,6 +78,16 @@ async def check(db: AsyncSession, user: HeldUser, extra: Extra) -> None:
         raise ConflictError.of(problems)
 
 
+async def check_waiting(db: AsyncSession, user: HeldUser, more: int, most: int) -> None:
+    """Raise ConflictError where more sessions of a user would wait than the site lets anybody have."""
+    if (waiting := await repository.waiting_of(db, user.id) + more) > most:
+        raise ConflictError(
+            Sentence("{waiting} of your sessions would wait, and at most {most} may", waiting=waiting, most=most),
+            where="name",
+            hint=Sentence("submit these when others have started, or delete some that wait"),
+        )
+
+
 def _excess(
     where: str, text: Callable[[int], str], *, limit: int, held: int | None, more: int | None
 ) -> tuple[str, str] | None:

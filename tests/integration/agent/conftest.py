@@ -180,11 +180,12 @@ class FakeApi:
     denied_calls: list[DeniedCall] = field(default_factory=list)
     peers: set[str] = field(default_factory=set)
     connections: int = 0
+    refused: int = 0
     interval_s: float = 0.5
     status: int = 200
     audit_head: str = ""
 
-    def wait(self, condition: Callable[[Heartbeat], bool], timeout_s: float = 10) -> Heartbeat:
+    def wait(self, condition: Callable[[Heartbeat], bool], timeout_s: float = 60) -> Heartbeat:
         """Return the first heartbeat that meets a condition."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -218,6 +219,8 @@ def fake_api(authority: Authority) -> Iterator[FakeApi]:
                     api.denied_calls += DeniedCallReport.model_validate_json(body).denied_calls
                 else:
                     api.samples += MetricsReport.model_validate_json(body).samples
+            elif self.path == HEARTBEAT_PATH:
+                api.refused += 1
             answer = f'{{"interval_s": {api.interval_s}}}'.encode()
             self.send_response(api.status)
             self.send_header("Content-Length", str(len(answer)))

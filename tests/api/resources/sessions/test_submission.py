@@ -184,3 +184,13 @@ async def test_what_a_name_and_a_folder_may_be_is_a_hint(ready: Cluster) -> None
     ):
         error = await refused(ready.admin.post(f"{V1}/sessions", json=body(**change)), 422)
         assert hint in error["hint"]
+
+
+async def test_so_many_sessions_of_one_person_wait_and_no_more(ready: Cluster) -> None:
+    ready.app.state.settings = ready.settings.model_copy(update={"waiting_per_user": 3})
+    await ok(ready.admin.post(f"{V1}/sessions/batch", json=body("job", count=3)))
+    told = await refused(ready.admin.post(f"{V1}/sessions", json=body("more")), 409)
+    assert told["reason"] == "4 of your sessions would wait, and at most 3 may"
+    await ready.settle()
+    assert set((await ready.states()).values()) == {"RUNNING"}
+    await ok(ready.admin.post(f"{V1}/sessions", json=body("more")))

@@ -137,8 +137,7 @@ class Planner:
         """Return where each workload of the queue shall run, who is reclaimed for it, or why it waits.
 
         `reservations` are those of the decision before, `nominated` who was nominated then, and `left_out` for whom no
-        victims were looked for. `networks` are those
-        between containers of a session; None: as many as anybody wants.
+        victims were looked for. `networks` are those between containers of a session; None: as many as anybody wants.
         """
         state = PlannerState(
             self._now,

@@ -23,7 +23,7 @@ def _table(found: Sequence[SessionEvent]) -> None:
         (
             output.moment(event["at"]),
             STATES.get(event["state"], event["state"].capitalize()),
-            str(event["attempt"]),
+            str(event["attempt"] + 1),
             event["reason"] if event["exit_code"] is None else f"{event['reason']} (exit code {event['exit_code']})",
         )
         for event in found

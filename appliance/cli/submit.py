@@ -219,7 +219,7 @@ def _submit(client: Client, request: dict[str, Any], count: int | None) -> Seque
 
 def _tell(sessions: Sequence[SessionEntry]) -> None:
     for session in sessions:
-        gpus = format_gpus(session["gpu_milli"])
+        gpus = format_gpus(session["gpu_milli"] * session["replicas"])
         print(f"{session['name']}: {status(session)}, {gpus} GPU, project {session['project']}")
 
 

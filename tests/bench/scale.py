@@ -67,6 +67,7 @@ MIXES = (
     "quarters",
     "antichain",
     "antichain_of_one",
+    "growth",
 )
 AIMS = {
     "decision_p99_cpu_ms": 20.0,
@@ -182,6 +183,23 @@ class Bench:
         """Milliseconds of CPU of a decision on so many."""
         queue = [self.session() for _ in range(count)]
         return cpu_ms(lambda: self.planner.decide(queue, self.now))
+
+    def growth(self, count: int = 1000) -> float:
+        """Milliseconds of CPU of a decision in which so many elastic gangs may grow into what others have left."""
+        for running in self.random.sample(self.planner.running, min(2 * count, len(self.planner.running) // 2)):
+            self.planner.remove(running.workload.id)
+        queue = [replace(self.session(milli=1000), min_replicas=1, max_replicas=8) for _ in range(count)]
+        decision = self.planner.decide(queue, self.now)
+        begun = [each for each in queue if each.id in decision.placements]
+        for each in begun:
+            self.planner.add(Running(each, decision.placements[each.id], self.now, grows_at=self.now))
+        first: list[Decision] = []
+        took = cpu_ms(lambda: first.append(self.planner.decide([], self.now)))
+        if not first[0].grown:
+            raise RuntimeError(f"no gang grew: {first[0].log}")
+        for each in begun:
+            self.planner.remove(each.id)
+        return took
 
     def fill_up(self, count: int = 1000) -> None:
         """Let a few projects take what is free, so that there are victims, reservations, and both together."""
@@ -319,6 +337,7 @@ def main() -> None:
         "never_fits_ms": bench.never_fits(),
     }
     figures["reclaim_one_gpu_ms"], figures["reclaim_one_gpu_cpu_ms"] = bench.reclaim()
+    figures["cycle_growth_cpu_ms"] = bench.growth()
     figures["rss_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     rounded = {name: round(value, 2) for name, value in figures.items()}
     missed = [name for name, most in AIMS.items() if figures[name] > most]

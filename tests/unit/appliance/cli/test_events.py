@@ -18,4 +18,5 @@ def test_events_are_shown_from_the_first_to_the_last(logged_in: FakeApi, run: Ru
     head, first, last = out.splitlines()
     assert head.split() == ["TIME", "STATUS", "ATTEMPT", "REASON"]
     assert "ContainerCreating" in first
+    assert first.split()[-1] == "2", "as `penstock get` numbers it"
     assert last.endswith("it ended (exit code 3)")

@@ -19,6 +19,14 @@ def submit(run: Run, api: FakeApi, line: str) -> Any:
     return api.last.body
 
 
+def test_all_that_several_containers_have_is_shown_as_in_the_list(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("POST", "/sessions", session(state="PENDING", gpu_milli=4000, replicas=3), status=201)
+    assert (
+        run("submit", "first", "-i", "python", "-g", "4", "--replicas", "3")[1]
+        == "first: Pending, 12 GPU, project team-a\n"
+    )
+
+
 def test_what_was_asked_is_sent_and_the_state_is_shown(logged_in: FakeApi, run: Run) -> None:
     logged_in.on("POST", "/sessions", session(state="PENDING"), status=201)
     code, out, _ = run("submit", "first", "-i", "python", "-g", "0.5")

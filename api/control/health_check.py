@@ -63,7 +63,8 @@ class HealthCheck:
         """Look once; where no agent is `silent`, and none was, they are looked at once in a while: one may be new."""
         moment = self._clock.monotonic()
         if moment - self._looked > STALL_S:
-            self._began = moment
+            # another one may have led meanwhile
+            self._began, self._agents = moment, {}
         self._looked = moment
         is_time = moment - self._looked_at_agents >= ALL_AGENTS_S
         if silent or is_time or set(self._agents.values()) != {CheckState.OK}:

@@ -51,7 +51,8 @@ log = structlog.get_logger()
 
 TICK_S = 1.0
 ALIVE_S = 4.0
-"""Heartbeats that say no more than that their agents live are written so often."""
+ALIVE_PART = 0.8
+"""Signs of life are written so often, and in this part of the time between two: none seems silent that is not."""
 GATHER_S = 0.02
 """So long what comes is gathered before it is looked at: many at once cost little more than one."""
 RETRY_S = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -253,7 +254,7 @@ class Manager:
     async def _observe(self) -> None:
         while True:
             self._passed["observe"] = self._clock.monotonic()
-            await _wait(self._heartbeats.news, ALIVE_S)
+            await _wait(self._heartbeats.news, min(ALIVE_S, ALIVE_PART * self._settings.heartbeat_interval_s))
             urgent = self._heartbeats.news.is_set()
             if urgent:
                 await asyncio.sleep(GATHER_S)

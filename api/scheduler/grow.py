@@ -51,7 +51,7 @@ class _Projects:
         self._within: defaultdict[str, list[Rank]] = defaultdict(list)
         self._beyond: defaultdict[str, list[Rank]] = defaultdict(list)
         self._ratios: dict[str, int] = {}
-        self._of_domains: dict[str, int] = {}
+        self._of_domains: dict[tuple[str, bool], int] = {}
         for gang in self._gangs.values():
             heappush(self._within[gang.running.workload.project], gang.rank)
         for name in self._within:
@@ -82,9 +82,10 @@ class _Projects:
     def _look(self, name: str) -> None:
         self._of_domains[self._domain(name)], self._ratios[name] = self._ledger.ratios(name)
 
-    def _domain(self, name: str) -> str:
-        """Return the project's domain; one without is its own."""
-        return f"domain {domain}" if (domain := self._ledger.domains.of_project.get(name)) else f"project {name}"
+    def _domain(self, name: str) -> tuple[str, bool]:
+        """Return the project's domain, and that it is one; a project without is its own."""
+        domain = self._ledger.domains.of_project.get(name)
+        return domain or name, domain is not None
 
     def _key(self, name: str) -> Key:
         within, beyond = self._within[name], self._beyond[name]

@@ -14,8 +14,8 @@ that is under way then is finished."""
 class Turns:
     """Who has a turn: whoever comes first in the order, and in each decision some who were left out before.
 
-    So nobody is left out for ever, and who comes later in the order gets nothing that a search for those before would
-    have got in a quiet cluster. Steps are counted, and no time: the same snapshot gives the same decision.
+    So nobody is left out for ever; who comes while a round goes on may be overtaken by those of the round. Steps are
+    counted, and no time: the same snapshot gives the same decision.
     """
 
     def __init__(self, left_out: Collection[str]) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import ssl
 import struct
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from errno import ECONNRESET, ENOTCONN, EPIPE
 from pathlib import Path
 from socket import SO_LINGER, SOL_SOCKET
 from typing import Any
@@ -214,7 +216,10 @@ async def test_what_a_server_has_not_read_to_the_end_is_not_sent(site: tuple[Clu
     await cluster.settle()
     async with cluster.database.reading() as db:
         sent = await service.sent(db)
-    assert (sent.seq, sent.reason) == (0, "[Errno 104] Connection reset by peer")
+    # by when it comes: while we write, before we have said that this is all, or while we wait for the end
+    ends = {str(OSError(number, os.strerror(number))) for number in (EPIPE, ENOTCONN, ECONNRESET)}
+    assert sent.seq == 0
+    assert sent.reason in ends
 
 
 @pytest.mark.parametrize("site", ["asks"], indirect=True)

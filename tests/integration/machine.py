@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import docker
 
-from tests.integration.own_engine import OwnEngine, wait, words_of
+from tests.integration.own_engine import OwnEngine, remove_containers, wait, words_of
 from tests.tree import ROOT
 
 STOP_S = 60
@@ -105,6 +105,5 @@ def running_machine() -> Iterator[Machine]:
 
 def _empty(machine: Machine) -> None:
     client = docker.DockerClient(base_url=machine.address)
-    for container in client.containers.list(all=True):
-        container.remove(force=True)
+    remove_containers(client)
     client.close()

@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 
 import docker
@@ -123,10 +124,22 @@ def _answers(engine: OwnEngine) -> bool:
     return True
 
 
+def remove_containers(client: docker.DockerClient, **filters: str) -> None:
+    """Remove containers until none is left: the engine may be about to remove one by itself, which is gone then."""
+    deadline = time.monotonic() + STOP_S
+    while found := client.containers.list(all=True, filters={**filters}, ignore_removed=True):
+        assert time.monotonic() < deadline, found
+        for container in found:
+            try:
+                container.remove(force=True)
+            except docker.errors.APIError as error:
+                if error.status_code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+                    raise
+
+
 def _empty(engine: OwnEngine) -> None:
     client = docker.DockerClient(base_url=engine.address)
-    for container in client.containers.list(all=True):
-        container.remove(force=True)
+    remove_containers(client)
     client.close()
 
 

@@ -29,6 +29,7 @@ from tests.integration.agent.conftest import (
     image,  # noqa: F401
     make_agent,
 )
+from tests.integration.own_engine import remove_containers
 from tests.postgresql import new_database
 
 PASSWORD = "Correct1horse!"
@@ -80,8 +81,7 @@ class Site:
             self.agent.stop()
             self.stop()
             self.client.close()
-            for container in engine.containers.list(all=True, filters={"ancestor": image}):
-                container.remove(force=True)
+            remove_containers(engine, ancestor=image)
 
     def stop(self, kind: signal.Signals = signal.SIGTERM) -> int:
         assert self.process is not None

@@ -37,6 +37,7 @@ from tests.integration.agent.conftest import (
     make_agent,
 )
 from tests.integration.edge import Edge, running_edge
+from tests.integration.own_engine import remove_containers
 from tests.postgresql import new_database
 from tests.websocket import WebSocket, connect
 
@@ -151,8 +152,7 @@ def site(
             agent.stop()
             api.terminate()
             api.wait(60)
-            for container in engine.containers.list(all=True, filters={"ancestor": image}):
-                container.remove(force=True)
+            remove_containers(engine, ancestor=image)
 
 
 def _fill(site: Site, agent: Agent, image: str) -> None:

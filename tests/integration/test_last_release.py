@@ -18,6 +18,7 @@ from common.messages import Message, Report, Since
 from tests import forks, last_release
 from tests.forks import Fork
 from tests.integration.agent.conftest import Authority, authority, image  # noqa: F401
+from tests.integration.own_engine import remove_containers
 from tests.integration.test_api_agent import PASSWORD, Site
 from tests.postgresql import new_database
 
@@ -109,8 +110,7 @@ def mixed_site(
         site.agent.stop()
         site.stop()
         site.client.close()
-        for container in engine.containers.list(all=True, filters={"ancestor": reference}):
-            container.remove(force=True)
+        remove_containers(engine, ancestor=reference)
 
 
 @pytest.fixture(scope="module")

@@ -46,6 +46,7 @@ from tests.fakes.cuda.clients import Bench
 from tests.fakes.cuda.fixtures import bench, release  # noqa: F401
 from tests.forks import Fork
 from tests.integration.agent.other_node import OtherNode, run
+from tests.integration.own_engine import remove_containers
 
 BUSYBOX = Path("/bin/busybox")
 PACKAGE_INDEX = "https://reservoir:8443/pypi/simple/"
@@ -306,8 +307,7 @@ def node(
     agent = make_agent(authority, fake_api.port, tmp_path)
     yield agent
     agent.stop()
-    for container in engine.containers.list(all=True, filters={"label": f"io.penstock.user={run_id}"}):
-        container.remove(force=True)
+    remove_containers(engine, label=f"io.penstock.user={run_id}")
     for folder in (tmp_path / "gpu").glob("*/account"):
         tmpfs_quota.unmount(folder)
     if (tmp_path / "mounts").is_mount():

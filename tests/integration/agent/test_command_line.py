@@ -22,6 +22,7 @@ from tests import forks
 from tests.api_process import api_environment
 from tests.forks import PENSTOCK, Fork
 from tests.integration.agent.conftest import Authority, free_port, make_agent
+from tests.integration.own_engine import remove_containers
 from tests.postgresql import new_database
 
 PASSWORD = "Turb1ne~wheel"
@@ -97,8 +98,7 @@ def admin(
         agent.stop()
         server.terminate()
         server.wait(60)
-        for container in engine.containers.list(all=True, filters={"ancestor": image}):
-            container.remove(force=True)
+        remove_containers(engine, ancestor=image)
 
 
 @pytest.fixture

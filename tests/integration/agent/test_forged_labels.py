@@ -14,6 +14,7 @@ from appliance.agent.labels import LABEL_ID, LABEL_NETWORK, LABEL_SESSION, LABEL
 from common.protocol import ContainerSpec, ContainerStatus, ImageState, ImageStatus
 from tests.integration.agent.calls import launch, states
 from tests.integration.agent.conftest import BUSYBOX, Agent
+from tests.integration.own_engine import remove_containers
 
 Make = Callable[..., ContainerSpec]
 FORGED = {LABEL_ID: "forged", LABEL_NETWORK: "x"}
@@ -30,8 +31,7 @@ def forged_image(engine: docker.DockerClient, run_id: str) -> Iterator[str]:
     changes = [f"LABEL {label}={value}" for label, value in FORGED.items()]
     engine.api.import_image_from_data(buffer.getvalue(), repository=repository, tag=tag, changes=changes)
     yield reference
-    for container in engine.containers.list(all=True, filters={"ancestor": reference}):
-        container.remove(force=True)
+    remove_containers(engine, ancestor=reference)
     engine.images.remove(reference, force=True)
 
 

@@ -26,6 +26,7 @@ from common.protocol import ContainerSpec, ContainerStatus, GangNetwork
 from tests.integration.agent.calls import launch as launched
 from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_agent
 from tests.integration.agent.other_node import OtherNode, run
+from tests.integration.own_engine import remove_containers
 
 Make = Callable[..., ContainerSpec]
 SUBNETS = [IPv4Network("100.127.255.0/27"), IPv4Network("100.127.255.32/27")]
@@ -187,8 +188,7 @@ def reachable_agent(
     agent.start()
     yield agent
     agent.stop()
-    for container in engine.containers.list(all=True, filters={"label": f"io.penstock.user={run_id}"}):
-        container.remove(force=True)
+    remove_containers(engine, label=f"io.penstock.user={run_id}")
 
 
 @pytest.mark.usefixtures("no_networks")
@@ -266,8 +266,7 @@ def other_engine(other_node: OtherNode, short_path: Path, engine: docker.DockerC
         with closing(docker.DockerClient(base_url=f"unix://{socket}")) as client:
             client.images.load(b"".join(engine.images.get(image).save(named=True)))
             yield socket
-            for container in client.containers.list(all=True):
-                container.remove(force=True)
+            remove_containers(client)
     finally:
         daemon.terminate()
         daemon.wait(60)

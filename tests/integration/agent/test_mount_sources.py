@@ -24,6 +24,7 @@ from common.errors import PenstockError, UnavailableError
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus
 from tests.integration.agent.calls import launch, log_of
 from tests.integration.agent.conftest import Agent
+from tests.integration.own_engine import remove_containers
 
 Make = Callable[..., ContainerSpec]
 NO_SHARES = PreparedShares()
@@ -58,8 +59,7 @@ def direct(mount_points: MountPoints, places: Path, engine: docker.DockerClient,
     )
     yield direct
     direct.close()
-    for container in engine.containers.list(all=True, filters={"label": f"io.penstock.user={run_id}"}):
-        container.remove(force=True)
+    remove_containers(engine, label=f"io.penstock.user={run_id}")
 
 
 def swap(places: Path) -> None:

@@ -28,6 +28,7 @@ from common.sandbox import SandboxRule
 from tests.fakes.systemd import FakeSystemd
 from tests.integration.agent.calls import launch, log_of
 from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_agent
+from tests.integration.own_engine import remove_containers
 from tests.manual import documented
 from tests.unit.appliance.agent.sandbox.test_filters import ENGINES
 
@@ -105,8 +106,7 @@ def newer_daemon(
         newer = docker.DockerClient(base_url=f"unix://{folder}/docker.sock")
         newer.images.load(b"".join(client.images.get(carried).save(named=True)))
         yield folder
-        for left in newer.containers.list(all=True):
-            left.remove(force=True)
+        remove_containers(newer)
         newer.close()
 
 
@@ -138,8 +138,7 @@ def agent(
     agent.start()
     yield agent
     agent.stop()
-    for container in client.containers.list(all=True):
-        container.remove(force=True)
+    remove_containers(client)
 
 
 def sandbox(*rules: dict[str, Any]) -> dict[str, Any]:

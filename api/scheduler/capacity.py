@@ -23,9 +23,9 @@ Flags = NDArray[np.bool_]
 PLENTY = 2**60
 """Stands for CPU or memory without a limit: no sum of requests comes near it."""
 NO_MODEL = -1
+"""Stands where a node has no GPU: for the columns beyond its last one."""
 FEW_OF = 4
 """Rows are picked out where they are less than one in so many."""
-"""Stands where a node has no GPU: for the columns beyond its last one."""
 
 
 class Layout:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from api.engine.slurm import launcher as launching
 from api.engine.slurm.launcher import Owner, SlurmLauncher
 from api.resources.installation import service as installation
 from api.tables.sessions import Session
+from appliance.agent import lease_holder
 from common.errors import UnavailableError
 from common.lease_protocol import Lease
 from tests.api.cluster import V1, Cluster, ok, running_cluster
@@ -35,7 +36,8 @@ PLACE = LeasedNode("worker1", 500, 1, 64)
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
-    with running_slurm(("worker1", "worker2")) as running:
+    # no job is killed before its holder has ended by itself
+    with running_slurm(("worker1", "worker2"), kill_wait_s=120) as running:
         yield running
 
 
@@ -118,26 +120,29 @@ async def test_a_job_that_somebody_cancels_ends_its_session_with_the_reason(clus
     assert not cluster.engine.containers
 
 
-@contextmanager
-def an_agent_that_says_nothing(slurm: Slurm) -> Iterator[socket.socket]:
-    """Let holders wait for the end of their containers until Slurm kills them."""
+@asynccontextmanager
+async def a_job_that_still_ends(cluster: Cluster, slurm: Slurm) -> AsyncIterator[None]:
+    """Cancel the job of a session whose agent ends its containers when all else is done."""
     with socket.socket(socket.AF_UNIX) as agent:
         agent.bind(str(slurm.agents_socket))
         agent.listen()
-        agent.settimeout(30)
-        yield agent
+        agent.settimeout(60)
+        await run(cluster, kind="interactive")
+        with (await asyncio.to_thread(agent.accept))[0] as connection:
+            slurm.ask("scancel", "--user=root")
+            slurm.wait("COMPLETING", "squeue", "--noheader", "--format=%T")
+            try:
+                yield
+            finally:
+                connection.sendall(lease_holder.ENDED)
+                slurm.clear()
     slurm.agents_socket.unlink()
 
 
 async def test_a_job_that_still_ends_keeps_its_session_until_slurm_tells_why(cluster: Cluster, slurm: Slurm) -> None:
-    with an_agent_that_says_nothing(slurm) as agent:
-        await run(cluster, kind="interactive")
-        with (await asyncio.to_thread(agent.accept))[0]:
-            slurm.ask("scancel", "--user=root")
-            slurm.wait("COMPLETING", "squeue", "--noheader", "--format=%T")
-            await watch(cluster)
-            assert (await cluster.session("demo"))["state"] == "RUNNING"
-            slurm.clear()
+    async with a_job_that_still_ends(cluster, slurm):
+        await watch(cluster)
+        assert (await cluster.session("demo"))["state"] == "RUNNING"
     await watch(cluster)
     assert (await cluster.session("demo"))["reason"] == "Slurm took its place back: CANCELLED"
 
@@ -146,14 +151,10 @@ async def test_a_job_that_does_not_come_to_its_end_ends_its_session(
     cluster: Cluster, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launching, "ENDING_S", 0.0)
-    with an_agent_that_says_nothing(slurm) as agent:
-        await run(cluster, kind="interactive")
-        with (await asyncio.to_thread(agent.accept))[0]:
-            slurm.ask("scancel", "--user=root")
-            slurm.wait("COMPLETING", "squeue", "--noheader", "--format=%T")
-            await watch(cluster)
-    session = await cluster.session("demo")
-    assert (session["state"], session["reason"]) == ("FAILED", "Slurm took its place back: COMPLETING")
+    async with a_job_that_still_ends(cluster, slurm):
+        await watch(cluster)
+        session = await cluster.session("demo")
+        assert (session["state"], session["reason"]) == ("FAILED", "Slurm took its place back: COMPLETING")
 
 
 async def test_a_training_whose_job_is_cancelled_starts_again_with_another(cluster: Cluster, slurm: Slurm) -> None:

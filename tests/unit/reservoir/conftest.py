@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reservoir.signing import openpgp_key
-from tests.unit.reservoir.parts import make_bundle
+from tests.unit.reservoir.parts import make_bundle, take
 
 
 @pytest.fixture
@@ -20,6 +20,14 @@ def key() -> Ed25519PrivateKey:
 @pytest.fixture
 def bundle(tmp_path: Path, key: Ed25519PrivateKey) -> Path:
     return make_bundle(tmp_path / "made", key)
+
+
+@pytest.fixture
+def site(tmp_path: Path, bundle: Path) -> Path:
+    """A site that holds one bundle already."""
+    root = tmp_path / "site"
+    take(bundle, root)
+    return root
 
 
 @pytest.fixture(autouse=True, scope="session")

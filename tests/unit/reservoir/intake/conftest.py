@@ -7,15 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.unit.reservoir.parts import make_bundle, take
-
-
-@pytest.fixture
-def site(tmp_path: Path, bundle: Path) -> Path:
-    """A site that holds one bundle already."""
-    root = tmp_path / "site"
-    take(bundle, root)
-    return root
+from tests.unit.reservoir.parts import make_bundle
 
 
 @pytest.fixture

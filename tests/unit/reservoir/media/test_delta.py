@@ -28,13 +28,6 @@ NOW = 1_767_323_045
 
 
 @pytest.fixture
-def site(tmp_path: Path, bundle: Path) -> Path:
-    root = tmp_path / "site"
-    take(bundle, root)
-    return root
-
-
-@pytest.fixture
 def full(tmp_path: Path, key: Ed25519PrivateKey) -> Path:
     """The next bundle: another wheel, all else as before."""
     package = wheel(tmp_path, version="1.1")

@@ -15,16 +15,9 @@ from reservoir.intake.store import Store
 from reservoir.media import receipt
 from reservoir.media.known_sites import KnownSites
 from reservoir.signing import ed25519
-from tests.unit.reservoir.parts import flip_bit, take
+from tests.unit.reservoir.parts import flip_bit
 
 NOW = 1_767_323_045
-
-
-@pytest.fixture
-def site(tmp_path: Path, bundle: Path) -> Path:
-    root = tmp_path / "site"
-    take(bundle, root)
-    return root
 
 
 @pytest.fixture

@@ -19,10 +19,20 @@ def remains(folder: Path) -> dict[int, str]:
     found, mark = {}, f"{MARK}={folder}".encode()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            # that of one which has ended and waits for its parent is empty
-            if mark in (process / "environ").read_bytes().split(b"\0"):
+            if mark in _environment(process).split(b"\0"):
                 found[int(process.name)] = (process / "comm").read_text().strip()
     return found
+
+
+def _environment(process: Path) -> bytes:
+    until = time.monotonic() + GRACE_S
+    while not (environment := (process / "environ").read_bytes()) and time.monotonic() < until:
+        # execve(2) shows the program before its arguments and its environment; what has ended shows no program
+        (process / "exe").readlink()
+        if (process / "cmdline").read_bytes():
+            return (process / "environ").read_bytes()
+        time.sleep(0.001)
+    return environment
 
 
 def clear(folder: Path) -> list[str]:

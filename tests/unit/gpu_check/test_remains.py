@@ -33,6 +33,18 @@ def test_a_process_that_has_left_its_parent_and_its_session_is_found_and_ended(
     assert remains.clear(tmp_path) == []
 
 
+def test_a_process_that_changes_its_program_again_and_again_is_found_at_each_look(tmp_path: Path) -> None:
+    program = tmp_path / "again"
+    program.write_text('#!/bin/sh\nexec "$0"\n')
+    program.chmod(0o700)
+    environment = {"PATH": os.environ["PATH"], remains.MARK: str(tmp_path)}
+    with subprocess.Popen([program], env=environment) as process:
+        try:
+            assert [list(remains.remains(tmp_path)) for _ in range(200)] == [[process.pid]] * 200
+        finally:
+            process.kill()
+
+
 class _Card:
     """A card of which nothing is needed."""
 

@@ -300,7 +300,7 @@ def test_the_api_ends_in_order(site: Site) -> None:
         assert next(log.iter_text()) == "hello\n"
         began = time.monotonic()
         site.stop()
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 40
     site.start()
 
 

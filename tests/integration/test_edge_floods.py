@@ -96,7 +96,7 @@ def seconds_until_closed(connection: socket.socket, limit_s: float) -> float:
 def agent(pki: Authority, name: str = AGENT) -> Iterator[httpx.Client]:
     context = ssl.create_default_context(cafile=str(pki.ca))
     context.load_cert_chain(*pki.issue(name))
-    with httpx.Client(verify=context, timeout=5) as client:
+    with httpx.Client(verify=context, timeout=30) as client:
         yield client
 
 
@@ -106,7 +106,7 @@ def heartbeat(edge: Edge, client: httpx.Client) -> int:
 
 def get(port: int, source: str) -> int:
     transport = httpx.HTTPTransport(verify=False, local_address=source)
-    with httpx.Client(transport=transport, timeout=5) as client:
+    with httpx.Client(transport=transport, timeout=30) as client:
         return client.get(f"https://127.0.0.1:{port}/").status_code
 
 
@@ -149,13 +149,13 @@ def test_who_never_ends_what_was_begun_is_cut(edge: Edge, name: str, part: str) 
     with connect(port) if part == "handshake" else encrypted(port) as connection:
         if part == "head":
             connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
-        assert seconds_until_closed(connection, 20) < 12
+        assert seconds_until_closed(connection, 40) < 30
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(edge: Edge) -> None:
     with encrypted(edge.api) as connection:
         connection.sendall(b"POST /api/v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
-        assert seconds_until_closed(connection, 40) < 25
+        assert seconds_until_closed(connection, 60) < 40
 
 
 @pytest.mark.parametrize("name", ["console", "api", "agents"])
@@ -171,10 +171,10 @@ def test_who_goes_on_sending_what_was_refused_is_cut(
         assert connection.recv(65536).startswith(b"HTTP/1.1 413 ")
         began = time.monotonic()
         with contextlib.suppress(OSError):
-            while time.monotonic() - began < 20:
+            while time.monotonic() - began < 40:
                 connection.sendall(b"x" * 1000)
                 time.sleep(0.2)
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < 30
 
 
 def test_one_address_has_so_many_requests_under_way_and_others_have_theirs(

@@ -367,7 +367,7 @@ def test_agent_stops_soon_while_somebody_follows_a_log(agent: Agent, spec: Make)
         with agent.client() as follower, follower.stream("GET", f"/v1/containers/{wanted.id}/logs?follow=1"):
             begun = time.monotonic()
             agent.stop()
-            assert time.monotonic() - begun < 10
+            assert time.monotonic() - begun < 30
     agent.start()
     with agent.client() as client:
         assert states(client)[wanted.id].status is ContainerStatus.RUNNING

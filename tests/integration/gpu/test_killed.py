@@ -67,7 +67,7 @@ def test_killed_at_any_instruction_of_a_call(tenant: Make, stepper: Path, before
             assert next_one.do("malloc 1 1").code == OUT_OF_MEMORY
             next_one.must("free 0")
             assert share.used() == share.machine.used() == 0
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 30
     assert share.machine.peak() == LIMIT
 
 

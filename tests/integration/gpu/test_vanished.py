@@ -43,7 +43,7 @@ def test_a_gpu_that_vanishes_holds_up_nobody_and_what_was_charged_goes_with_the_
         ):
             assert client.do(command).code == VANISHED, command
         assert client.do("streamfree 0").code == VANISHED
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 30
         assert [share.used(gpu) for gpu in range(2)] == [8 * MIB, 4 * MIB], "what the driver did not free stays charged"
         client.must("current 1", "launch 1 0", "sync", f"malloc 3 {LIMIT - 4 * MIB}")
         assert client.do("malloc 4 1").code == OUT_OF_MEMORY
@@ -114,4 +114,4 @@ def test_programs_of_all_slices_fail_when_their_gpu_vanishes(bench: Bench, tmp_p
         begun = time.monotonic()
         for client in (first, second):
             assert [client.do(command).code for command in ("sync", "launch 0 0", "malloc 1 1")] == [VANISHED] * 3
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 30

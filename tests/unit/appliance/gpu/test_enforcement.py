@@ -342,7 +342,7 @@ def test_whatever_a_session_answers_in_the_place_of_the_daemon_the_agent_is_done
     service.daemons()
     with contextlib.suppress(PenstockError):
         service.detach([QUARTER], "engine-id")
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
 
 
 def test_without_its_daemon_no_container_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,12 +68,14 @@ class Residents:
         return bool(news)
 
     async def _look_at_all(self, db: AsyncSession, horizon: int, rules: object) -> None:
+        # Read before who holds: a change in between is noticed by the next look.
+        seen = await scheduling.changed(db, horizon)
         holding = await scheduling.holding(db)
         of_before = {} if rules != self._rules else self._kept
         for id_ in self._kept.keys() - holding.keys():
             self._forget(id_)
         self._unread = {id_: each for id_, each in holding.items() if of_before.get(id_, (-1,))[0] != each}
-        self._horizon, self._seen, self._rules = horizon, {}, rules
+        self._horizon, self._seen, self._rules = horizon, seen, rules
         self._all_read_at = time.monotonic()
 
     def read(self, found: Mapping[UUID, tuple[int, Running]]) -> None:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.policy import UserRole
@@ -360,6 +360,21 @@ async def test_a_session_that_has_just_begun_is_spared_for_its_time(
     monkeypatch.setattr("api.control.loop.now", lambda: in_an_hour)
     await loop.run()
     assert (await ready.session("guest", "team-b"))["state"] == "TERMINATING"
+
+
+async def test_what_was_read_is_nothing_new_while_others_have_transactions_open(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decided = count_decisions(monkeypatch)
+    async with ready.database.transaction() as others:
+        await others.execute(select(func.pg_current_xact_id()))
+        await ready.submit("guest", gpu_milli=4000)
+        await ready.settle()
+        await ready.submit("owner", gpu_milli=2000)
+        loop, before = Loop(ready.database, ready.settings), len(decided)
+        for _ in range(3):
+            await loop.run()
+    assert len(decided) == before + 1
 
 
 async def test_a_project_spares_its_own_sessions_for_longer(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

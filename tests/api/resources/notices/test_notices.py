@@ -93,7 +93,10 @@ async def test_pages_tell_it_in_the_language_of_the_reader_and_to_nobody_else(cl
         assert 'class="told"' not in (await browser.get("/")).text
 
 
-async def test_pages_ask_the_database_for_notices_once_in_a_while(cluster: Cluster, statements: list[str]) -> None:
+async def test_pages_ask_the_database_for_notices_once_in_a_while(
+    cluster: Cluster, statements: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "REMEMBERED_S", 3600.0)
     async with cluster.client(**PAGE) as browser:
         await sign_in(browser, "admin")
         statements.clear()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from common.protocol import HEARTBEAT_PATH
 from tests import forks
 from tests.api_process import api_environment
 from tests.fakes.heartbeats import node_info
+from tests.forks import Fork
 from tests.installed import ADMIN_KEY
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
 
@@ -40,11 +40,11 @@ def environment(authority: Authority, database_url: str, tmp_path: Path) -> dict
 
 
 @pytest.fixture
-def server(environment: dict[str, str], tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def server(environment: dict[str, str], tmp_path: Path) -> Iterator[Fork]:
     path = tmp_path / "api.sock"
     path.touch()  # what a crash leaves behind is replaced
     with (tmp_path / "log").open("w") as log:
-        process = subprocess.Popen(SERVE, env=environment, stderr=log)
+        process = forks.start(SERVE, environment, stderr=log)
     deadline = time.monotonic() + 60
     while not path.is_socket():
         assert process.poll() is None
@@ -60,7 +60,7 @@ def client(tmp_path: Path) -> httpx.Client:
     return httpx.Client(transport=httpx.HTTPTransport(uds=str(tmp_path / "api.sock"), retries=3), base_url="http://api")
 
 
-def test_the_socket(server: subprocess.Popen[bytes], tmp_path: Path) -> None:
+def test_the_socket(server: Fork, tmp_path: Path) -> None:
     with client(tmp_path) as edge:
         assert edge.get("/health").json()["status"] == "healthy"
         assert (tmp_path / "api.sock").stat().st_mode & 0o777 == 0o660, "for owner and group alone"
@@ -95,7 +95,7 @@ def test_an_edge_that_sends_a_body_that_is_too_large_hears_the_refusal(tmp_path:
             assert guest.recv(0x10000).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_body_without_end_is_refused_and_not_kept(server: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_a_body_without_end_is_refused_and_not_kept(server: Fork, tmp_path: Path) -> None:
     """Whoever sends on after the answer costs no memory, and has the connection no longer."""
     with client(tmp_path) as edge:
         edge.get("/health")

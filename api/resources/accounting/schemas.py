@@ -94,8 +94,8 @@ class WaitRow(WaitFigures):
 class WaitsView(View):
     """How long sessions waited before they ran, by when they began to; `steps` are of `step_s` seconds each.
 
-    A wait begins when a session is submitted or goes back to the queue, or when it may start at the earliest. Of what is
-    older than its details are kept, nothing is told.
+    A wait begins when a session is submitted or goes back to the queue, or when it may start at the earliest.
+    Of what is older than its details are kept, nothing is told.
     """
 
     starts_at: datetime

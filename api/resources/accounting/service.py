@@ -197,7 +197,9 @@ def _figures(found: Sequence[Any] | None) -> dict[str, Any]:
     if found is None:
         return {}
     count, *waits = found
-    return {"count": int(count)} | dict(zip(("median_s", "p95_s", "longest_s"), (round(s, 3) for s in waits), strict=True))
+    return {"count": int(count)} | dict(
+        zip(("median_s", "p95_s", "longest_s"), (round(s, 3) for s in waits), strict=True)
+    )
 
 
 def _step_s(starts_at: datetime, ends_at: datetime, points: int) -> int:

@@ -164,7 +164,9 @@ async def test_a_member_sees_the_own_waits_and_a_manager_those_of_the_project(cl
         carol_id = UUID((await ok(carol.get(f"{V1}/auth/me")))["id"])
         async with cluster.database.transaction() as db:
             await db.execute(update(Span).where(Span.session_id == waits).values(user_id=carol_id))
-        assert [(row["name"], row["count"], row["waiting"]) for row in (await report(mona))["rows"]] == [("team-a", 2, 1)]
+        assert [(row["name"], row["count"], row["waiting"]) for row in (await report(mona))["rows"]] == [
+            ("team-a", 2, 1)
+        ]
         assert [(row["name"], row["count"], row["waiting"]) for row in (await report(carol))["rows"]] == [
             ("team-b", 1, 0)
         ]

@@ -29,16 +29,16 @@ _FILL = """
 INSERT INTO spans (
     id, session_id, session_name, user_id, user_name, project_id, project_name, gpu_milli, started_at, ended_at, waited_s
 )
-SELECT gen_random_uuid(), gen_random_uuid(), 'train', md5('u' || n % 500)::uuid, 'user' || n % 500,
-    md5('p' || n % 50)::uuid, 'project' || n % 50, 1000, at, at + interval '1 hour', exp(12 * random())
-FROM (SELECT n, now() - n * interval '365 days' / {spans} AS at FROM generate_series(1, {spans}) n) begun
+SELECT gen_random_uuid(), gen_random_uuid(), 'train', md5('u' || n %% 500)::uuid, 'user' || n %% 500,
+    md5('p' || n %% 50)::uuid, 'project' || n %% 50, 1000, at, at + interval '1 hour', exp(12 * random())
+FROM (SELECT n, now() - n * interval '365 days' / %(spans)s AS at FROM generate_series(1, %(spans)s) n) begun
 """
 
 
 def fill(url: str, spans: int) -> None:
     """Write spans of a year, before which was waited for a second to two days."""
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(_FILL.format(spans=spans))
+        connection.execute(_FILL, {"spans": spans})
         connection.execute("VACUUM ANALYZE spans")
 
 

@@ -32,7 +32,7 @@ async def test_what_was_held_is_shown_and_downloaded(ready: Cluster, browser: ht
 
 async def test_waits_are_shown_beside_what_waits_now(ready: Cluster, browser: httpx.AsyncClient) -> None:
     await run(ready, "first")
-    await ready.submit("second", 64000, preemptible=False)
+    await ready.submit("second", 4000, preemptible=False)
     await ready.settle()
     page = (await browser.get("/accounting?days=1&by=project")).text
     (row,) = re.findall(

@@ -27,7 +27,8 @@ AIMS = {"by_project_ms": 1000.0, "by_user_ms": 1000.0, "month_ms": 1000.0}
 
 _FILL = """
 INSERT INTO spans (
-    id, session_id, session_name, user_id, user_name, project_id, project_name, gpu_milli, started_at, ended_at, waited_s
+    id, session_id, session_name, user_id, user_name, project_id, project_name, gpu_milli, started_at, ended_at,
+    waited_s
 )
 SELECT gen_random_uuid(), gen_random_uuid(), 'train', md5('u' || n %% 500)::uuid, 'user' || n %% 500,
     md5('p' || n %% 50)::uuid, 'project' || n %% 50, 1000, at, at + interval '1 hour', exp(12 * random())

@@ -172,6 +172,8 @@ bench: bundle ## Figures, one JSON line each; the last ones start the demo's lab
 	@$(BIN)/python -m tests.bench.history
 	$(SAY) "Overview: 2,000 nodes, 14,000 sessions that run, 5,000 that wait"
 	@$(BIN)/python -m tests.bench.overview
+	$(SAY) "Waits: a year of 1,000,000 spans"
+	@$(BIN)/python -m tests.bench.waits
 	$(SAY) "GPU samples: bytes of each, the plot of a week"
 	@$(BIN)/python -m tests.bench.gpu_samples
 	$(SAY) "Backup: a database of a million rows, dumped, loaded and counted"

@@ -19,13 +19,14 @@ from api.console.routes import Router
 from api.endpoints.access import Caller, action
 from api.endpoints.transactions import Reading
 from api.resources.accounting import service
-from api.resources.accounting.schemas import AccountingRow, AccountingView, By, TimelineView
+from api.resources.accounting.schemas import AccountingRow, AccountingView, By, TimelineView, WaitsView
 
 DAYS = (1, 7, 30, 90, 365)
 """The periods that can be looked at; they end now."""
 LINES = 8
 """So many of those who held most have a line in the plot."""
 HOUR_S = 3600
+MINUTE_S = 60
 
 router = Router(prefix="/accounting")
 Days = Annotated[int, Query(ge=1, le=DAYS[-1])]
@@ -41,7 +42,10 @@ async def show_accounting(
     start = end - timedelta(days=days)
     report = await service.report(db, caller, start, end, by)
     timeline = await service.timeline(db, caller, start, end, by, points=service.POINTS)
+    waits = await service.waits(db, caller, start, end, by, points=service.WAIT_POINTS)
     values = {
+        "waits": waits,
+        "waits_plot": _waits_plot(waits),
         "days": days,
         "by": by,
         "kinds": By,
@@ -95,3 +99,18 @@ def _plot(timeline: TimelineView) -> dict[str, Any]:
         "labels": json.dumps([one.name or "–" for one in lines]),
         "count": count,
     }
+
+
+def _waits_plot(waits: WaitsView) -> str:
+    """Return the minutes that half and 95 % waited at most, of each step; of one in which nothing began, null."""
+    start = int(waits.starts_at.timestamp())
+    moments = [start + number * waits.step_s for number in range(len(waits.steps))]
+    return json.dumps([moments, *([_minutes(value) for value in line] for line in _lines(waits))])
+
+
+def _lines(waits: WaitsView) -> tuple[list[float | None], list[float | None]]:
+    return [step.median_s for step in waits.steps], [step.p95_s for step in waits.steps]
+
+
+def _minutes(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds / MINUTE_S, 2)

@@ -147,7 +147,17 @@ def ago(at: datetime | None, until: datetime | None = None) -> str:
     """Return how long ago a moment was, or how long before another one, to the minute."""
     if at is None:
         return ""
-    minutes = max(0, int(((until or now()) - at).total_seconds()) // 60)
+    return _minutes(max(0, int(((until or now()) - at).total_seconds()) // 60))
+
+
+def duration(seconds: float | None) -> str:
+    """Return how long something lasts, in seconds below a minute; a dash for what nobody knows."""
+    if seconds is None:
+        return "–"
+    return gettext("%(seconds)d s") % {"seconds": seconds} if seconds < 60 else _minutes(int(seconds) // 60)
+
+
+def _minutes(minutes: int) -> str:
     days, hours = minutes // 1440, minutes // 60 % 24
     if days:
         return gettext("%(days)d d %(hours)d h") % {"days": days, "hours": hours}
@@ -215,6 +225,7 @@ FILTERS = {
         moment,
         instant,
         ago,
+        duration,
         number,
         percent,
         name,

@@ -13,7 +13,7 @@ from api.endpoints.access import Caller, action
 from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading
 from api.resources.accounting import service
-from api.resources.accounting.schemas import AccountingView, By, TimelineView
+from api.resources.accounting.schemas import AccountingView, By, TimelineView, WaitsView
 from api.resources.schemas import Moment
 
 router = Router(prefix="/accounting", tags=["accounting"])
@@ -49,3 +49,19 @@ async def report_timeline(
     """Report what was held of GPUs over time, by default in the last 30 days, in at most so many `points`."""
     end = ends_at or now()
     return await service.timeline(db, caller, starts_at or end - DEFAULT, end, by, points=points)
+
+
+@router.get("/waits")
+@action(Action.ACCOUNTING_READ)
+async def report_waits(
+    *,
+    caller: Caller,
+    db: Reading,
+    starts_at: Moment | None = None,
+    ends_at: Moment | None = None,
+    by: By = By.PROJECT,
+    points: Annotated[int, Query(ge=1, le=service.MAX_POINTS)] = service.WAIT_POINTS,
+) -> WaitsView:
+    """Report how long sessions waited before they ran, by default in the last 30 days, and how long some wait now."""
+    end = ends_at or now()
+    return await service.waits(db, caller, starts_at or end - DEFAULT, end, by, points=points)

@@ -18,7 +18,9 @@ class Span(Base):
     """A stretch of time in which a session ran and held its share; a session that was requeued has several.
 
     It outlives session, user, project and domain, hence their names; the ids say to whom it may be shown. `gpu_milli`
-    is what all containers held together. A session has at most one span that has not ended.
+    is what all containers held together. A session has at most one span that has not ended. `waited_s` is how long it
+    waited for it: since it was submitted, might start, or held something last. None where it only went on, with another
+    share or because a lost node came back with it, and where nobody knows.
     """
 
     __tablename__ = "spans"
@@ -40,6 +42,7 @@ class Span(Base):
     gpu_milli: Mapped[int] = mapped_column(BigInteger)
     started_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
+    waited_s: Mapped[float | None] = mapped_column(Double)
 
 
 class AccountingDay(Base):

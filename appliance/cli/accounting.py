@@ -9,9 +9,11 @@ import typer
 
 from appliance.cli import config, output, parse
 from appliance.cli.output import Format, FormatOption
-from appliance.client.views import Accounting, AccountingRow, Timeline, TimelineSeries
+from appliance.client.views import Accounting, AccountingRow, Timeline, TimelineSeries, WaitFigures, WaitRow, Waits
 from appliance.client.words import By
 from common.gpu.units import format_gpus
+
+WAITED = ("STARTS", "MEDIAN", "95 %", "LONGEST")
 
 
 def accounting(
@@ -26,15 +28,21 @@ def accounting(
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option("--steps", metavar="N", min=1, max=1000, help="GPUs held over time, in so many steps at most."),
+        typer.Option(
+            "--steps", metavar="N", min=1, max=1000, help="Over time, in so many steps at most: GPUs held, or waits."
+        ),
     ] = None,
+    waits: Annotated[bool, typer.Option("--waits", help="How long sessions waited before they ran.")] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Report what ran in a period and what it held of GPUs: your own, or that of those whom you look after."""
     client = config.load().client
     starts_at = parse.moment(from_, "--from") if from_ else None
     ends_at = parse.moment(until, "--until", ends=True) if until else None
-    if steps:
+    if waits:
+        found = client.accounting.waits(starts_at=starts_at, ends_at=ends_at, by=by, points=steps)
+        output.show(found, form, _wait_steps if steps else _waits)
+    elif steps:
         timeline = client.accounting.timeline(starts_at=starts_at, ends_at=ends_at, by=by, points=steps)
         output.show(timeline, form, _steps)
     else:
@@ -55,6 +63,31 @@ def _steps(timeline: Timeline) -> None:
     output.print_table(("FROM", *names), rows)
 
 
+def _waits(waits: Waits) -> None:
+    rows = [(_name(row), *_waited(row), str(row["waiting"]), _duration(row["oldest_s"])) for row in waits["rows"]]
+    total = waits["total"]
+    rows.append(("all together", *_waited(total), str(total["waiting"]), _duration(total["oldest_s"])))
+    output.print_table((waits["by"].upper(), *WAITED, "WAITING NOW", "OLDEST"), rows)
+    print(f"from {output.moment(waits['starts_at'])} until {output.moment(waits['ends_at'])}")
+
+
+def _wait_steps(waits: Waits) -> None:
+    start, step = datetime.fromisoformat(waits["starts_at"]), timedelta(seconds=waits["step_s"])
+    rows = [
+        (output.moment((start + number * step).isoformat()), *_waited(figures))
+        for number, figures in enumerate(waits["steps"])
+    ]
+    output.print_table(("FROM", *WAITED), rows)
+
+
+def _waited(figures: WaitFigures) -> tuple[str, ...]:
+    return str(figures["count"]), *(_duration(figures[name]) for name in ("median_s", "p95_s", "longest_s"))
+
+
+def _duration(seconds: float | None) -> str:
+    return "-" if seconds is None else str(timedelta(seconds=round(seconds)))
+
+
 def _table(report: Accounting) -> None:
     rows = [_row(row, _name(row)) for row in report["rows"]]
     output.print_table(
@@ -63,7 +96,7 @@ def _table(report: Accounting) -> None:
     print(f"from {output.moment(report['starts_at'])} until {output.moment(report['ends_at'])}")
 
 
-def _name(whose: AccountingRow | TimelineSeries) -> str:
+def _name(whose: AccountingRow | TimelineSeries | WaitRow) -> str:
     return f"{whose['name'] or 'the site itself'}{' (deleted)' if whose['deleted'] else ''}"
 
 

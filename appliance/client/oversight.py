@@ -75,3 +75,15 @@ class Accounting(Resource):
         """Report what was held of GPUs over time, by default in the last 30 days, in at most so many `points`."""
         query = {"starts_at": starts_at, "ends_at": ends_at, "by": by, "points": points}
         return self._api.call(views.Timeline, "GET", "/accounting/timeline", query=query)
+
+    def waits(
+        self,
+        *,
+        starts_at: str | None = None,
+        ends_at: str | None = None,
+        by: By = "project",
+        points: int | None = None,
+    ) -> views.Waits:
+        """Report how long sessions waited before they ran, by default in the last 30 days, and how long some wait."""
+        query = {"starts_at": starts_at, "ends_at": ends_at, "by": by, "points": points}
+        return self._api.call(views.Waits, "GET", "/accounting/waits", query=query)

@@ -10,18 +10,26 @@ from uuid import UUID
 
 from sqlalchemy import (
     ColumnElement,
+    Double,
+    Integer,
     Row,
     Select,
+    Subquery,
     TableValuedAlias,
+    and_,
+    case,
+    cast,
     distinct,
     false,
     func,
     insert,
+    literal,
     null,
     or_,
     select,
     text,
     true,
+    union_all,
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -33,7 +41,7 @@ from api.resources.accounting.schemas import By
 from api.tables.accounting import AccountingDay, Span
 from api.tables.domains import Domain
 from api.tables.projects import Project
-from api.tables.sessions import LIVE, Session
+from api.tables.sessions import LIVE, Session, State
 from api.tables.users import User
 
 
@@ -55,6 +63,7 @@ async def begin(db: AsyncSession, moments: Mapping[UUID, datetime]) -> None:
         Span.gpu_milli: func.greatest(Session.held_milli, Session.replicas * Session.gpu_milli),
         # of what is null nothing is taken
         Span.started_at: func.greatest(given.c.at, earlier),
+        Span.waited_s: case((given.c.at <= earlier, null()), else_=_waited_s(given.c.at, earlier)),
     }
     found = select(*values.values()).join(given, given.c.session_id == Session.id)
     found = found.join(Project, Project.id == Session.project_id)
@@ -112,7 +121,7 @@ async def spans_within(db: AsyncSession, wanted: Wanted, by: By | None) -> Seque
     query = _by(Span, by, (count, func.sum(seconds), func.sum(seconds * Span.gpu_milli)))
     query = query.where(Span.started_at < wanted.ends_at)
     query = query.where(or_(Span.ended_at.is_(None), Span.ended_at > wanted.starts_at))
-    return list(await db.execute(query.where(await _within(db, Span, wanted))))
+    return list(await db.execute(query.where(await _within(db, _of(Span), wanted))))
 
 
 async def steps_within(db: AsyncSession, wanted: Wanted, by: By, step_s: int) -> Sequence[Row[*tuple[Any, ...]]]:
@@ -132,7 +141,7 @@ async def steps_within(db: AsyncSession, wanted: Wanted, by: By, step_s: int) ->
     seconds = func.least(until_s, (number + 1) * step_s) - func.greatest(from_s, number * step_s)
     query = _by(Span, by, (number, func.sum(seconds * Span.gpu_milli))).join(steps, true()).group_by(number)
     query = query.where(Span.started_at < wanted.ends_at, end > wanted.starts_at)
-    return list(await db.execute(query.where(await _within(db, Span, wanted)).order_by(number)))
+    return list(await db.execute(query.where(await _within(db, _of(Span), wanted)).order_by(number)))
 
 
 async def days_within(db: AsyncSession, wanted: Wanted, by: By | None) -> Sequence[Row[*tuple[Any, ...]]]:
@@ -140,7 +149,47 @@ async def days_within(db: AsyncSession, wanted: Wanted, by: By | None) -> Sequen
     columns = (AccountingDay.sessions, AccountingDay.seconds, AccountingDay.gpu_milli_seconds)
     query = _by(AccountingDay, by, tuple(func.sum(column) for column in columns))
     query = query.where(AccountingDay.day >= wanted.starts_at, AccountingDay.day < wanted.ends_at)
-    return list(await db.execute(query.where(await _within(db, AccountingDay, wanted))))
+    return list(await db.execute(query.where(await _within(db, _of(AccountingDay), wanted))))
+
+
+async def waits_by(db: AsyncSession, wanted: Wanted, by: By) -> Sequence[Row[*tuple[Any, ...]]]:
+    """Return how long was waited for what began in the period, by whose it is.
+
+    That is after an id, a name, and the id once more, as in `spans_within`: how many began, and of their waits the
+    median, the 95th percentile and the longest.
+    """
+    id_, name, there = _whose(Span, by)
+    waits = _percentiles(_counted(await _begun(db, wanted), id_.label("id"), name.label("name")), "id", "name")
+    query = select(waits.c.id, waits.c.name, there, *_of_waits(waits))
+    return list(await db.execute(query.outerjoin(there.class_, there == waits.c.id)))
+
+
+async def waits_over_time(db: AsyncSession, wanted: Wanted, step_s: int) -> Sequence[Row[*tuple[Any, ...]]]:
+    """Return the same after the number of each step of the period in which something began, and for None of all."""
+    # a double, as the numeric of EXTRACT is slow
+    from_s = func.date_part("epoch", Span.started_at) - wanted.starts_at.timestamp()
+    number = cast(func.floor(from_s / step_s), Integer).label("number")
+    steps = _counted(await _begun(db, wanted), number).cte("steps")
+    sums = (func.sum(steps.c.count).label("count"), func.max(steps.c.longest).label("longest"))
+    total = select(cast(null(), Integer).label("number"), steps.c.size, *sums).group_by(steps.c.size)
+    waits = _percentiles(union_all(select(steps), total).subquery(), "number")
+    return list(await db.execute(select(waits.c.number, *_of_waits(waits))))
+
+
+async def waiting_by(db: AsyncSession, wanted: Wanted, by: By, at: datetime) -> Sequence[Row[*tuple[Any, ...]]]:
+    """Return how many sessions wait, after whose they are as in `spans_within`, and how long the longest has waited."""
+    earlier = select(func.max(Span.ended_at)).where(Span.session_id == Session.id).scalar_subquery()
+    id_, name = {
+        By.USER: (Session.user_id, Session.user_name),
+        By.PROJECT: (Project.id, Project.name),
+        By.DOMAIN: (Domain.id, Project.domain),
+    }[by]
+    query = select(id_, name, id_, func.count(), func.max(_waited_s(literal(at), earlier)))
+    query = query.join(Project, Project.id == Session.project_id)
+    query = query.outerjoin(Domain, Domain.name == Project.domain)
+    query = query.where(Session.state == State.PENDING, func.coalesce(Session.starts_at, at) <= at)
+    within = await _within(db, (Domain.id, Session.project_id, Session.user_id), wanted)
+    return list(await db.execute(query.where(within).group_by(id_, name)))
 
 
 async def add_up(db: AsyncSession, before: datetime, limit: int) -> int:
@@ -180,23 +229,78 @@ def _given(moments: Mapping[UUID, datetime]) -> TableValuedAlias:
     return rows_of({"session_id": (Span.session_id.type, moments), "at": (Span.started_at.type, moments.values())})
 
 
+def _waited_s(at: ColumnElement[Any], earlier: ColumnElement[Any]) -> ColumnElement[float]:
+    """Return how long a session has waited at a moment; one that may start later does not wait until then."""
+    since = func.greatest(Session.created_at, Session.starts_at, earlier)
+    return func.greatest(cast(0, Double), cast(func.extract("epoch", at - since), Double))
+
+
+async def _begun(db: AsyncSession, wanted: Wanted) -> ColumnElement[bool]:
+    in_period = and_(Span.started_at >= wanted.starts_at, Span.started_at < wanted.ends_at)
+    return and_(in_period, Span.waited_s.is_not(None), await _within(db, _of(Span), wanted))
+
+
+def _counted(begun: ColumnElement[bool], *keys: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
+    """Count waits of about one size, each at most 5 % longer than the one before, by some keys.
+
+    There are few sizes, so that no million of waits has to be put in order.
+    """
+    size = cast(func.floor(func.ln(1 + Span.waited_s) / func.ln(cast(1.05, Double))), Integer).label("size")
+    values = (size, func.count().label("count"), func.max(Span.waited_s).label("longest"))
+    return select(*keys, *values).where(begun).group_by(*keys, size)
+
+
+def _percentiles(counted: Select[*tuple[Any, ...]] | Subquery, *keys: str) -> Subquery:
+    """Return, by keys, the waits that stand for half and for 95 % of all: the longest of those of their size."""
+    found = counted.subquery() if isinstance(counted, Select) else counted
+    of = [found.c[key] for key in keys]
+    until = func.sum(found.c.count).over(partition_by=of, order_by=found.c.size).label("until")
+    total = func.sum(found.c.count).over(partition_by=of).label("total")
+    summed = select(*of, found.c.longest, until, total).subquery()
+    by = [summed.c[key] for key in keys]
+    parts = [
+        func.min(summed.c.longest).filter(summed.c.until >= cast(part, Double) * summed.c.total).label(name)
+        for name, part in (("median", 0.5), ("p95", 0.95))
+    ]
+    most = (func.max(summed.c.total).label("count"), func.max(summed.c.longest).label("longest"))
+    return select(*by, *parts, *most).group_by(*by).subquery()
+
+
+def _of_waits(waits: Subquery) -> tuple[ColumnElement[Any], ...]:
+    return waits.c.count, waits.c.median, waits.c.p95, waits.c.longest
+
+
 def _by(table: type[Span | AccountingDay], by: By | None, sums: tuple[Any, ...]) -> Select[*tuple[Any, ...]]:
     if by is None:
         return select(null().label("id"), null().label("name"), null().label("there"), *sums)
-    id_, name, there = {
+    id_, name, there = _whose(table, by)
+    return select(id_, name, there, *sums).outerjoin(there.class_, there == id_).group_by(id_, name, there)
+
+
+def _whose(table: type[Span | AccountingDay], by: By) -> tuple[InstrumentedAttribute[Any], ...]:
+    """Return the id and the name of whose something is, and the id of those that are there."""
+    return {
         By.USER: (table.user_id, table.user_name, User.id),
         By.PROJECT: (table.project_id, table.project_name, Project.id),
         By.DOMAIN: (table.domain_id, table.domain, Domain.id),
     }[by]
-    return select(id_, name, there, *sums).outerjoin(there.class_, there == id_).group_by(id_, name, there)
 
 
-async def _within(db: AsyncSession, table: type[Span | AccountingDay], wanted: Wanted) -> ColumnElement[bool]:
+Owners = tuple[InstrumentedAttribute[Any], InstrumentedAttribute[Any], InstrumentedAttribute[Any]]
+"""Columns with the ids of domain, project and user."""
+
+
+def _of(table: type[Span | AccountingDay]) -> Owners:
+    return table.domain_id, table.project_id, table.user_id
+
+
+async def _within(db: AsyncSession, owners: Owners, wanted: Wanted) -> ColumnElement[bool]:
     reach = wanted.reach
     if reach.everything:
         return true()
+    domain, project, user = owners
     return or_(
-        table.domain_id == await domain_id(db, reach.domain) if reach.domain else false(),
-        table.project_id.in_(reach.projects),
-        table.user_id == wanted.user_id if reach.own else false(),
+        domain == await domain_id(db, reach.domain) if reach.domain else false(),
+        project.in_(reach.projects),
+        user == wanted.user_id if reach.own else false(),
     )

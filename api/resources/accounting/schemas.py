@@ -66,3 +66,42 @@ class TimelineView(View):
     by: By
     step_s: int
     series: list[TimelineSeries]
+
+
+class WaitFigures(View):
+    """How long was waited for what began: of so many, the median, the 95th percentile and the longest, in seconds.
+
+    The percentiles are waits that there were, at most 5 % above what all waits in order would give; of none there are
+    none.
+    """
+
+    count: int = 0
+    median_s: float | None = None
+    p95_s: float | None = None
+    longest_s: float | None = None
+
+
+class WaitRow(WaitFigures):
+    """The waits of one user, project or domain, and apart from these how many sessions wait now, how long at most."""
+
+    id: UUID | None = None
+    name: str
+    deleted: bool = False
+    waiting: int = 0
+    oldest_s: float | None = None
+
+
+class WaitsView(View):
+    """How long sessions waited before they ran, by when they began to; `steps` are of `step_s` seconds each.
+
+    A wait begins when a session is submitted or goes back to the queue, or when it may start at the earliest.
+    Of what is older than its details are kept, nothing is told.
+    """
+
+    starts_at: datetime
+    ends_at: datetime
+    by: By
+    step_s: int
+    rows: list[WaitRow]
+    total: WaitRow
+    steps: list[WaitFigures]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -17,7 +17,16 @@ from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.clock import now
 from api.resources.accounting import repository
-from api.resources.accounting.schemas import AccountingRow, AccountingView, By, TimelineSeries, TimelineView
+from api.resources.accounting.schemas import (
+    AccountingRow,
+    AccountingView,
+    By,
+    TimelineSeries,
+    TimelineView,
+    WaitFigures,
+    WaitRow,
+    WaitsView,
+)
 from api.tables.sessions import ENDED, State
 from common.errors import InputError
 
@@ -27,6 +36,8 @@ MINUTE_S = 60
 MAX_POINTS = 1000
 POINTS = 120
 """Steps at most, and unless it is said."""
+WAIT_POINTS = 30
+"""The same of waits, which are fewer: one a day in a month."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +141,7 @@ async def timeline(
     """
     wanted = _wanted(caller, starts_at, ends_at)
     seconds = max(0.0, (wanted.ends_at - starts_at).total_seconds())
-    step_s = max(MINUTE_S, ceil((ends_at - starts_at).total_seconds() / points))
+    step_s = _step_s(starts_at, ends_at, points)
     count = ceil(seconds / step_s)
     held: defaultdict[_Whose, list[float]] = defaultdict(lambda: [0.0] * count)
     for id_, name, there, number, milli_seconds in (
@@ -148,6 +159,51 @@ async def timeline(
         for whose, values in sorted(held.items(), key=lambda one: (one[0].name, one[0].deleted))
     ]
     return TimelineView(starts_at=starts_at, ends_at=ends_at, by=by, step_s=step_s, series=series)
+
+
+async def waits(
+    db: AsyncSession, caller: Identity, starts_at: datetime, ends_at: datetime, by: By, *, points: int
+) -> WaitsView:
+    """Return how long sessions waited before they ran, in so many steps at most, of what the caller may see.
+
+    Raises InputError for a bad period.
+    """
+    at = now()
+    wanted = _wanted(caller, starts_at, ends_at)
+    seconds = max(0.0, (wanted.ends_at - starts_at).total_seconds())
+    step_s = _step_s(starts_at, ends_at, points)
+    of_steps = {number: figures for number, *figures in await repository.waits_over_time(db, wanted, step_s)}
+    figures: defaultdict[_Whose, dict[str, Any]] = defaultdict(dict)
+    for id_, name, there, *found in await repository.waits_by(db, wanted, by):
+        figures[_Whose(name or "", name is not None and there is None, id_)] |= _figures(found)
+    for id_, name, there, waiting, oldest_s in await repository.waiting_by(db, wanted, by, at):
+        whose = _Whose(name or "", name is not None and there is None, id_)
+        figures[whose] |= {"waiting": waiting, "oldest_s": round(oldest_s, 3)}
+    rows = [
+        WaitRow(id=whose.id, name=whose.name, deleted=whose.deleted, **figures[whose])
+        for whose in sorted(figures, key=lambda whose: (whose.name, whose.deleted))
+    ]
+    total = WaitRow(
+        name="total",
+        **_figures(of_steps.get(None)),
+        waiting=sum(row.waiting for row in rows),
+        oldest_s=max((row.oldest_s for row in rows if row.oldest_s is not None), default=None),
+    )
+    steps = [WaitFigures(**_figures(of_steps.get(number))) for number in range(ceil(seconds / step_s))]
+    return WaitsView(starts_at=starts_at, ends_at=ends_at, by=by, step_s=step_s, rows=rows, total=total, steps=steps)
+
+
+def _figures(found: Sequence[Any] | None) -> dict[str, Any]:
+    if found is None:
+        return {}
+    count, *waits = found
+    return {"count": int(count)} | dict(
+        zip(("median_s", "p95_s", "longest_s"), (round(s, 3) for s in waits), strict=True)
+    )
+
+
+def _step_s(starts_at: datetime, ends_at: datetime, points: int) -> int:
+    return max(MINUTE_S, ceil((ends_at - starts_at).total_seconds() / points))
 
 
 def _wanted(caller: Identity, starts_at: datetime, ends_at: datetime) -> repository.Wanted:

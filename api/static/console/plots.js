@@ -35,14 +35,14 @@
     const gpus = figure.dataset.labels && JSON.parse(figure.dataset.labels);
     const moment = { label: figure.dataset.time, value: (_, at) => (at ? clock(at) : "–") };
     const moments = { ...line, space: () => (long() ? 90 : 50), values: (_, all) => all.map(clock) };
-    const points = { show: false };
+    const points = { show: "dots" in figure.dataset };
     if (gpus) {
       return {
         width: canvas.clientWidth,
         height: HEIGHT,
         scales: { y: { range: (_, __, most) => [0, (most || 1) * 1.1] } },
         axes: [moments, { ...line, size: 50 }],
-        series: [moment, ...gpus.map((label, number) => ({ label, width: 2, stroke: `hsl(${210 + number * 137.5} 60% 52%)`, points }))],
+        series: [moment, ...gpus.map((label, number) => ({ label, width: 2, stroke: `hsl(${210 + number * 137.5} 60% 52%)`, points, spanGaps: true }))],
       };
     }
     return {

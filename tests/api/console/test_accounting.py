@@ -30,6 +30,18 @@ async def test_what_was_held_is_shown_and_downloaded(ready: Cluster, browser: ht
     assert (await browser.get("/accounting?days=0", headers=PART)).status_code == 422
 
 
+async def test_waits_are_shown_beside_what_waits_now(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await run(ready, "first")
+    await ready.submit("second", 4000, preemptible=False)
+    await ready.settle()
+    page = (await browser.get("/accounting?days=1&by=project")).text
+    (row,) = re.findall(
+        r'title="team-a">team-a</span></th><td>1</td>(<td>\d+ s</td>){3}(<td>1</td><td>\d+ s</td>)', page
+    )
+    assert row
+    assert 'data-labels="[&#34;median&#34;, &#34;95th percentile&#34;]"' in page
+
+
 async def test_a_key_is_shown_once_works_and_ends(ready: Cluster, browser: httpx.AsyncClient) -> None:
     made = await browser.post("/keys", data={"name": "laptop", "scope": "read", "days": "7"}, headers=PART)
     assert (made.status_code, made.headers["hx-trigger"]) == (200, "refresh")

@@ -181,6 +181,7 @@ RIGHTS = {
     f"DELETE {V1}/domains/{{name}}":                     OF_THE_SITE,
     f"GET {V1}/accounting":                              "S S D D P O O . .",
     f"GET {V1}/accounting/timeline":                     "S S D D P O O . .",
+    f"GET {V1}/accounting/waits":                        "S S D D P O O . .",
     f"GET {V1}/projects":                                "S S D D P P 0 . .",
     f"POST {V1}/projects":                               CHANGE_DOMAIN,
     f"GET {V1}/projects/{{name}}":                       "S S D D P P 0 . .",

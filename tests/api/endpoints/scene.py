@@ -101,6 +101,7 @@ ASKED = {
     f"DELETE {V1}/domains/{{name}}": Asked(),
     f"GET {V1}/accounting": Asked(query={"by": "user"}, show="{user}"),
     f"GET {V1}/accounting/timeline": Asked(query={"by": "user"}, show="{user}"),
+    f"GET {V1}/accounting/waits": Asked(query={"by": "user"}, show="{user}"),
     f"GET {V1}/projects": Asked(show="{project}"),
     f"POST {V1}/projects": Asked(
         body={"name": "new", "quota_milli": 1000, "period": {"ends_at": None}, "domain": "{domain}"}

@@ -207,3 +207,32 @@ def test_what_was_held_over_time(logged_in: FakeApi, run: Run, monkeypatch: pyte
         "2026-01-01T01:00:00+00:00  1    2.5",
     ]
     assert logged_in.last.query["points"] == "2"
+
+
+def test_how_long_was_waited(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "moment", lambda time: time or "")
+    figures = {"count": 3, "median_s": 30.2, "p95_s": 5400.0, "longest_s": 90061.0}
+    none = {"count": 0, "median_s": None, "p95_s": None, "longest_s": None}
+    row = {"id": "1", "name": "team-a", "deleted": False, "waiting": 2, "oldest_s": 60.0}
+    waits = {
+        "starts_at": "2026-01-01T00:00:00+00:00",
+        "ends_at": "2026-01-01T02:00:00+00:00",
+        "by": "project",
+        "step_s": 3600,
+        "rows": [{**row, **figures}],
+        "total": {**row, **none, "name": "total", "waiting": 0, "oldest_s": None},
+        "steps": [figures, none],
+    }
+    logged_in.on("GET", "/accounting/waits", waits)
+    assert run("accounting", "--waits", "--by", "project")[1].splitlines() == [
+        "PROJECT       STARTS  MEDIAN   95 %     LONGEST         WAITING NOW  OLDEST",
+        "team-a        3       0:00:30  1:30:00  1 day, 1:01:01  2            0:01:00",
+        "all together  0       -        -        -               0            -",
+        "from 2026-01-01T00:00:00+00:00 until 2026-01-01T02:00:00+00:00",
+    ]
+    assert run("accounting", "--waits", "--by", "project", "--steps", "2")[1].splitlines() == [
+        "FROM                       STARTS  MEDIAN   95 %     LONGEST",
+        "2026-01-01T00:00:00+00:00  3       0:00:30  1:30:00  1 day, 1:01:01",
+        "2026-01-01T01:00:00+00:00  0       -        -        -",
+    ]
+    assert logged_in.last.query["points"] == "2"

@@ -94,7 +94,7 @@ class Session(Base):
     back into the queue: reclaimed, restarted, or without its node; `interrupted` is why it was the last time.
     `since` is when it came to its state. Before `starts_at` it waits, and before `tries_at` where the launcher did not
     lend its place, `refusals` times in a row; at `expires_at` it is stopped. `cause` and
-    `position` say for programs why it waits, and `reserved_on` names the nodes on which places are kept for it meanwhile.
+    `position` say for programs why it waits, and `reserved_on` names the nodes where places are reserved for it.
     `reason` is English; a sentence is made of `reason_parts`.
 
     `enforcement` is the kind that has to hold its shares, or a stronger one. `held_milli` is what it takes of GPUs with

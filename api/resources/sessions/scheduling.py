@@ -12,7 +12,6 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import BigInteger, Row, Text, and_, cast, func, insert, literal, or_, select, update
-from sqlalchemy.dialects.postgresql import array
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
@@ -268,13 +267,6 @@ async def note_pending_reasons(db: AsyncSession, updates: Sequence[PendingReason
     said = {"reason": given.c.reason, "reason_parts": given.c.parts, "cause": given.c.cause}
     query = query.values(**said, position=given.c.position, reserved_on=given.c.reserved_on)
     await db.execute(query, execution_options={"synchronize_session": False})
-
-
-async def reserved_among(db: AsyncSession, nodes: Collection[str]) -> list[str]:
-    """Return on which of some nodes places are kept for sessions that wait."""
-    named = Session.reserved_on.has_any(array(sorted(nodes), type_=Text))
-    found = await db.scalars(select(Session.reserved_on).where(*_due(now()), named)) if nodes else ()
-    return sorted({name for names in found for name in names}.intersection(nodes))
 
 
 def _due(at: datetime) -> tuple[Any, ...]:

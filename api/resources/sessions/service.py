@@ -15,7 +15,7 @@ from api.auth.policy import Action
 from api.clock import now
 from api.resources.projects import beside
 from api.resources.projects import service as projects
-from api.resources.sessions import access, changes, leases, repository, scheduling
+from api.resources.sessions import access, changes, leases, repository
 from api.resources.sessions.changes import Change, Read, Versioned
 from api.settings import Settings
 from api.tables.projects import Access, Project
@@ -140,7 +140,7 @@ async def reserved_under(db: AsyncSession, session: Session, caller: Identity) -
     """
     if caller.reach(Action.SESSION_EXTEND).everything:
         return []
-    return await scheduling.reserved_among(db, [node.name for node in session.nodes])
+    return await repository.reserved_among(db, [node.name for node in session.nodes])
 
 
 async def give_priority(db: AsyncSession, project: str, name: str, priority: int, caller: Identity) -> UUID:

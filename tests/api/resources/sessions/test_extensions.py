@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -14,35 +13,12 @@ from api.auth.policy import UserRole
 from api.tables.projects import Project
 from api.tables.sessions import Session
 from tests.api.cluster import V1, Cluster, ok, refused, sign_in
-from tests.api.steps import body, delete, run
+from tests.api.steps import HOUR, MINUTE, body, delete, run, wait_behind_a_limit, wait_behind_limits
 from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio
 
-MINUTE, HOUR = 60, 3600
 EXTEND = f"{V1}/sessions/short/extend?project=team-a"
-
-
-def reserve_at_once(cluster: Cluster) -> None:
-    """Let places be reserved for whoever waits, however short a time that is."""
-    loop = cluster.manager.loop
-    loop._scheduler_settings = replace(loop._scheduler_settings, reserve_after_s=0)
-
-
-async def wait_behind_a_limit(cluster: Cluster) -> None:
-    """Let a session of the whole node wait for one that ends in an hour."""
-    await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"quota_milli": 16000}))
-    reserve_at_once(cluster)
-    await run(cluster, "long", gpu_milli=2000, preemptible=False, limit_s=HOUR)
-    await cluster.submit("large", gpu_milli=4000, preemptible=False)
-
-
-async def wait_behind_limits(cluster: Cluster) -> None:
-    """Let a short one start before it."""
-    await wait_behind_a_limit(cluster)
-    await cluster.settle()
-    assert (await cluster.session("large"))["state"] == "PENDING"
-    await run(cluster, "short", gpu_milli=1000, preemptible=False, limit_s=MINUTE)
 
 
 async def reserved_on(cluster: Cluster, name: str) -> list[str]:

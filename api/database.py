@@ -60,7 +60,7 @@ def fingerprint(*columns: ColumnElement[Any] | InstrumentedAttribute[Any]) -> Co
 
 def rows_of(values: Mapping[str, tuple[TypeEngine[Any], Iterable[Any]]], name: str = "given") -> TableValuedAlias:
     """Return a table of values by column: one array each, so that any number of rows is one statement."""
-    arrays = [literal(list(column_values), ARRAY(type_)) for type_, column_values in values.values()]
+    arrays = [literal(list(column_values), ARRAY(type_, dimensions=1)) for type_, column_values in values.values()]
     columns = [column(key, type_) for key, (type_, _) in values.items()]
     return func.unnest(*arrays).table_valued(*columns, name=name).render_derived()
 

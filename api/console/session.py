@@ -43,8 +43,10 @@ async def show_session(
     """Show a session, by its name or its id."""
     found = await service.get(db, project, name, caller)
     view = await session_views.view(db, found.id, settings.apps_url)
-    values = {"session": view, "can": _allowed(found, caller), "shares": shares.steps(settings, 1)}
-    values |= {"events": await events.newest(db, found.id, EVENTS)}
+    can = _allowed(found, caller)
+    values = {"session": view, "can": can, "shares": shares.steps(settings, 1)}
+    reserved = await service.reserved_under(db, found, caller) if can["extend"] else []
+    values |= {"reserved": reserved, "events": await events.newest(db, found.id, EVENTS)}
     return await pages.live(request, "session.html", "session_live.html", values)
 
 

@@ -73,6 +73,7 @@ def _waiting(decision: Decision, name: str) -> Decision:
         placements={name: decision.placements[name]} if name in decision.placements else {},
         pending_reasons={name: decision.pending_reasons[name]} if name in decision.pending_reasons else {},
         reach={name: decision.reach[name]} if name in decision.reach else {},
+        reservations={name: decision.reservations[name]} if name in decision.reservations else {},
     )
 
 

@@ -35,7 +35,7 @@ def outside(rows: Iterable[Asked], known: Mapping[UUID, Project], moment: dateti
             continue
         ended = project.ends_at if project.ends_at and project.ends_at <= moment else None
         reason = _ended(project.name, ended) if ended else _not_begun(project.name, project.starts_at)
-        if (row.reason, row.cause) != (reason, NOT_ACTIVE):
+        if (row.reason, row.cause, row.reserved_on) != (reason, NOT_ACTIVE, []):
             yield PendingReasonUpdate(row.id, row.revision, reason, NOT_ACTIVE, 0)
 
 
@@ -45,16 +45,20 @@ def without_network(
     """Yield the new pending reasons of those who have places, and whose network somebody else got meanwhile."""
     reason = all_taken(capacity)
     for row in rows:
-        if row.id in short and (row.reason, row.cause) != (reason, Cause.NO_NETWORK):
+        if row.id in short and (row.reason, row.cause, row.reserved_on) != (reason, Cause.NO_NETWORK, []):
             yield PendingReasonUpdate(row.id, row.revision, reason, Cause.NO_NETWORK, 0)
 
 
 def decided(queue: Sequence[Asked], decision: Decision) -> Iterable[PendingReasonUpdate]:
-    """Yield the new pending reasons of a decision."""
+    """Yield the new pending reasons of a decision, with where places are kept."""
     for row in queue:
-        pending = decision.pending_reasons.get(str(row.id))
-        if pending and (pending.reason, pending.cause, pending.position) != (row.reason, row.cause, row.position):
-            yield PendingReasonUpdate(row.id, row.revision, pending.reason, str(pending.cause), pending.position)
+        pending, reserved_on = decision.pending_reasons.get(str(row.id)), decision.reserved_on(str(row.id))
+        if pending is None:
+            continue
+        told = pending.reason, pending.cause, pending.position, reserved_on
+        if told != (row.reason, row.cause, row.position, row.reserved_on):
+            cause, position = str(pending.cause), pending.position
+            yield PendingReasonUpdate(row.id, row.revision, pending.reason, cause, position, reserved_on)
 
 
 def _ended(project: str, at: datetime) -> str:

@@ -199,7 +199,10 @@ async def restart_session(
 async def extend_session(
     *, name: NamePath, project: NameQuery, request: Extension, caller: Caller, db: Transaction, settings: SettingsOf
 ) -> SessionView:
-    """Put off the end of a session that has a time limit; owners as far as the project lets them."""
+    """Put off the end of a session that has a time limit; owners as far as the project lets them.
+
+    While places are reserved on its nodes for a session that waits, only an administrator of the site may.
+    """
     return await _view(db, await service.extend(db, project, name, request.seconds, caller), settings)
 
 

@@ -358,3 +358,7 @@ class Decision:
     reservations: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
     nominated: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+
+    def reserved_on(self, id_: str) -> list[str]:
+        """Return the nodes on which places are kept for a workload."""
+        return sorted({place.node for place in self.reservations.get(id_, ())})

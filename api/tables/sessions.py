@@ -94,7 +94,8 @@ class Session(Base):
     back into the queue: reclaimed, restarted, or without its node; `interrupted` is why it was the last time.
     `since` is when it came to its state. Before `starts_at` it waits, and before `tries_at` where the launcher did not
     lend its place, `refusals` times in a row; at `expires_at` it is stopped. `cause` and
-    `position` say for programs why it waits. `reason` is English; a sentence is made of `reason_parts`.
+    `position` say for programs why it waits, and `reserved_on` names the nodes where places are reserved for it.
+    `reason` is English; a sentence is made of `reason_parts`.
 
     `enforcement` is the kind that has to hold its shares, or a stronger one. `held_milli` is what it takes of GPUs with
     all containers, 0 before it has its places: more than it asks for where a container was given a MIG device. While
@@ -181,6 +182,7 @@ class Session(Base):
     reason_parts: Mapped[dict[str, Any]] = mapped_column(JSONB, default=dict, server_default=text("'{}'::jsonb"))
     cause: Mapped[str] = mapped_column(String(16), default="", server_default=text("''"))
     position: Mapped[int] = mapped_column(default=0, server_default="0")
+    reserved_on: Mapped[list[str]] = mapped_column(JSONB, default=list, server_default=text("'[]'::jsonb"))
     final_state: Mapped[State | None] = mapped_column(_state)
     attempt: Mapped[int] = mapped_column(default=0, server_default="0")
     revision: Mapped[int] = mapped_column(default=0)

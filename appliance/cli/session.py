@@ -71,7 +71,7 @@ def extend(
     project: ProjectOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Put off the end of a session that has a time limit."""
+    """Put off the end of a session that has a time limit; not while others have places reserved there."""
     remembered = config.load()
     seconds = parse.duration(by, "TIME")
     session = remembered.client.sessions.extend(name, project=remembered.project_or(project), seconds=seconds)

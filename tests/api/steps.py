@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Self
 
@@ -15,6 +16,8 @@ from api.control.manager import RETRY_S
 from api.control.reconcilers.timed import SLACK_S, STALL_S
 from api.resources.nodes import service as nodes
 from tests.api.cluster import V1, Cluster, ok
+
+MINUTE, HOUR = 60, 3600
 
 
 def body(name: str = "demo", project: str = "team-a", **more: Any) -> dict[str, Any]:
@@ -94,3 +97,20 @@ async def is_somebody_waiting(cluster: Cluster) -> bool:
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     async with cluster.database.reading() as db:
         return bool(await db.scalar(text(waiting)))
+
+
+async def wait_behind_a_limit(cluster: Cluster) -> None:
+    """Let a session of the whole node wait for one that ends in an hour, with its places reserved at once."""
+    await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"quota_milli": 16000}))
+    loop = cluster.manager.loop
+    loop._scheduler_settings = replace(loop._scheduler_settings, reserve_after_s=0)
+    await run(cluster, "long", gpu_milli=2000, preemptible=False, limit_s=HOUR)
+    await cluster.submit("large", gpu_milli=4000, preemptible=False)
+
+
+async def wait_behind_limits(cluster: Cluster) -> None:
+    """Let a short one start before it."""
+    await wait_behind_a_limit(cluster)
+    await cluster.settle()
+    assert (await cluster.session("large"))["state"] == "PENDING"
+    await run(cluster, "short", gpu_milli=1000, preemptible=False, limit_s=MINUTE)

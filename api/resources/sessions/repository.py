@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
 from sqlalchemy import Row, Text, and_, case, cast, delete, func, select, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import array, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
@@ -162,6 +162,13 @@ async def remove_services(db: AsyncSession, ids: Collection[UUID]) -> None:
 def add(db: AsyncSession, row: Session | Container) -> None:
     """Add a row to the transaction."""
     db.add(row)
+
+
+async def reserved_among(db: AsyncSession, nodes: Collection[str]) -> list[str]:
+    """Return on which of some nodes places are reserved for sessions that wait."""
+    on_some = Session.reserved_on.has_any(array(nodes, type_=Text))
+    found = await db.scalars(select(Session.reserved_on).where(Session.state == State.PENDING, on_some))
+    return sorted({name for names in found for name in names}.intersection(nodes))
 
 
 async def taken_paths(db: AsyncSession) -> Taken:

@@ -66,6 +66,7 @@ _ASKED = (
     Session.reason,
     Session.cause,
     Session.position,
+    Session.reserved_on,
 )
 
 Asked = Row[Any]
@@ -74,13 +75,17 @@ Asked = Row[Any]
 
 @dataclass(frozen=True, slots=True)
 class PendingReasonUpdate:
-    """The new pending reason of a session, for people and for programs, and its place in the queue."""
+    """The new pending reason of a session, for people and for programs, and its place in the queue.
+
+    `reserved_on` names the nodes on which places are kept for it.
+    """
 
     session_id: UUID
     revision: int
     reason: str
     cause: str
     position: int
+    reserved_on: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +203,7 @@ async def start(
         values: dict[str, Any] = {"state": State.SCHEDULED, "since": moment, "scheduled_at": moment}
         values |= {"reason": "", "reason_parts": {}, "cause": ""}
         query = update(Session).where(as_read).values(**values, held_milli=given.c.milli)
-        query = query.values(position=0, revision=Session.revision + 1).returning(Session.id)
+        query = query.values(position=0, reserved_on=[], revision=Session.revision + 1).returning(Session.id)
         started += await db.scalars(query, execution_options={"synchronize_session": False})
     for part in _chunks(started):
         await _write_places(db, {id_: placed[id_].placements for id_ in part}, node_ids)
@@ -254,12 +259,13 @@ async def note_pending_reasons(db: AsyncSession, updates: Sequence[PendingReason
         "parts": (Session.reason_parts.type, [parts_of(each.reason) for each in updates]),
         "cause": (Session.cause.type, [each.cause for each in updates]),
         "position": (Session.position.type, [each.position for each in updates]),
+        "reserved_on": (Session.reserved_on.type, [list(each.reserved_on) for each in updates]),
     }
     given = rows_of(columns)
     as_read = and_(Session.id == given.c.id, Session.revision == given.c.read, Session.state == State.PENDING)
     query = update(Session).where(as_read)
     said = {"reason": given.c.reason, "reason_parts": given.c.parts, "cause": given.c.cause}
-    query = query.values(**said, position=given.c.position)
+    query = query.values(**said, position=given.c.position, reserved_on=given.c.reserved_on)
     await db.execute(query, execution_options={"synchronize_session": False})
 
 

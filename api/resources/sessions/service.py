@@ -105,7 +105,8 @@ async def restart(db: AsyncSession, project: str, name: str, caller: Identity, s
 async def extend(db: AsyncSession, project: str, name: str, seconds: int, caller: Identity) -> UUID:
     """Put off the end of a session's time limit: owners as far as the project lets them, its managers as they like.
 
-    Raises ConflictError where there is nothing to put off, ForbiddenError for more than an owner may add.
+    Raises ConflictError where there is nothing to put off, or somebody who waits reckons with the end; ForbiddenError
+    for more than an owner may add.
     """
     session = await get_for(db, project, name, caller, Action.SESSION_EXTEND)
     freely = caller.may(Action.SESSION_EXTEND, project=session.project)
@@ -119,11 +120,27 @@ async def extend(db: AsyncSession, project: str, name: str, seconds: int, caller
             )
         if not freely:
             _check_allowance(session, seconds)
+        if reserved := await reserved_under(db, session, caller):
+            raise ConflictError(
+                f"places are reserved on {', '.join(reserved)} for a session that waits",
+                where="seconds",
+                hint="try again once that has started, or ask an administrator of the site",
+            )
         values = {"expires_at": _later(session.expires_at, seconds)}
         if await change(db, session, **values, extended_s=session.extended_s + (0 if freely else seconds)):
             return session.id
         await db.refresh(session)
     raise _busy(name)
+
+
+async def reserved_under(db: AsyncSession, session: Session, caller: Identity) -> list[str]:
+    """Return the nodes of a session on which places are reserved for others; administrators of the site pass over that.
+
+    Who could put off its end while others wait for it would start before them by a short limit, and stay.
+    """
+    if caller.reach(Action.SESSION_EXTEND).everything:
+        return []
+    return await repository.reserved_among(db, [node.name for node in session.nodes])
 
 
 async def give_priority(db: AsyncSession, project: str, name: str, priority: int, caller: Identity) -> UUID:

@@ -7,8 +7,9 @@ import re
 import httpx
 import pytest
 
-from tests.api.cluster import Cluster
-from tests.api.steps import run
+from tests.api.cluster import V1, Cluster, ok, sign_in
+from tests.api.console.conftest import PAGE
+from tests.api.steps import delete, run, wait_behind_limits
 
 pytestmark = pytest.mark.anyio
 
@@ -98,6 +99,22 @@ async def test_a_time_limit_is_put_off_by_hours(ready: Cluster, browser: httpx.A
     assert "/extend?" in (await browser.get("/sessions/first?project=team-a")).text
     assert (await browser.post("/sessions/first/extend?project=team-a", data={"hours": "2"})).status_code == 204
     assert (await ready.session("first"))["expires_at"] > before["expires_at"]
+
+
+async def test_while_places_are_reserved_there_is_said_why_no_time_limit_is_put_off(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    async with await ready.user("mia"), ready.client(**PAGE) as manager:
+        await sign_in(manager, "mia")
+        await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"managers": ["mia"]}))
+        await wait_behind_limits(ready)
+        page = (await manager.get("/sessions/short?project=team-a")).text
+        assert "places are reserved on worker1 for a session that waits" in page
+        assert "/extend?" not in page
+        assert (await manager.post("/sessions/short/extend?project=team-a", data={"hours": "1"})).status_code == 409
+        assert "/extend?" in (await browser.get("/sessions/short?project=team-a")).text, "an administrator may"
+        await delete(ready, "large")
+        assert "/extend?" in (await manager.get("/sessions/short?project=team-a")).text
 
 
 async def test_how_much_of_a_log_is_shown_is_chosen_and_all_of_it_is_a_file(

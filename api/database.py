@@ -155,6 +155,7 @@ class Leadership:
     async def reading(self) -> AsyncIterator[AsyncSession]:
         """Give a session for reading on the connection that holds the lock: it fails where that has ended."""
         try:
+            self._check()
             await self._connection.execution_options(isolation_level="AUTOCOMMIT")
             try:
                 async with AsyncSession(self._connection) as db:
@@ -167,6 +168,7 @@ class Leadership:
     async def renew(self) -> bool:
         """Return whether this process is the leader now; raises UnavailableError when the connection is lost."""
         try:
+            self._check()
             if self._held:
                 await self._connection.execute(text("SELECT 1"))
             else:
@@ -184,8 +186,16 @@ class Leadership:
         It runs on the connection that holds the lock. Where that has ended, and another process may be the leader,
         PostgreSQL has undone the transaction before; a new leader finds what was committed.
         """
+        self._check()
         async with AsyncSession(self._connection, expire_on_commit=False) as db, db.begin():
             yield db
+
+    def _check(self) -> None:
+        """Raise OperationalError where the connection was lost: SQLAlchemy would take another one, without the lock."""
+        if self._connection.invalidated:
+            self._held = False
+            lost = psycopg.OperationalError("the connection that held the leader's lock is lost")
+            raise OperationalError(None, None, lost)
 
 
 async def open_with(db: AsyncSession, statement: Query, parameters: Mapping[str, Any]) -> None:

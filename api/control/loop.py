@@ -29,7 +29,7 @@ from api.control.project_states import (
 )
 from api.control.reconcilers.failures import OUTAGES, Failures
 from api.control.residents import Residents
-from api.control.waits import decided, outside, told, without_network
+from api.control.waits import decided, outside, stopped, told, without_network
 from api.database import Begin, Database
 from api.resources.groups import service as groups
 from api.resources.groups.permissions import Permissions
@@ -349,7 +349,8 @@ class Loop:
         async with begin() as db:
             # The nodes before the sessions, as who deletes a node locks them.
             possible = await self._on_known_nodes(db, placed)
-            await self._reclaim(db, read, decision)
+            if decision.reclaims:
+                await self._reclaim(db, read, decision)
             await self._grow(db, decision)
             gangs = [id_ for id_, each in possible.items() if len(each.placements) > 1 or each.reach]
             gangs.sort(key=list(map(UUID, decision.placements)).index)
@@ -378,23 +379,21 @@ class Loop:
                 await elastic.grow(db, UUID(id_), self._residents[UUID(id_)][0], places, ids)
 
     async def _reclaim(self, db: AsyncSession, read: Read, decision: Decision) -> None:
-        beneficiaries = {str(row.id): row for row in read.queue}
+        named = {reclaim.beneficiary for reclaim in decision.reclaims}
+        rows = [row for row in read.queue if str(row.id) in named]
+        beneficiaries = {str(row.id): row for row in await scheduling.unchanged(db, rows)}
+        reclaims = [each for each in decision.reclaims if each.beneficiary in beneficiaries]
         shrunk: defaultdict[str, set[int]] = defaultdict(set)
-        for reclaim in decision.reclaims:
+        for reclaim in reclaims:
             shrunk[reclaim.victim].update(reclaim.ranks)
         for victim_id, ranks in sorted(shrunk.items()):
             if ranks:
                 await elastic.give_up(db, UUID(victim_id), self._residents[UUID(victim_id)][0], ranks)
-        for reclaim in sorted(decision.reclaims, key=lambda item: item.victim):
-            if reclaim.ranks:
-                continue
+        for reclaim in sorted((each for each in reclaims if not each.ranks), key=lambda item: item.victim):
             victim = UUID(reclaim.victim)
             revision, running = self._residents[victim]
             row = beneficiaries[reclaim.beneficiary]
             whom = told(row, read.names[row.project_id], running.workload.project)
-            why: str = Sentence("reclaimed for {whom}: {why}", whom=whom, why=reclaim.reason)
-            if reclaim.moved:
-                why = Sentence("moved for {whom}: {why}", whom=whom, why=reclaim.reason)
-            if await sessions.reclaim(db, victim, revision, why) and reclaim.moved:
+            if await sessions.reclaim(db, victim, revision, stopped(reclaim, whom)) and reclaim.moved:
                 self._moves[victim] += 1
                 self._moved_at[victim] = read.snapshot.now

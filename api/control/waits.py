@@ -10,7 +10,7 @@ from api.resources.projects import service as projects
 from api.resources.sessions.scheduling import Asked, PendingReasonUpdate, Placed
 from api.scheduler.networks import all_taken
 from api.scheduler.pending_reasons import OF_OTHERS
-from api.scheduler.snapshot import Cause, Decision
+from api.scheduler.snapshot import Cause, Decision, Reclaim
 from api.tables.projects import Access, Project
 from common.sentence import Moment, Sentence
 
@@ -25,6 +25,13 @@ def told(row: Asked, project: str, reader: str) -> str:
     if row.access is Access.PRIVATE:
         return Sentence("a private session of {project}", project=project)
     return f"{project}/{row.name}"
+
+
+def stopped(reclaim: Reclaim, whom: str) -> str:
+    """Return why a session is stopped, by how its people are told of whom that is for."""
+    if reclaim.moved:
+        return Sentence("moved for {whom}: {why}", whom=whom, why=reclaim.reason)
+    return Sentence("reclaimed for {whom}: {why}", whom=whom, why=reclaim.reason)
 
 
 def outside(rows: Iterable[Asked], known: Mapping[UUID, Project], moment: datetime) -> Iterable[PendingReasonUpdate]:

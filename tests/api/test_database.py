@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from sqlalchemy import select, text
-from sqlalchemy.exc import StatementError
+from sqlalchemy.exc import DBAPIError, OperationalError, StatementError
 
-from api.database import Database
+from api.database import LEADER_LOCK, Begin, Database, Leadership
 from api.tables.domains import Domain
-from common.errors import InputError
+from common.errors import InputError, UnavailableError
 
 pytestmark = pytest.mark.anyio
 
@@ -41,6 +41,48 @@ async def test_one_process_leads(database_url: str) -> None:
     finally:
         await first.close()
         await second.close()
+
+
+async def test_who_has_lost_the_lock_writes_no_more_whatever_ended_the_connection(database_url: str) -> None:
+    """PostgreSQL itself ends one that was idle in its transaction, which is no failure of operation for its driver."""
+    database = Database(database_url)
+    try:
+        async with database.leadership() as leader:
+            assert await leader.renew()
+            with pytest.raises(DBAPIError):
+                await stay_idle(database, leader)
+            with pytest.raises(OperationalError, match="lock is lost"):
+                await ask(leader.transaction)
+            with pytest.raises(UnavailableError):
+                await ask(leader.reading)
+            with pytest.raises(UnavailableError):
+                await leader.renew()
+            assert not leader.held
+    finally:
+        await database.close()
+
+
+async def ask(begin: Begin) -> None:
+    async with begin() as db:
+        await db.execute(text("SELECT 1"))
+
+
+async def stay_idle(database: Database, leader: Leadership) -> None:
+    """Let PostgreSQL end the leader's connection in a transaction."""
+    async with leader.transaction() as db:
+        await db.execute(text("SET LOCAL idle_in_transaction_session_timeout = 1"))
+        await ended(database)
+        await db.execute(text("SELECT 1"))
+
+
+async def ended(database: Database) -> None:
+    """Wait until the leader's connection is gone."""
+    held = f"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = {LEADER_LOCK}"
+    for _ in range(600):
+        async with database.reading() as db:
+            if not await db.scalar(text(held)):
+                return
+        await asyncio.sleep(0.05)
 
 
 async def test_moments_are_read_in_utc_wherever_the_server_is(database_url: str) -> None:

@@ -71,10 +71,19 @@ def after(session: Session, seen: Mapping[int, ContainerState], at: datetime) ->
         return {**ended, "reason": ENDED_BY_ITSELF.get(session.kind, ""), "started_at": started}, noted
     # A container starts once: what would set a running session back was written before it ran, and comes late.
     if session.state is State.RUNNING:
-        return {}, noted
+        return _rest(session, noted, at), noted
     if statuses and all(status in BEGUN for status in statuses.values()):
         return beginning(session, _started(session, seen, at)), noted
     return _progress(session, statuses, at), noted
+
+
+def _rest(session: Session, noted: Noted, at: datetime) -> dict[str, Any]:
+    """Return from when on an elastic session keeps its containers for a while, where one of them has come or gone.
+
+    With that the session itself has changed: the scheduler reads none again that has not.
+    """
+    has_changed = any({"status", "leaving"} & news.keys() for news in noted.values())
+    return {"replicas_at": at} if session.max_replicas and has_changed else {}
 
 
 def is_new(session: Session, rank: int) -> bool:

@@ -226,7 +226,7 @@ class Observer:
         for rank in [rank for rank in gone if follow.is_new(session, rank)]:
             noted[rank] = {"leaving": True}
             gone.remove(rank)
-        if gone and session.state is State.RUNNING and not values:
+        if gone and session.state is State.RUNNING and "state" not in values:
             unseen = {session.container_id(rank) for rank in gone} & self._before[node.name].missing
             values = follow.gone(session, node.name, while_away=bool(unseen))
         elif gone and session.state is State.PREPARING:

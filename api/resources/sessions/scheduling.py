@@ -152,6 +152,13 @@ async def asked(db: AsyncSession, ids: Collection[UUID]) -> list[Asked]:
     return found
 
 
+async def unchanged(db: AsyncSession, read: Sequence[Asked]) -> list[Asked]:
+    """Return those of some sessions that nobody has changed since they were read."""
+    query = select(Session.id, Session.revision).where(among(Session.id, [row.id for row in read]))
+    revisions = {row.id: row.revision for row in await db.execute(query)}
+    return [row for row in read if revisions.get(row.id) == row.revision]
+
+
 async def places(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, tuple[Placement, ...]]:
     """Return where the containers of some sessions are, in the order of their ranks."""
     found: defaultdict[UUID, list[Placement]] = defaultdict(list)

@@ -17,7 +17,7 @@ from api.database import LEADER_LOCK, Database, Leadership
 from api.resources.sandboxes import service as sandboxes
 from api.resources.sessions import scheduling
 from tests.api.cluster import V1, Cluster, ok, refused
-from tests.api.steps import body
+from tests.api.steps import body, delete
 
 pytestmark = pytest.mark.anyio
 
@@ -65,6 +65,24 @@ async def test_a_deposed_leader_gives_no_places_away(small: Cluster) -> None:
         assert await successor.renew(), "its transactions leave the lock alone"
     await other.close()
     assert await small.states() == {"first": "PENDING", "urgent": "SCHEDULED"}
+
+
+async def test_nobody_is_stopped_for_who_was_deleted_before_that_is_written(ready: Cluster) -> None:
+    await ready.add_project("team-b", 0)
+    await ready.submit("guest", gpu_milli=4000, project="team-b")
+    await ready.settle()
+    await ready.submit("owner", gpu_milli=2000)
+
+    @asynccontextmanager
+    async def overtaken() -> AsyncIterator[AsyncSession]:
+        await delete(ready, "owner")
+        async with ready.database.transaction() as db:
+            yield db
+
+    await ready.manager.loop.run(overtaken)
+    assert ready.manager.loop.last is not None
+    assert ready.manager.loop.last.decision.reclaims, "it was decided"
+    assert await ready.states("team-b") == {"guest": "RUNNING"}
 
 
 class Pause:

@@ -75,6 +75,29 @@ async def test_it_grows_while_there_is_room_and_each_container_is_told_who_it_is
         assert len(spec.network.peers) == 1, "the other node, whether or not it has a container yet"
 
 
+async def test_it_grows_on_when_a_container_took_its_time_to_start(
+    site: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler has looked at it while that was on its way."""
+    await site.submit("owner", 1000, "team-b", replicas=3, preemptible=False)
+    await site.submit("gang", 1000, replicas=1, max_replicas=4)
+    await run(site)
+    site.engine.first_status = ContainerStatus.PULLING
+    await ok(site.admin.delete(f"{V1}/sessions/owner", params={"project": "team-b"}))
+    await site.submit("other", 2000, "team-b", preemptible=False)
+    await run(site)
+    assert len(await ranks(site, "gang")) == 2
+    site.engine.first_status = ContainerStatus.RUNNING
+    for key, state in list(site.engine.containers.items()):
+        site.engine.containers[key] = state.model_copy(update={"status": ContainerStatus.RUNNING})
+    await run(site)
+    await ok(site.admin.delete(f"{V1}/sessions/other", params={"project": "team-b"}))
+    await run(site)
+    assert len(await ranks(site, "gang")) == 2, "it keeps its containers for a while"
+    await later(site, monkeypatch, LATER)
+    assert await ranks(site, "gang") == [0, 1, 2, 3]
+
+
 async def test_it_shrinks_for_an_owner_and_goes_on(site: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     session = await grown(site)
     await site.submit("owner", 2000, "team-b")

@@ -71,8 +71,8 @@ def test_free_gpus_of_such_a_node_are_no_piece_for_it() -> None:
     wait = judge((ON_MPS, stopped), 1.5)
     assert isinstance(wait, PendingReason)
     assert wait.reason == (
-        "no node has 1.5 GPUs free; no node with a GPU that can be had in part beside whole ones is ready; free on nodes"
-        " out of service: 3 GPUs (b-shim); ask the administrator when they come back"
+        "no node has 1.5 GPUs free; no node with a GPU that can be had in part beside whole ones is ready; free on "
+        "nodes out of service: 3 GPUs (b-shim); ask the administrator when they come back"
     )
 
 

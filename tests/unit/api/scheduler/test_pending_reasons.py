@@ -81,7 +81,8 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
             work("1", "a", 1),
             full,
             Cause.FAIR_SHARE,
-            "no node has 1 GPU free; every GPU in service that it may use is in use; a holds 2 GPUs, its fair share is 2 GPUs (quota 1 GPU), "
+            "no node has 1 GPU free; every GPU in service that it may use is in use; a holds 2 GPUs, "
+            "its fair share is 2 GPUs (quota 1 GPU), "
             "more only while others leave GPUs idle",
             id="beyond the fair share",
         ),

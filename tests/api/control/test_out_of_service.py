@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.api.cluster import V1, Cluster, ok
 from tests.api.steps import run
+
+pytestmark = pytest.mark.anyio
 
 
 async def set_mode(cluster: Cluster, name: str, mode: str) -> None:

@@ -14,6 +14,7 @@ from api.scheduler.cluster import ClusterState
 from api.scheduler.explanations import Known, held_by, largest_piece, with_unhealthy
 from api.scheduler.ledger import Ledger
 from api.scheduler.phrases import IN_USE, IN_USE_IN_PART, both, gpus, some
+from api.scheduler.service import Service
 from api.scheduler.shortage import lacking
 from api.scheduler.signature import Frontier, Signature, signature_of
 from api.scheduler.snapshot import Cause, PendingReason, Placement, Running, Workload
@@ -25,8 +26,8 @@ OF_OTHERS = Sentence("a session of another project")
 NAMED = 3
 """So many are named in a sentence; the others are counted."""
 OR_KEPT: dict[str, str] = {
-    IN_USE: Sentence("every GPU is in use or kept for a session that waits"),
-    IN_USE_IN_PART: Sentence("every GPU that can be had in part is in use or kept for a session that waits"),
+    IN_USE: Sentence("every GPU in service that it may use is in use or kept for a session that waits"),
+    IN_USE_IN_PART: Sentence("every GPU in service that it may use in part is in use or kept for a session that waits"),
 }
 """What is said instead where something would be free if nothing were kept."""
 
@@ -58,7 +59,7 @@ def explain(
     cluster: ClusterState, ledger: Ledger, waiting: Sequence[PendingWorkload], reservations: Sequence[Claim]
 ) -> dict[str, PendingReason]:
     """Return why each of them waits, in the order in which they were served, as things stand when all are."""
-    free = _FreePlaces(cluster, reservations)
+    free = _FreePlaces(cluster, ledger, reservations)
     found: dict[str, PendingReason] = {}
     for position, item in enumerate(waiting, start=1):
         cause, reason = _cause(item, free, ledger)
@@ -84,6 +85,13 @@ def _cause(item: PendingWorkload, free: _FreePlaces, ledger: Ledger) -> tuple[Ca
 
 
 def _no_room(item: PendingWorkload, free: _FreePlaces, ledger: Ledger) -> tuple[Cause, str]:
+    """Return what is not free, and where that is so that guarantees of others hold it."""
+    cause, reason = _not_free(item, free, ledger)
+    too_much = free.service.quotas_beyond(item.workload) if cause is Cause.NO_ROOM else ""
+    return cause, both(reason, too_much) if too_much else reason
+
+
+def _not_free(item: PendingWorkload, free: _FreePlaces, ledger: Ledger) -> tuple[Cause, str]:
     missing = free.missing(item.workload)
     claim = ledger.claims.of(item.workload)
     if claim and claim.places:
@@ -101,8 +109,9 @@ def _no_room(item: PendingWorkload, free: _FreePlaces, ledger: Ledger) -> tuple[
 class _FreePlaces:
     """What is free at the end of a decision; asked once for all workloads of one signature."""
 
-    def __init__(self, cluster: ClusterState, reservations: Sequence[Claim]) -> None:
+    def __init__(self, cluster: ClusterState, ledger: Ledger, reservations: Sequence[Claim]) -> None:
         self._cluster, self._reservations = cluster, reservations
+        self.service = Service(cluster, ledger, lambda: self._unreserved)
         self._pieces: dict[Signature, str] = {}
         self._largest: Known = {}
         self._largest_unreserved: Known = {}
@@ -132,6 +141,8 @@ class _FreePlaces:
     def missing(self, workload: Workload) -> str:
         """Return what is not free."""
         piece = with_unhealthy(self.piece(workload), self._cluster.layout, workload)
+        if there := self.service.free_outside(workload):
+            piece = both(piece, there)
         amount, count = _amount(workload), workload.replicas
         if count > 1:
             return Sentence(

@@ -8,8 +8,8 @@ from functools import lru_cache
 from common.gpu.share import MILLI, format_gpus
 from common.sentence import Sentence, Several
 
-IN_USE = Sentence("every GPU is in use")
-IN_USE_IN_PART = Sentence("every GPU that can be had in part is in use")
+IN_USE = Sentence("every GPU in service that it may use is in use")
+IN_USE_IN_PART = Sentence("every GPU in service that it may use in part is in use")
 
 
 @lru_cache(maxsize=4096)

@@ -65,11 +65,15 @@ def test_free_gpus_of_such_a_node_are_no_piece_for_it() -> None:
     """It waits for the other node, and reads so."""
     busy = runs(work("r", "b", 3, preemptible=False), on("b-shim", 1, 1, 1))
     wait = judge((ON_MPS, ON_SHIM), 1.5, busy)
-    assert wait == PendingReason(Cause.NO_ROOM, "no node has 1.5 GPUs free; every GPU is in use", 1)
+    in_use = "every GPU in service that it may use is in use"
+    assert wait == PendingReason(Cause.NO_ROOM, f"no node has 1.5 GPUs free; {in_use}", 1)
     stopped = replace(ON_SHIM, open=False)
     wait = judge((ON_MPS, stopped), 1.5)
     assert isinstance(wait, PendingReason)
-    assert wait.reason.endswith("no node with a GPU that can be had in part beside whole ones is ready")
+    assert wait.reason == (
+        "no node has 1.5 GPUs free; no node with a GPU that can be had in part beside whole ones is ready; free on "
+        "nodes out of service: 3 GPUs (b-shim); ask the administrator when they come back"
+    )
 
 
 def test_nobody_is_taken_back_for_places_that_would_not_do() -> None:

@@ -252,7 +252,7 @@ def test_never_fits_agrees_with_an_empty_cluster() -> None:
             [node("a", 0, fractions=False), node("b", 1000)],
             500,
             {},
-            "every GPU that can be had in part is in use",
+            "every GPU in service that it may use in part is in use",
             id="whole GPUs alone",
         ),
         pytest.param(
@@ -262,7 +262,7 @@ def test_never_fits_agrees_with_an_empty_cluster() -> None:
             "GPUs of a, b, c and 1 more are not shared",
             id="no node that shares is open",
         ),
-        pytest.param([node("a", 1000)], 500, {}, "every GPU is in use", id="nothing"),
+        pytest.param([node("a", 1000)], 500, {}, "every GPU in service that it may use is in use", id="nothing"),
         pytest.param([node("a", 0, open=False)], 500, {}, "no node is ready", id="closed"),
         pytest.param([], 500, {}, "no node is ready", id="no nodes"),
         pytest.param(
@@ -300,4 +300,4 @@ def test_nodes_full_of_containers_have_no_piece() -> None:
     whole = cluster(node("a", 0), node("cpu"))
     fill(whole, work(0))
     assert whole.largest_piece(work(0)) == "every node holds 100 containers"
-    assert whole.largest_piece(work(500)) == "every GPU is in use"
+    assert whole.largest_piece(work(500)) == "every GPU in service that it may use is in use"

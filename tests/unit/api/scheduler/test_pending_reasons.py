@@ -81,7 +81,8 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
             work("1", "a", 1),
             full,
             Cause.FAIR_SHARE,
-            "no node has 1 GPU free; every GPU is in use; a holds 2 GPUs, its fair share is 2 GPUs (quota 1 GPU), "
+            "no node has 1 GPU free; every GPU in service that it may use is in use; a holds 2 GPUs, "
+            "its fair share is 2 GPUs (quota 1 GPU), "
             "more only while others leave GPUs idle",
             id="beyond the fair share",
         ),
@@ -100,7 +101,7 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
             work("1", "b", 1, 0),
             (runs(work("r", "a", 0.75), on("n", 0.75)), runs(work("s", "a", 1), on("n", 0, 1))),
             Cause.NO_ROOM,
-            "no node has 1 GPU free; every GPU is in use or kept for a session that waits"
+            "no node has 1 GPU free; every GPU in service that it may use is in use or kept for a session that waits"
             "; n is kept for it until it is free",
             id="no room, but places kept",
         ),
@@ -110,7 +111,7 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
             work("1", "b", 1, 0),
             (runs(work("r", "a", 1), on("n", 1)), runs(work("s", "a", 1), on("n", 0, 1))),
             Cause.NO_ROOM,
-            "no node has 1 GPU free; every GPU is in use; n is kept for it until it is free",
+            "no node has 1 GPU free; every GPU in service that it may use is in use; n is kept for it until it is free",
             id="no room, and what is kept is in use",
         ),
         pytest.param(
@@ -184,7 +185,7 @@ def test_the_largest_free_piece_is_one_that_a_container_could_have() -> None:
     assert reason == "no node has 1.3 GPUs free; largest free piece is 1 GPU on n"
 
 
-@pytest.mark.parametrize(("gpus", "in_part"), [(3, ""), (2.5, " that can be had in part")])
+@pytest.mark.parametrize(("gpus", "in_part"), [(3, ""), (2.5, " in part")])
 def test_gpus_that_are_kept_are_not_said_to_be_in_use(gpus: float, in_part: str) -> None:
     """One of three is in use for a time that nobody knows, and the other two are kept for the older one."""
     nodes = (node("m", 1, fractions=False), node("n", 3))
@@ -192,8 +193,11 @@ def test_gpus_that_are_kept_are_not_said_to_be_in_use(gpus: float, in_part: str)
     stay = work("m", "c", preemptible=False), work("n", "c", preemptible=False)
     running = tuple(runs(each, on(each.id, 1)) for each in stay)
     found = waits(nodes, (project("a", 3), project("b", 3), project("c", 2)), queue, running)
-    kept = f"no node has {gpus} GPUs free; every GPU{in_part} is in use or kept for a session that waits"
-    assert found["older"].reason == f"{kept}; n is kept for it until it is free"
+    piece = f"every GPU in service that it may use{in_part} is in use"
+    kept = f"no node has {gpus} GPUs free; {piece} or kept for a session that waits"
+    quotas = "all quotas come to 8 GPUs and nodes in service have 4 GPUs"
+    more = f"{quotas}: other projects hold 2 GPUs within what is guaranteed to them"
+    assert found["older"].reason == f"{kept}; n is kept for it until it is free; {more}"
     assert found["younger"].reason.startswith(kept)
 
 
@@ -239,5 +243,5 @@ def test_each_decision_has_one_line_with_its_reason() -> None:
         ),
         "waits: 1 of a: a session of another project is still being stopped; n is kept for it",
         "placed: cpu of b on n: b holds 1 GPU of its quota of 1 GPU",
-        f"waits: 2 of a: no node has 1 GPU free; every GPU is in use; {idle}",
+        f"waits: 2 of a: no node has 1 GPU free; every GPU in service that it may use is in use; {idle}",
     )

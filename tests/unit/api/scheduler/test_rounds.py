@@ -44,7 +44,7 @@ def test_who_is_served_next_is_told_what_is_so() -> None:
     first, last = waits["w000"], waits[f"w{MANY - 1:03}"]
     assert (first.cause, first.position) == (Cause.RECLAIMING, 1)
     assert (last.cause, last.position) == (Cause.NO_ROOM, MANY)
-    assert last.reason == "no node has 1 GPU free; every GPU is in use"
+    assert last.reason == "no node has 1 GPU free; every GPU in service that it may use is in use"
 
 
 def test_what_finds_no_victims_uses_up_nobodys_turn() -> None:

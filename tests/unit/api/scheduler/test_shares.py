@@ -20,7 +20,7 @@ def test_a_gpu_holds_as_many_as_fit_and_the_next_waits(part: float, fit: int) ->
     assert sorted(decision.placements) == [f"w{n}" for n in range(fit)]
     assert {id_: wait.cause for id_, wait in decision.pending_reasons.items()} == {f"w{fit}": Cause.NO_ROOM}
     left = round(1000 - fit * part * 1000) / 1000
-    free = f"largest free piece is {left:g} GPU on n" if left else "every GPU is in use"
+    free = f"largest free piece is {left:g} GPU on n" if left else "every GPU in service that it may use is in use"
     assert decision.pending_reasons[f"w{fit}"].reason == f"no node has {part:g} GPU free; {free}"
 
 

@@ -153,14 +153,16 @@ def test_a_slice_that_is_taken_has_no_room_left() -> None:
     there = Running(work("r", "a", 0.1, held_milli=571), (Placement("n", (GpuShare("n-0", 0, 571),)),), 0)
     wait = judge(nodes, work("w", "a", 0.1), running=(there,)).pending_reasons["w"]
     assert wait.cause is Cause.NO_ROOM
-    assert wait.reason.startswith("no node has 0.1 GPU free; every GPU is in use")
+    assert wait.reason.startswith("no node has 0.1 GPU free; every GPU in service that it may use is in use")
 
 
 def test_who_waits_is_told_how_shares_have_to_be_held() -> None:
     nodes = (node("m", 4), sliced("n", gpus=1))
     there = runs(work("r", "a"), on("n", 1))
     wait = judge(nodes, work("w", "a", 0.5, enforcement=Enforcement.SHIM), running=(there,)).pending_reasons["w"]
-    assert wait.reason.startswith("no node has 0.5 GPU held by shim or better free; every GPU is in use")
+    assert wait.reason.startswith(
+        "no node has 0.5 GPU held by shim or better free; every GPU in service that it may use is in use"
+    )
 
 
 def test_nodes_of_the_kind_that_are_away_are_not_passed_over_in_silence() -> None:
@@ -168,6 +170,7 @@ def test_nodes_of_the_kind_that_are_away_are_not_passed_over_in_silence() -> Non
     wait = judge(nodes, work("w", "a", 0.5, enforcement=Enforcement.SHIM)).pending_reasons["w"]
     assert wait.reason == (
         "no node has 0.5 GPU held by shim or better free; no node with a GPU held by shim or better is ready"
+        "; free on nodes out of service: 1 GPU (n); ask the administrator when they come back"
     )
 
 

@@ -97,7 +97,9 @@ def test_why_one_waits_that_is_left_out_is_so(searches: list[str]) -> None:
     snapshot = crowd().snapshot()
     decision = decide(snapshot)
     check_reasons(snapshot, decision)
-    assert decision.pending_reasons["last"].reason.startswith("no node has 1 GPU free; every GPU is in use")
+    assert decision.pending_reasons["last"].reason.startswith(
+        "no node has 1 GPU free; every GPU in service that it may use is in use"
+    )
     assert "last" not in searches
 
 

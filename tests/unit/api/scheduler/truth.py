@@ -139,6 +139,7 @@ class _Truth:
         if "every GPU" in text:
             is_kept = "or kept for a session" in text
             assert is_kept != ("every GPU" in self.unreserved.largest_piece(workload)), where
+        self._check_service(workload, text, where)
         for names in re.findall(r"(?:;|,|^) ([\w, -]+?)(?: and \d+ more)? is kept for it", text):
             nodes = {place.node for place in kept[workload.id]}
             assert set(names.split(", ")) <= nodes, where
@@ -172,6 +173,29 @@ class _Truth:
             stopped = text.partition(" still being stopped")[0]
             for id_ in re.findall(r"([\w-]+) of \w+(?:,| is| are| and)", stopped):
                 assert any(self.is_going(part) for part in self.running if part.partition("/")[0] == id_), where
+
+    def _check_service(self, workload: Workload, text: str, where: str) -> None:
+        """What is free on nodes out of service, and that quotas are more than what is in service."""
+        closed = {node.name for node in self.snapshot.nodes if not node.open and not node.unhealthy}
+        told = re.findall(rf"free on nodes out of service: {AMOUNT} \(([^)]*)\)", text)
+        for amount, names in told:
+            named = set(re.sub(r" and \d+ more", "", names).split(", "))
+            assert named <= {name for name in closed if self.left_on[name]}, where
+            if workload.groups is None:
+                assert amount == _number(sum(self.left_on[name] for name in closed)), where
+        if "no node has" in text and workload.gpu_milli and workload.groups is None:
+            assert bool(told) == any(self.left_on[name] for name in closed), where
+        open_gpus = 1000 * sum(len(node.gpus) for node in self.snapshot.nodes if node.open)
+        numbers = rf"quotas come to {AMOUNT} and nodes in service have {AMOUNT}: other projects hold {AMOUNT} within"
+        for quotas, most, others in re.findall(numbers, text):
+            known = {name: milli for name, milli in self.held.items() if name != workload.project}
+            assert quotas == _number(sum(self.quotas.values())), where
+            assert most == _number(open_gpus), where
+            assert others == _number(sum(known.values())), where
+            assert sum(self.quotas.values()) > open_gpus, where
+            assert all(milli <= self.quotas.get(name, 0) for name, milli in known.items()), where
+            assert self.held[workload.project] + workload.total_milli <= self.quotas[workload.project], where
+            assert sum(self.held.values()) + workload.total_milli > open_gpus, where
 
     def lost(self) -> list[Workload]:
         """Those whose reservation went to others: they were about to have them until then."""
@@ -228,6 +252,15 @@ class _Truth:
         for workload, places in self.everything():
             cluster.allocate(places, workload)
         return cluster
+
+    @cached_property
+    def left_on(self) -> dict[str, int]:
+        """What is free on each node, of all its GPUs together."""
+        used: Counter[str] = Counter()
+        for _, places in self.everything():
+            for share in (share for place in places for share in place.shares):
+                used[share.uuid] += share.milli
+        return {node.name: sum(max(0, 1000 - used[gpu.uuid]) for gpu in node.gpus) for node in self.snapshot.nodes}
 
     @cached_property
     def pieces(self) -> dict[str, int]:

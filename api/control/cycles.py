@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from uuid import UUID
 
 import structlog
@@ -107,7 +108,7 @@ def say(decision: Decision, said: Collection[str]) -> frozenset[str]:
     return frozenset(decision.log)
 
 
-def next_change(snapshot: Snapshot, moved_at: Iterable[int]) -> int:
+def next_change(snapshot: Snapshot) -> int:
     """Return when time alone may change the decision: somebody has run, or has waited, for long enough.
 
     So may a gang that has kept its containers for a while.
@@ -118,7 +119,8 @@ def next_change(snapshot: Snapshot, moved_at: Iterable[int]) -> int:
     ran = [item.since + least.get(item.workload.project, 0) for item in running]
     patience = snapshot.settings.reserve_after_s, snapshot.settings.strict_order_after_s
     waited = [item.waiting_since + seconds * SECOND for item in snapshot.queue for seconds in patience]
-    allowed = [at + HOUR for at in moved_at]
+    workloads = chain(snapshot.queue, (item.workload for item in snapshot.running))
+    allowed = [each.moved_at + HOUR for each in workloads if each.moved_at]
     grows = [item.grows_at for item in snapshot.running if item.grows_at]
     return min(
         (moment for moment in (*ran, *waited, *allowed, *grows) if moment > snapshot.now), default=snapshot.now + 2**60

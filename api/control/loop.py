@@ -7,7 +7,7 @@ What does not change is not read again either: the nodes, and the sessions that 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from datetime import datetime
@@ -80,8 +80,6 @@ class Loop:
         self._fleet = Fleet()
         self._planner: Planner | None = None
         self._residents = Residents()
-        self._moves: Counter[UUID] = Counter()
-        self._moved_at: dict[UUID, int] = {}
         self._token: object = None
         self._due = 0
         self._again = self._lacks_network = False
@@ -133,7 +131,7 @@ class Loop:
         self._nominated, self._said = decision.nominated, say(decision, self._said)
         self._rounds.note(decision.left_out, is_new=is_new)
         self._lacks_network = any(each.cause is Cause.NO_NETWORK for each in decision.pending_reasons.values())
-        self._token, self._due = None if self._again else token, next_change(read.snapshot, self._moved_at.values())
+        self._token, self._due = None if self._again else token, next_change(read.snapshot)
         self.last = DecidedCycle(read.snapshot, decision)
         return placed
 
@@ -156,8 +154,8 @@ class Loop:
         moment = now()
         # with nothing kept: what this one keeps is the leader's, and others may ask at the same time
         other = copy(self)
-        other._fleet, other._residents, other._moves = Fleet(), Residents(), self._moves.copy()
-        other._failures, other._unreadable, other._moved_at = Failures(), set(), dict(self._moved_at)
+        other._fleet, other._residents = Fleet(), Residents()
+        other._failures, other._unreadable = Failures(), set()
         async with self._database.reading() as db:
             await other._fleet.refresh(db)
             await other._residents.look(db, 0, None)
@@ -183,7 +181,6 @@ class Loop:
         of_inactive = list(outside(pending, known, moment))
         if not await self._read_running(db, known, permissions):
             return None
-        self._forget_moves({*self._residents.ids, *(row.id for row in waiting)})
         queue = self._workloads(active, known, permissions)
         with_networks |= any(each.needs_network for each in queue.values())
         snapshot = Snapshot(
@@ -224,11 +221,6 @@ class Loop:
             found[row.id] = row.revision, with_members(running, row, gangs.get(row.id))
         self._residents.read(found)
         return True
-
-    def _forget_moves(self, live: Collection[UUID]) -> None:
-        """Forget how often sessions were moved that are no more."""
-        for id_ in self._moves.keys() - live:
-            del self._moves[id_], self._moved_at[id_]
 
     def _workloads(
         self, rows: Sequence[Asked], known: Mapping[UUID, Project], permissions: Permissions
@@ -274,8 +266,8 @@ class Loop:
             requeued_at=micros(row.since) if row.attempt and row.state is State.PENDING else 0,
             private=row.access is Access.PRIVATE,
             limit_s=time_limits.limit_s(row.limit_s, row.kind, project),
-            moves=self._moves[row.id],
-            moved_at=self._moved_at.get(row.id, 0),
+            moves=row.moves,
+            moved_at=micros(row.moved_at) if row.moved_at else 0,
         )
 
     async def _end(self, begin: Begin, session_id: UUID, what: str) -> None:
@@ -394,6 +386,5 @@ class Loop:
             revision, running = self._residents[victim]
             row = beneficiaries[reclaim.beneficiary]
             whom = told(row, read.names[row.project_id], running.workload.project)
-            if await sessions.reclaim(db, victim, revision, stopped(reclaim, whom)) and reclaim.moved:
-                self._moves[victim] += 1
-                self._moved_at[victim] = read.snapshot.now
+            count = {"moves": running.workload.moves + 1, "moved_at": now()} if reclaim.moved else {}
+            await sessions.reclaim(db, victim, revision, stopped(reclaim, whom), **count)

@@ -87,7 +87,7 @@ LEFT_OUT: dict[str, frozenset[str]] = {
             *("held_milli", "before_milli", "network", "denied", "cause", "position", "final_state"),
             *("reason", "reason_parts"),
             *("attempt", "scheduled_at", "started_at", "extended_s", "warned_at", "finished_at", "exit_code"),
-            *("refusals", "tries_at", "reserved_on"),
+            *("refusals", "tries_at", "reserved_on", "moves", "moved_at"),
             *("folder", "used_mib", "measured_at", "created_by", "created_by_cli", "sandbox_rules"),
             *("interrupted", "interrupted_at", "record", "machine", "replicas_at", "reach", "had_milli", "had_at"),
             *("check_id", "source", "evidence", "hint", "repair", "occurred_at"),

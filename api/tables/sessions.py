@@ -95,6 +95,7 @@ class Session(Base):
     `since` is when it came to its state. Before `starts_at` it waits, and before `tries_at` where the launcher did not
     lend its place, `refusals` times in a row; at `expires_at` it is stopped. `cause` and
     `position` say for programs why it waits, and `reserved_on` names the nodes where places are reserved for it.
+    It was moved `moves` times so that others fit, last at `moved_at`.
     `reason` is English; a sentence is made of `reason_parts`.
 
     `enforcement` is the kind that has to hold its shares, or a stronger one. `held_milli` is what it takes of GPUs with
@@ -196,6 +197,8 @@ class Session(Base):
     limit_s: Mapped[int] = mapped_column(default=0, server_default="0")
     expires_at: Mapped[datetime | None]
     extended_s: Mapped[int] = mapped_column(default=0, server_default="0")
+    moves: Mapped[int] = mapped_column(default=0, server_default="0")
+    moved_at: Mapped[datetime | None]
     warned_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
     exit_code: Mapped[int | None]

@@ -110,7 +110,14 @@ async def count_by_node(db: AsyncSession, node_ids: Collection[UUID]) -> dict[UU
 
 async def move(db: AsyncSession, step: timedelta) -> None:
     """Move the times of sessions that hold places, as the clock was set by so much."""
-    times = (Session.since, Session.scheduled_at, Session.started_at, Session.expires_at, Session.warned_at)
+    times = (
+        Session.since,
+        Session.scheduled_at,
+        Session.started_at,
+        Session.expires_at,
+        Session.warned_at,
+        Session.moved_at,
+    )
     query = update(Session).where(HOLDS).values({time: time + step for time in times})
     await db.execute(query.values(revision=Session.revision + 1), execution_options={"synchronize_session": False})
 

@@ -67,6 +67,8 @@ _ASKED = (
     Session.cause,
     Session.position,
     Session.reserved_on,
+    Session.moves,
+    Session.moved_at,
 )
 
 Asked = Row[Any]

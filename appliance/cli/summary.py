@@ -39,7 +39,8 @@ def _text(mine: Summary) -> None:
     else:
         print("Nothing of yours runs or waits.")
     print()
-    output.print_table(("LIMIT", "IN USE", "WAITED FOR", "AT MOST", "LEFT"), [_limit(limit) for limit in mine["limits"]])
+    limits = [_limit(limit) for limit in mine["limits"]]
+    output.print_table(("LIMIT", "IN USE", "WAITED FOR", "AT MOST", "LEFT"), limits)
     print()
     projects = [
         (project["name"], format_gpus(project["used_milli"]), format_gpus(project["quota_milli"]))

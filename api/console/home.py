@@ -38,8 +38,8 @@ async def show_home(
     return await pages.live(request, "home.html", "home_live.html", values, stamp=stamp)
 
 
-def _row(limit: LimitView) -> tuple[str, str, str, str]:
-    """Return what a limit is of, what is held, what may be, and what is left."""
+def _row(limit: LimitView) -> tuple[str, ...]:
+    """Return what a limit is of, what is held, what is waited for, what may be, and what is left."""
     amounts: dict[str, tuple[str, Callable[[int], str]]] = {
         "sessions": (gettext("Sessions"), str),
         "gpu_milli": (gettext("GPUs"), formats.gpus),
@@ -47,7 +47,9 @@ def _row(limit: LimitView) -> tuple[str, str, str, str]:
         "memory_mib": (gettext("Memory"), lambda mib: formats.memory(mib) or "0"),
     }
     name, written = amounts[limit.of]
-    held = gettext("without limit") if limit.held is None else written(limit.held)
+    held, waiting = (
+        gettext("without limit") if amount is None else written(amount) for amount in (limit.held, limit.waiting)
+    )
     if limit.most is None or limit.left is None:
-        return name, held, gettext("no limit"), ""
-    return name, held, written(limit.most), written(limit.left)
+        return name, held, waiting, gettext("no limit"), ""
+    return name, held, waiting, written(limit.most), written(limit.left)

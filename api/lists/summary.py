@@ -39,14 +39,16 @@ OF = {"name": "sessions"}
 
 
 class LimitView(View):
-    """What one's live sessions have of one kind together, the most that they may have, and what is left of it.
+    """What one's sessions hold of one kind together, the most that they may have, and what is left of it.
 
-    `of` is `sessions`, `gpu_milli`, `cpu_milli` or `memory_mib`. null is no limit: `held` is null where one of the
-    sessions has none.
+    `of` is `sessions`, `gpu_milli`, `cpu_milli` or `memory_mib`. `waiting` is what counts beside what is held: of
+    sessions that wait, and of containers that elastic ones may still get. null is no limit: `held` and `waiting` are
+    null where one of the sessions has none.
     """
 
     of: str
     held: int | None
+    waiting: int | None
     most: int | None
     left: int | None
 
@@ -139,8 +141,14 @@ async def read(db: AsyncSession, caller: Identity, room: Room, *, apps_url: str,
 
 
 def _limit(limit: Limit) -> LimitView:
-    left = None if limit.most is None else max(0, limit.most - limit.held) if limit.held is not None else 0
-    return LimitView(of=OF.get(limit.where, limit.where), held=limit.held, most=limit.most, left=left)
+    held, counted, most = limit.held, limit.counted, limit.most
+    return LimitView(
+        of=OF.get(limit.where, limit.where),
+        held=held,
+        waiting=None if held is None or counted is None else counted - held,
+        most=most,
+        left=None if most is None else 0 if counted is None else max(0, most - counted),
+    )
 
 
 async def _possible(db: AsyncSession, caller: Identity, own: Collection[Project]) -> set[str]:

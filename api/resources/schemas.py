@@ -14,13 +14,14 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     ValidationError,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
     WrapValidator,
     field_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from common import findings
 
@@ -32,14 +33,35 @@ HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 NAMING = "write lower-case letters, digits and hyphens, {}"
 EXPLAINED = ("string_too_short", "string_too_long", "string_pattern_mismatch", "value_error")
 """Kinds of what pydantic finds of a text that are about what it says."""
+NUMBERS = ("int", "float")
+"""Kinds of schemas, as pydantic calls them, that take other things for numbers unless they are strict."""
 YEARS = (1970, 9000)
 """Years that a moment may have: far from those that a time zone could push out of the calendar."""
 
 
+def _take_no_other_for_numbers(schema: Any) -> None:
+    """Make every number of a schema strict: neither `true` nor `"1"` is one."""
+    if isinstance(schema, list | tuple):
+        for part in schema:
+            _take_no_other_for_numbers(part)
+    elif isinstance(schema, dict):
+        if schema.get("type") in NUMBERS:
+            schema["strict"] = True
+        for part in schema.values():
+            _take_no_other_for_numbers(part)
+
+
 class Request(BaseModel):
-    """Base of every body that a client sends: unknown keys are refused."""
+    """Base of every body that a client sends: unknown keys are refused, and what is taken for a number but is none."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return how a body is checked; strict models would refuse moments and ids, which JSON writes as text."""
+        schema = handler(source)
+        _take_no_other_for_numbers(handler.resolve_ref_schema(schema))
+        return schema
 
 
 class Change(Request):

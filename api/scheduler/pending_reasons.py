@@ -169,7 +169,13 @@ class _FreePlaces:
             found = self._holders_of(workload)
             self._holders[signature] = found, _together(found) if found else ""
         holders, amount = self._holders[signature]
-        return Sentence("{whom} with {amount}", whom=_whom(holders, workload.project), amount=amount) if holders else ""
+        if not holders:
+            return ""
+        whom = _whom(holders, workload.project)
+        # of a session that the reader may not see, nobody learns how large it is
+        if len(holders) == 1 and not _is_seen(holders[0], workload.project):
+            return whom
+        return Sentence("{whom} with {amount}", whom=whom, amount=amount)
 
     def _holders_of(self, workload: Workload) -> list[Workload]:
         if not self._reservations or workload in self._full:
@@ -351,6 +357,11 @@ def names(running: Iterable[Running], project: str) -> str:
     ]
     titles = sorted([*whole, *counted])
     return Sentence.counted("{whom} is", "{whom} are", len(stopped), whom=some(titles, NAMED))
+
+
+def _is_seen(workload: Workload, project: str) -> bool:
+    """Return whether all people of a project see a workload."""
+    return workload.project == project and not workload.private
 
 
 def title(workload: Workload, project: str) -> str:

@@ -27,7 +27,7 @@ def _text(mine: Summary) -> None:
     sessions = [
         (
             *(one["name"], one["state"], one["project"], format_gpus(one["gpu_milli"] * one["replicas"])),
-            output.age(one["started_at"] or one["created_at"]),
+            output.age(one["created_at"]),
             f"place {one['position']}: {one['reason']}" if one["position"] else one["reason"],
         )
         for one in mine["sessions"]
@@ -39,7 +39,8 @@ def _text(mine: Summary) -> None:
     else:
         print("Nothing of yours runs or waits.")
     print()
-    output.print_table(("LIMIT", "IN USE", "AT MOST", "LEFT"), [_limit(limit) for limit in mine["limits"]])
+    limits = [_limit(limit) for limit in mine["limits"]]
+    output.print_table(("LIMIT", "IN USE", "WAITED FOR", "AT MOST", "LEFT"), limits)
     print()
     projects = [
         (project["name"], format_gpus(project["used_milli"]), format_gpus(project["quota_milli"]))
@@ -62,10 +63,10 @@ def _text(mine: Summary) -> None:
 
 def _limit(limit: Limit) -> tuple[str, ...]:
     name, written = KINDS[limit["of"]]
-    held, most, left = limit["held"], limit["most"], limit["left"]
+    most, left = limit["most"], limit["left"]
     return (
         name,
-        "without limit" if held is None else written(held),
+        *("without limit" if amount is None else written(amount) for amount in (limit["held"], limit["waiting"])),
         "no limit" if most is None else written(most),
         "" if left is None else written(left),
     )

@@ -450,14 +450,16 @@ class Image(TypedDict):
 
 
 class Limit(TypedDict):
-    """What one's live sessions have of one kind together, the most that they may have, and what is left of it.
+    """What one's sessions hold of one kind together, the most that they may have, and what is left of it.
 
-    `of` is `sessions`, `gpu_milli`, `cpu_milli` or `memory_mib`. null is no limit: `held` is null where one of the
-    sessions has none.
+    `of` is `sessions`, `gpu_milli`, `cpu_milli` or `memory_mib`. `waiting` is what counts beside what is held: of
+    sessions that wait, and of containers that elastic ones may still get. null is no limit: `held` and `waiting` are
+    null where one of the sessions has none.
     """
 
     of: str
     held: int | None
+    waiting: int | None
     most: int | None
     left: int | None
 

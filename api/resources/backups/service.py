@@ -31,7 +31,7 @@ async def order(db: AsyncSession, request: BackupOrderRequest, user: str, *, tak
         raise ConflictError(
             "the controller of this site takes no orders",
             where="backup",
-            hint="run `penstock backup` on the reservoir node; or set `repair.controller: true` and deploy",
+            hint="run `penstock backup now` on the reservoir node; or set `repair.controller: true` and deploy",
         )
     if request.backup and request.backup not in {backup.name for backup in await repository.every(db)}:
         raise NotFoundError(f"there is no backup {request.backup}", where="backup", hint="list the backups")

@@ -120,9 +120,7 @@ async def check_cap(db: AsyncSession, project: Project, milli: int, *, preemptib
                 "{name} may hold {most} GPU by work that cannot be reclaimed, and {asked} GPU are asked for", **amounts
             ),
             where="gpu_milli",
-            hint=Sentence("ask for fewer, or for a larger limit")
-            if is_limit
-            else Sentence("ask for fewer, or for a larger quota"),
+            hint=_instead(project, most, is_limit=is_limit),
         )
     limit = await repository.limit_of_domain(db, project.domain) if project.domain else None
     if limit is not None and milli > limit:
@@ -136,6 +134,17 @@ async def check_cap(db: AsyncSession, project: Project, milli: int, *, preemptib
             where="gpu_milli",
             hint=Sentence("ask for fewer, or for a larger limit of {domain}", domain=project.domain),
         )
+
+
+def _instead(project: Project, most: int, *, is_limit: bool) -> str:
+    """Return what to do where more is asked for than the project may hold."""
+    if is_limit:
+        return Sentence("ask for fewer, or for a larger limit")
+    if most:
+        return Sentence("ask for fewer, or for a larger quota")
+    if project.over_quota:
+        return Sentence("submit it as preemptible, or ask an administrator for a quota")
+    return Sentence("ask an administrator for a quota, or submit work that needs no GPU")
 
 
 def cap(project: Project) -> int | None:

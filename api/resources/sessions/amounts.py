@@ -17,6 +17,7 @@ from api.scheduler.snapshot import Workload
 from api.settings import Settings
 from common.errors import InputError
 from common.gpu.kinds import Enforcement
+from common.gpu.share import MILLI
 from common.protocol import DEFAULT_SHM_MIB
 
 
@@ -117,11 +118,22 @@ def _too_large(workload: Workload, fleet: Fleet) -> str:
             return traits.FIELDS[trait]
     if workload.traits and not fleet.never_fits(replace(workload, traits=())):
         return traits.FIELDS[workload.traits[0]]
+    if _has_no_model(workload, fleet):
+        return "gpu_models"
     if not fleet.never_fits(replace(workload, memory_mib=0)):
         return "memory_mib"
     if not fleet.never_fits(replace(workload, cpu_milli=0, memory_mib=0)):
         return "cpu_milli"
     return "gpu_milli" if workload.gpu_milli else "cpu_milli"
+
+
+def _has_no_model(workload: Workload, fleet: Fleet) -> bool:
+    """Return whether not even the least of GPUs of its models can be had, and of others can."""
+    least = replace(workload, replicas=1, gpu_milli=1, cpu_milli=0, memory_mib=0, traits=())
+    parts = [replace(least, gpu_milli=milli) for milli in (1, MILLI)]
+    return bool(workload.gpu_models and workload.gpu_milli) and all(
+        fleet.never_fits(part) and not fleet.never_fits(replace(part, gpu_models=())) for part in parts
+    )
 
 
 def _gpu_models(request: SessionRequest, fleet: Fleet) -> tuple[str, ...]:

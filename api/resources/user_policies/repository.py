@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import Row, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.tables.domains import Domain
-from api.tables.sessions import ENDED, Session, State
+from api.tables.sessions import ENDED, HOLDS, Session, State
 from api.tables.user_policies import UserPolicy
 from api.tables.users import User
 
@@ -58,7 +58,24 @@ async def held_by(db: AsyncSession, user_id: UUID) -> tuple[int, int, int | None
         func.bool_or(Session.cpu_milli == 0),
         func.bool_or(Session.memory_mib == 0),
     ).where(Session.user_id == user_id, Session.state.not_in(ENDED))
-    sessions, gpu_milli, cpu_milli, memory_mib, any_cpu, any_memory = (await db.execute(query)).one()
+    return _amounts((await db.execute(query)).one())
+
+
+async def held_now_by(db: AsyncSession, user_id: UUID) -> tuple[int, int, int | None, int | None]:
+    """Return what `held_by` does of the sessions that have their places: with the containers of now, and no others."""
+    query = select(
+        func.count(),
+        func.sum(Session.held_milli),
+        func.sum(Session.cpu_milli * Session.replicas),
+        func.sum(Session.memory_mib * Session.replicas),
+        func.bool_or(Session.cpu_milli == 0),
+        func.bool_or(Session.memory_mib == 0),
+    ).where(Session.user_id == user_id, HOLDS)
+    return _amounts((await db.execute(query)).one())
+
+
+def _amounts(row: Row[tuple[int, int, int, int, bool, bool]]) -> tuple[int, int, int | None, int | None]:
+    sessions, gpu_milli, cpu_milli, memory_mib, any_cpu, any_memory = row
     cpu, memory = None if any_cpu else int(cpu_milli or 0), None if any_memory else int(memory_mib or 0)
     return sessions, int(gpu_milli or 0), cpu, memory
 

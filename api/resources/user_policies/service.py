@@ -112,20 +112,25 @@ def _excess(
 
 @dataclass(frozen=True)
 class Limit:
-    """What a user's live sessions have of one kind, and the most that they may have; None is no limit."""
+    """What a user's sessions hold of one kind, all that counts, and the most that may; None is no limit.
+
+    What waits counts, too, and the containers that elastic sessions may still get.
+    """
 
     where: str
     held: int | None
+    counted: int | None
     most: int | None
 
 
 async def limits(db: AsyncSession, user_id: UUID) -> list[Limit]:
     """Return what a user's live sessions have together and may have, in the order of `AMOUNTS`."""
-    policy, held = await repository.of_user(db, user_id), await repository.held_by(db, user_id)
+    policy, counted = await repository.of_user(db, user_id), await repository.held_by(db, user_id)
+    held = await repository.held_now_by(db, user_id)
     most = (policy.max_sessions, policy.max_gpu_milli, policy.max_cpu_milli, policy.max_memory_mib) if policy else ()
     return [
-        Limit(where, has, may)
-        for (where, _), has, may in zip(AMOUNTS, held, most or (None,) * len(AMOUNTS), strict=True)
+        Limit(where, has, counts, may)
+        for (where, _), has, counts, may in zip(AMOUNTS, held, counted, most or (None,) * len(AMOUNTS), strict=True)
     ]
 
 

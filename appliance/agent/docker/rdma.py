@@ -55,7 +55,7 @@ class Rdma:
         """
         if self.missing:
             reason = f"this node has no RDMA: {self.missing}"
-            raise MissingRdmaError(reason, where="rdma", hint="submit it without --rdma")
+            raise MissingRdmaError(reason, where="rdma", hint="submit it without RDMA")
         used = self._used()
         folder = self._root / "dev/infiniband"
         devices = [f"/dev/infiniband/{verbs}" for name in used for verbs in self._verbs(name.partition(":")[0])]

@@ -49,8 +49,8 @@ async def test_home_says_limits_and_what_is_left_of_them(ready: Cluster) -> None
         body = {"name": "first", "project": "team-a", "image": "python", "gpu_milli": 500}
         await ok(alice.post(f"{V1}/sessions", json=body))
         page = (await alice.get("/")).text
-    assert '<th scope="row">GPUs</th><td>0.5</td><td>2</td><td>1.5</td>' in page
-    assert '<th scope="row">Sessions</th><td>1</td><td>3</td><td>2</td>' in page
+    assert '<th scope="row">GPUs</th><td>0</td><td>0.5</td><td>2</td><td>1.5</td>' in page
+    assert '<th scope="row">Sessions</th><td>0</td><td>1</td><td>3</td><td>2</td>' in page
     assert '<th scope="row">Memory</th>' in page
     assert "<td>no limit</td><td></td>" in page
 

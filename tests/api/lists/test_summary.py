@@ -21,6 +21,30 @@ async def summary(cluster: Cluster, client: httpx.AsyncClient, **query: Any) -> 
     return dict(await ok(client.get(f"{V1}/summary", params=query)))
 
 
+def told(mine: dict[str, Any]) -> dict[str, tuple[int | None, ...]]:
+    """Return what a summary tells of each limit: what is held, what is waited for, what may be, and what is left."""
+    fields = ("held", "waiting", "most", "left")
+    return {limit["of"]: tuple(limit[field] for field in fields) for limit in mine["limits"]}
+
+
+async def test_in_use_is_what_is_held_and_what_waits_is_told_apart(ready: Cluster) -> None:
+    policy = {"name": "small", "max_sessions": 9, "max_gpu_milli": 20000, "max_memory_mib": 65536}
+    await ok(ready.admin.post(f"{V1}/user-policies", json=policy))
+    await ok(ready.admin.patch(f"{V1}/users/admin", json={"policy": "small"}))
+    await ready.submit("gang", 1000, replicas=2, max_replicas=8, memory_mib=1024, cpu_milli=1000)
+    await ready.settle()
+    await ready.submit("late", 4000, memory_mib=1024, cpu_milli=1000)
+    await ready.settle()
+    gang, late = await ready.session("gang"), await ready.session("late")
+    assert (gang["state"], late["state"]) == ("RUNNING", "PENDING")
+    held = gang["held_milli"]
+    limits = told(await summary(ready, ready.admin))
+    assert 0 < held < 8000, "it has not all that it may get"
+    assert limits["gpu_milli"] == (held, 12000 - held, 20000, 8000)
+    assert limits["sessions"] == (1, 1, 9, 7)
+    assert limits["memory_mib"] == (gang["replicas"] * 1024, (9 - gang["replicas"]) * 1024, 65536, 65536 - 9 * 1024)
+
+
 async def test_it_names_own_sessions_limits_and_what_is_left_of_them(ready: Cluster) -> None:
     policy = {"name": "small", "max_sessions": 3, "max_gpu_milli": 2000}
     await ok(ready.admin.post(f"{V1}/user-policies", json=policy))
@@ -35,9 +59,9 @@ async def test_it_names_own_sessions_limits_and_what_is_left_of_them(ready: Clus
         assert ([each["name"] for each in mine["sessions"]], mine["more"]) == (["second", "first"], False)
         short = await summary(ready, alice, limit=1)
         assert ([each["name"] for each in short["sessions"]], short["more"]) == (["second"], True)
-    limits = {limit["of"]: (limit["held"], limit["most"], limit["left"]) for limit in mine["limits"]}
-    assert (limits["sessions"], limits["gpu_milli"]) == ((2, 3, 1), (1000, 2000, 1000))
-    assert limits["memory_mib"] == (2048, None, None)
+    limits = told(mine)
+    assert (limits["sessions"], limits["gpu_milli"]) == ((0, 2, 3, 1), (0, 1000, 2000, 1000))
+    assert limits["memory_mib"] == (0, 2048, None, None)
     (project,) = mine["projects"]
     assert (project["name"], project["quota_milli"]) == ("team-a", 4000)
 

@@ -29,6 +29,21 @@ async def test_more_than_the_hard_cap(ready: Cluster, asked: dict[str, Any], mil
     assert error["hint"] == "ask for fewer, or for a larger quota"
 
 
+@pytest.mark.parametrize(
+    ("over_quota", "hint"),
+    [
+        (True, "submit it as preemptible, or ask an administrator for a quota"),
+        (False, "ask an administrator for a quota, or submit work that needs no GPU"),
+    ],
+)
+async def test_without_a_quota_the_hint_asks_for_no_fewer_than_none(
+    ready: Cluster, over_quota: bool, hint: str
+) -> None:
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"quota_milli": 0, "over_quota": over_quota}))
+    error = await refused(ready.admin.post(f"{V1}/sessions", json=body(gpu_milli=500, preemptible=False)), 422)
+    assert error["hint"] == hint
+
+
 async def test_what_just_fits_is_taken_however_many_there_are(ready: Cluster) -> None:
     await capped(ready)
     await ok(ready.admin.post(f"{V1}/sessions/batch", json=body(gpu_milli=1000, count=2)))

@@ -112,7 +112,7 @@ async def test_apps_are_told_where_the_edge_offers_them(ready: Cluster) -> None:
         ({"kind": "training", "interactive": True}, "interactive", "leave one of both out"),
         ({"kind": "game"}, "kind", "'interactive'"),
         ({"preset": "huge"}, "preset", "no preset huge"),
-        ({"gpu_models": ["H100"]}, "gpu_milli", "H100"),
+        ({"gpu_models": ["H100"]}, "gpu_models", "H100"),
         ({"group": "nobody"}, "group", "no resource group nobody"),
         ({"within": "rack"}, "within", "'switch'"),
         ({"priority": 101}, "priority", "is more than 100"),

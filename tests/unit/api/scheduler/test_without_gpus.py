@@ -73,7 +73,7 @@ def test_cores_reserved_without_a_gpu_are_free_for_an_owner() -> None:
 def test_cores_reserved_without_a_gpu_are_not_free_for_others_without_one() -> None:
     world = World((node("n", 0, cpu_milli=8000),), (project("a", 0), project("b", 0)), now=NOW)
     world.running["r"] = runs(cores("r", "b", 4), on("n"))
-    world.submit(cores("large", "a", 8, NOW - 1000), cores("small", "b", 2, NOW))
+    world.submit(cores("large", "a", 8, NOW - 1000), cores("small", "a", 2, NOW))
     decision = world.step()
     assert not decision.placements
     assert decision.pending_reasons["small"].cause is Cause.RESERVED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import cast
 
 from appliance.client.views import Overview, QueueEntry, Summary
@@ -36,9 +37,9 @@ MINE: Summary = {
     "sessions": [waiting(reason="no node has 4 free GPUs", position=3)],
     "more": True,
     "limits": [
-        {"of": "sessions", "held": 1, "most": 3, "left": 2},
-        {"of": "gpu_milli", "held": 500, "most": None, "left": None},
-        {"of": "memory_mib", "held": None, "most": 2048, "left": 0},
+        {"of": "sessions", "held": 1, "waiting": 1, "most": 4, "left": 2},
+        {"of": "gpu_milli", "held": 500, "waiting": 4000, "most": None, "left": None},
+        {"of": "memory_mib", "held": None, "waiting": None, "most": 2048, "left": 0},
     ],
     "groups": [
         {
@@ -87,10 +88,10 @@ def test_the_summary_says_what_is_left_and_where_there_is_room(logged_in: FakeAp
     assert out.endswith(
         "There are more: penstock list\n"
         "\n"
-        "LIMIT     IN USE         AT MOST   LEFT\n"
-        "sessions  1              3         2\n"
-        "GPUs      0.5            no limit\n"
-        "memory    without limit  2.0G      0.0G\n"
+        "LIMIT     IN USE         WAITED FOR     AT MOST   LEFT\n"
+        "sessions  1              1              4         2\n"
+        "GPUs      0.5            4              no limit\n"
+        "memory    without limit  without limit  2.0G      0.0G\n"
         "\n"
         "PROJECT  GPUs IN USE  QUOTA\n"
         "team-a   0.5          4\n"
@@ -101,3 +102,14 @@ def test_the_summary_says_what_is_left_and_where_there_is_room(logged_in: FakeAp
     assert json.loads(run("summary", "-o", "json")[1]) == MINE
     logged_in.on("GET", "/summary", {**MINE, "sessions": [], "more": False})
     assert run("summary")[1].startswith("Nothing of yours runs or waits.\n\nLIMIT")
+
+
+def test_the_summary_tells_the_age_that_lists_tell(logged_in: FakeApi, run: Run) -> None:
+    at = datetime.now(UTC)
+    made, started = (at - timedelta(hours=5, minutes=1)).isoformat(), (at - timedelta(minutes=7)).isoformat()
+    running = {**session(), "created_at": made, "started_at": started}
+    logged_in.on("GET", "/summary", {**MINE, "sessions": [running]})
+    logged_in.on("GET", "/sessions", [running])
+    for words in (("summary",), ("list",)):
+        head, row, *_ = run(*words)[1].splitlines()
+        assert row[head.index("AGE") :].split()[0] == "5h", words

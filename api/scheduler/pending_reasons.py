@@ -13,7 +13,7 @@ from api.scheduler.claims import Claim, Standing
 from api.scheduler.cluster import ClusterState
 from api.scheduler.explanations import Known, held_by, largest_piece, with_unhealthy
 from api.scheduler.ledger import Ledger
-from api.scheduler.phrases import IN_USE, IN_USE_IN_PART, both, gpus, some
+from api.scheduler.phrases import IN_USE, IN_USE_IN_PART, both, gpus, some, without_gpus
 from api.scheduler.service import Service
 from api.scheduler.shortage import lacking
 from api.scheduler.signature import Frontier, Signature, signature_of
@@ -390,14 +390,10 @@ def _together(workloads: Sequence[Workload]) -> str:
     if milli:
         return gpus(milli)
     cpu = sum(each.replicas * each.cpu_milli for each in workloads)
-    return _bare(cpu, sum(each.replicas * each.memory_mib for each in workloads))
+    return without_gpus(cpu, sum(each.replicas * each.memory_mib for each in workloads))
 
 
 def _amount(workload: Workload) -> str:
     if workload.gpu_milli:
         return held_by(gpus(workload.gpu_milli), workload)
-    return _bare(workload.cpu_milli, workload.memory_mib)
-
-
-def _bare(cpu_milli: int, memory_mib: int) -> str:
-    return Sentence("{cpus} CPUs and {mib} MiB of memory", cpus=f"{cpu_milli / 1000:g}", mib=memory_mib)
+    return without_gpus(workload.cpu_milli, workload.memory_mib)

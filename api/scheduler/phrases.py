@@ -33,6 +33,11 @@ def memory(mib: int) -> str:
     return Sentence("{mib} MiB of memory", mib=mib)
 
 
+def without_gpus(cpu_milli: int, memory_mib: int) -> str:
+    """Return cores and memory with their units."""
+    return Sentence("{cpus} CPUs and {mib} MiB of memory", cpus=f"{cpu_milli / 1000:g}", mib=memory_mib)
+
+
 def some(names: Sequence[str], most: int) -> str:
     """Return the first names of several, and how many more there are."""
     shown = names[0] if len(names) == 1 else Sentence("{names}", names=Several(names[:most]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Row, func, select
@@ -74,7 +75,7 @@ async def held_now_by(db: AsyncSession, user_id: UUID) -> tuple[int, int, int | 
     return _amounts((await db.execute(query)).one())
 
 
-def _amounts(row: Row[tuple[int, int, int, int, bool, bool]]) -> tuple[int, int, int | None, int | None]:
+def _amounts(row: Row[Any]) -> tuple[int, int, int | None, int | None]:
     sessions, gpu_milli, cpu_milli, memory_mib, any_cpu, any_memory = row
     cpu, memory = None if any_cpu else int(cpu_milli or 0), None if any_memory else int(memory_mib or 0)
     return sessions, int(gpu_milli or 0), cpu, memory

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ def wait(
     return decision.pending_reasons[queue.id]
 
 
-def closed(name: str, gpus: int = 2, **more: object) -> NodeSnapshot:
+def closed(name: str, gpus: int = 2, **more: Any) -> NodeSnapshot:
     return node(name, gpus, open=False, **more)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, func, select
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.tables.domains import Domain
@@ -75,7 +75,7 @@ async def held_now_by(db: AsyncSession, user_id: UUID) -> tuple[int, int, int | 
     return _amounts((await db.execute(query)).one())
 
 
-def _amounts(row: Row[Any]) -> tuple[int, int, int | None, int | None]:
+def _amounts(row: Sequence[Any]) -> tuple[int, int, int | None, int | None]:
     sessions, gpu_milli, cpu_milli, memory_mib, any_cpu, any_memory = row
     cpu, memory = None if any_cpu else int(cpu_milli or 0), None if any_memory else int(memory_mib or 0)
     return sessions, int(gpu_milli or 0), cpu, memory

@@ -16,7 +16,6 @@ from api.scheduler.domain_limits import DomainLimits
 from api.scheduler.holdings import Amounts, Holdings
 from api.scheduler.shares import Shares
 from api.scheduler.snapshot import NO_CAP, DomainState, ProjectState, Resource, Running, Workload
-from common.gpu.share import MILLI
 
 NO_SHARE = 1 << 62
 SCALE = 1 << 32

@@ -117,7 +117,7 @@ class ProjectState:
 
     @property
     def claim_milli(self) -> int:
-        """What its part of what is spare is by; a weight of 4 is worth as much as a quota of 4 GPUs, and 0 is no claim."""
+        """By what it has its part of what is spare: a weight of 4 is worth a quota of 4 GPUs, and 0 is no claim."""
         return self.quota_milli if self.weight is None else self.weight * MILLI
 
     @property
@@ -133,7 +133,7 @@ class DomainState:
     """A domain whose projects share inside of it, in milli-GPU.
 
     They have `quota_milli` together before anything is spare, or what is guaranteed to them where that is more. Its
-    part of what is spare then is its `weight`; None: its quota; 0: as of projects. In all they hold no more than `limit_milli`; None: what
+    part of what is spare then is its `weight`, as of a project. In all they hold no more than `limit_milli`; None: what
     is spare.
     """
 

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 from api.clock import now
 from api.tables.base import Base
 from api.tables.users import User
+from api.tables.weights import Weighted
 
 
 class ProjectRole(StrEnum):
@@ -54,7 +55,7 @@ class Membership(Base):
     user: Mapped[User] = relationship(lazy="joined", innerjoin=True)
 
 
-class Project(Base):
+class Project(Weighted, Base):
     """A group of users with a quota of GPUs, in milli-GPU, for a period.
 
     Without `over_quota` the quota is a hard cap; with it the project may also use what is spare, in the ratio of the
@@ -77,7 +78,6 @@ class Project(Base):
     domain: Mapped[str | None] = mapped_column(ForeignKey("domains.name"), index=True)
     quota_milli: Mapped[int]
     over_quota: Mapped[bool] = mapped_column(default=True, server_default="1")
-    over_quota_weight: Mapped[int | None] = mapped_column(BigInteger)
     limit_milli: Mapped[int | None]
     cpu_quota_milli: Mapped[int | None] = mapped_column(BigInteger)
     cpu_limit_milli: Mapped[int | None] = mapped_column(BigInteger)

@@ -63,10 +63,10 @@ async def test_a_domain_is_made_changed_and_told_of_its_policy(ready: Cluster, b
     page = (await browser.get("/domains/acme")).text
     assert '<option value="students" selected>' in page
     assert 'value="2.5"' in page
-    for weight, told in (("0", "0"), ("", "by its quota")):
+    for weight, shown in (("0", "0"), ("", "by its quota")):
         change = {**DOMAIN, "policy": "students", "over_quota_weight": weight}
         assert (await browser.post("/domains/acme", data=change, headers=PART)).status_code == 204
-        assert f'<td class="wide">{told}</td>' in (await browser.get("/domains")).text
+        assert f'<td class="wide">{shown}</td>' in (await browser.get("/domains")).text
         assert f'min="0" value="{weight}"' in (await browser.get("/domains/acme")).text
     change = {"shares": "false", "over_quota_weight": "", "quota": "", "limit": "", "policy": ""}
     changed = await browser.post("/domains/acme", data=change, headers=PART)

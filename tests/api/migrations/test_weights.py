@@ -17,7 +17,6 @@ pytestmark = pytest.mark.anyio
 OLD, NEW = "0046", "0050"
 
 NAMES = "projects", "domains"
-KINDS: tuple[type[Project] | type[Domain], ...] = (Project, Domain)
 INSERTS = (
     """INSERT INTO projects (id, name, description, quota_milli, over_quota_weight, created_at) VALUES
     (gen_random_uuid(), 'a', '', 0, 0, now()), (gen_random_uuid(), 'b', '', 0, 3, now())""",
@@ -28,7 +27,11 @@ INSERTS = (
 
 def weights(connection: Connection) -> list[list[int | None]]:
     with Session(connection) as db:
-        return [[each.over_quota_weight for each in db.scalars(select(kind).order_by(kind.name))] for kind in KINDS]
+        projects, domains = (
+            db.scalars(select(Project).order_by(Project.name)),
+            db.scalars(select(Domain).order_by(Domain.name)),
+        )
+        return [[each.over_quota_weight for each in projects], [each.over_quota_weight for each in domains]]
 
 
 def numbers(connection: Connection) -> list[list[int]]:

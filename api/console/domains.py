@@ -32,7 +32,7 @@ class DomainForm(BaseModel):
     description: Line = ""
     quota: Amount = None
     shares: bool = False
-    over_quota_weight: int = 0
+    over_quota_weight: int | None = None
     limit: Amount = None
     policy: Line = ""
     shown: forms.Shown = None

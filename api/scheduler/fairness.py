@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from api.scheduler.snapshot import ProjectState
-from common.gpu.share import MILLI
 
 EXACT = 64
 """Bits behind the point that keep fractions of milli-GPU and weights apart, whatever their size in a cluster."""
@@ -36,8 +35,8 @@ class ProjectDemand:
 
     @property
     def weight(self) -> int:
-        """Its part of what is spare; a weight of 4 is worth as much as a quota of 4 GPUs."""
-        return self.project.weight * MILLI or self.project.quota_milli
+        """Its part of what is spare; 0 is no claim to it."""
+        return self.project.claim_milli
 
 
 def fair_shares(
@@ -45,8 +44,8 @@ def fair_shares(
 ) -> Mapping[str, int]:
     """Return the fair share of each project: never less than its guarantee, and never more than its demand.
 
-    What is spare goes to those who want it in the ratio of their weights. Projects without weight and quota get what is
-    still left then, in equal parts. `weights` take the place of their own.
+    What is spare goes to those who want it in the ratio of their weights. Projects without a claim get what is still
+    left then, in equal parts. `weights` take the place of their own.
     """
     known = weights or {}
     ordered = sorted(demands, key=lambda demand: (-demand.held_milli, demand.project.name))
@@ -91,7 +90,7 @@ def in_whole_workloads(exact: Mapping[str, int], demands: Iterable[ProjectDemand
     """Return fair shares rounded to what the projects' workloads can take, as far as they go beyond the guarantee.
 
     What no workload of its project can take goes to those who lack the least for one more (the largest remainder), of
-    equal ones to who holds the most: nobody is stopped for a remainder.
+    equal ones to who holds the most: nobody is stopped for a remainder. Who has no claim to what is spare comes last.
     """
     shares = dict(exact)
     hungry = {
@@ -101,7 +100,8 @@ def in_whole_workloads(exact: Mapping[str, int], demands: Iterable[ProjectDemand
     }
     rest = {name: shares[name] % demand.unit_milli for name, demand in hungry.items()}
     order = {
-        name: (-Fraction(rest[name], demand.unit_milli), -demand.held_milli, name) for name, demand in hungry.items()
+        name: (not demand.weight, -Fraction(rest[name], demand.unit_milli), -demand.held_milli, name)
+        for name, demand in hungry.items()
     }
     nearest = deque(sorted(hungry, key=order.__getitem__))
     spare = {name: min(rest[name], shares[name] - hungry[name].guaranteed) for name in nearest}

@@ -16,7 +16,6 @@ from api.scheduler.domain_limits import DomainLimits
 from api.scheduler.holdings import Amounts, Holdings
 from api.scheduler.shares import Shares
 from api.scheduler.snapshot import NO_CAP, DomainState, ProjectState, Resource, Running, Workload
-from common.gpu.share import MILLI
 
 NO_SHARE = 1 << 62
 SCALE = 1 << 32
@@ -150,7 +149,7 @@ class Ledger:
     def had(self, name: str) -> int:
         """Return how much a project had lately of what is spare, for its weight."""
         project = self.project(name)
-        return _ratio(project.had_milli, project.weight * MILLI or project.quota_milli or 1)
+        return _ratio(project.had_milli, project.claim_milli or 1)
 
     def after(self, workload: Workload, *, fixed: bool = False) -> int:
         """Return what the project takes of its quota with the workload, or with `fixed` what of it stays so."""

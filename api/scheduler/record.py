@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 from api.scheduler.snapshot import Decision, PendingReason, Placement, Reclaim, Snapshot
 from common.errors import InputError, Problem
 
-FORMAT = 2
+FORMAT = 3
 """Raised when a document of an older version would be read wrongly."""
 
 Read = TypeVar("Read")

@@ -85,10 +85,11 @@ class NodeSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ProjectState:
-    """A project. Without `over_quota` its quota is a hard cap. `weight` is its part of what is spare; 0: its quota.
+    """A project. Without `over_quota` its quota is a hard cap.
 
-    Its work is not reclaimed before it ran `min_runtime_s`; None: as the site says. With `over_quota` it holds no more
-    than `limit_milli`; None: what is spare. Without `cpu` or `memory` nothing of these is guaranteed, and none refused.
+    `weight` is its part of what is spare; None: its quota; 0: only what nobody with a claim wants. Its work is not
+    reclaimed before it ran `min_runtime_s`; None: as the site says. With `over_quota` it holds no more than
+    `limit_milli`; None: what is spare. Without `cpu` or `memory` nothing of these is guaranteed, and none refused.
     `had_milli` is what it had lately beyond its quota, on average; 0 where that does not count. Where its `domain` is
     among those that share, it has its part inside of that one's.
     """
@@ -96,7 +97,7 @@ class ProjectState:
     name: str
     quota_milli: int
     over_quota: bool = True
-    weight: int = 0
+    weight: int | None = None
     min_runtime_s: int | None = None
     limit_milli: int | None = None
     cpu: Bounds | None = None
@@ -115,6 +116,11 @@ class ProjectState:
         return NO_CAP if bounds.limit is None else bounds.limit
 
     @property
+    def claim_milli(self) -> int:
+        """By what it has its part of what is spare: a weight of 4 is worth a quota of 4 GPUs, and 0 is no claim."""
+        return self.quota_milli if self.weight is None else self.weight * MILLI
+
+    @property
     def cap_milli(self) -> int:
         """The most that it may hold."""
         if not self.over_quota:
@@ -127,13 +133,13 @@ class DomainState:
     """A domain whose projects share inside of it, in milli-GPU.
 
     They have `quota_milli` together before anything is spare, or what is guaranteed to them where that is more. Its
-    part of what is spare then is its `weight`, 0: its quota. In all they hold no more than `limit_milli`; None: what is
-    spare.
+    part of what is spare then is its `weight`, as of a project. In all they hold no more than `limit_milli`; None: what
+    is spare.
     """
 
     name: str
     quota_milli: int = 0
-    weight: int = 0
+    weight: int | None = None
     limit_milli: int | None = None
 
 

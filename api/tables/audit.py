@@ -18,7 +18,10 @@ from api.tables.base import Base
 AUDITED: dict[str, tuple[str, ...]] = {
     "api_keys": ("name", "prefix", "scope", "expires_at", "user_id"),
     "backup_orders": ("action", "backup", "user_name"),
-    "domains": ("name", "description", "quota_milli", "policy", "shares", "over_quota_weight", "limit_milli"),
+    "domains": (
+        *("name", "description", "quota_milli", "policy", "shares", "over_quota_weight", "limit_milli"),
+        "claims_spare",
+    ),
     "health_checks": (
         "node_name",
         "name",
@@ -44,6 +47,7 @@ AUDITED: dict[str, tuple[str, ...]] = {
         *("on_expiry", "training_group", "interactive_group", "interactive_limit_s", "interactive_extension_s"),
         *("session_access", "min_runtime_s", "limit_milli"),
         *("cpu_quota_milli", "cpu_limit_milli", "memory_quota_mib", "memory_limit_mib"),
+        "claims_spare",
     ),
     "repair_runs": ("name", "node", "dry_run", "agreed", "user_name"),
     "resource_groups": ("name", "description", "purpose", "domain", "gpu_model", "switch", "region", "open"),

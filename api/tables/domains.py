@@ -5,20 +5,21 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID, uuid4
 
-from sqlalchemy import BigInteger, ForeignKey, String, Text
+from sqlalchemy import ForeignKey, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from api.clock import now
 from api.tables.base import Base
+from api.tables.weights import Weighted
 
 
-class Domain(Base):
+class Domain(Weighted, Base):
     """A company or faculty with people, projects and resource groups of its own; these name it by its name.
 
     The quotas of its projects together stay within `quota_milli` milli-GPU; None is no limit. Where it `shares`, that
-    is guaranteed to them together, they have what is spare by its `over_quota_weight` (0: its quota), and they hold no
-    more than `limit_milli` in all (None: no limit). `policy` limits those of its people who have none of their own. The
-    `id` tells it from one of the same name that was deleted before.
+    is guaranteed to them together, they have what is spare by its `over_quota_weight` (None: its quota; 0: what nobody
+    with a claim wants), and they hold no more than `limit_milli` in all (None: no limit). `policy` limits those of its
+    people who have none of their own. The `id` tells it from one of the same name that was deleted before.
     """
 
     __tablename__ = "domains"
@@ -28,7 +29,6 @@ class Domain(Base):
     description: Mapped[str] = mapped_column(Text, default="")
     quota_milli: Mapped[int | None]
     shares: Mapped[bool] = mapped_column(default=False, server_default="0")
-    over_quota_weight: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     limit_milli: Mapped[int | None]
     policy: Mapped[str | None] = mapped_column(ForeignKey("user_policies.name"), index=True)
     created_at: Mapped[datetime] = mapped_column(default=now)

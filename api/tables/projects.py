@@ -12,6 +12,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 from api.clock import now
 from api.tables.base import Base
 from api.tables.users import User
+from api.tables.weights import Weighted
 
 
 class ProjectRole(StrEnum):
@@ -54,19 +55,19 @@ class Membership(Base):
     user: Mapped[User] = relationship(lazy="joined", innerjoin=True)
 
 
-class Project(Base):
+class Project(Weighted, Base):
     """A group of users with a quota of GPUs, in milli-GPU, for a period.
 
     Without `over_quota` the quota is a hard cap; with it the project may also use what is spare, in the ratio of the
-    projects' `over_quota_weight` (0: their quotas), up to `limit_milli` in all (None: no limit). Of CPU and memory it
-    is the same where it has a quota of these; None: no quota and no limit. The period is [`starts_at`, `ends_at`),
-    without end where that is None. `training_group` and `interactive_group` name the resource groups that its sessions
-    keep to, by kind. An interactive session is stopped after `interactive_limit_s` (0: never), which its owner may put
-    off by `interactive_extension_s` in total. None of its sessions is reclaimed before it ran `min_runtime_s` (None: as
-    the site says). `had_milli` is what it had lately beyond its quota, as it was counted at `had_at`. Sessions have its
-    `session_access` unless they say another. `memberships` has to be asked for when the row is read. With
-    `named_folders` there may be folders for its volumes that nothing has looked for yet: it was there before volumes
-    had rows, and their folders were called `PROJECT/NAME`.
+    projects' `over_quota_weight` (None: their quotas; 0: what nobody with a claim wants), up to `limit_milli` in all
+    (None: no limit). Of CPU and memory it is the same where it has a quota of these; None: no quota and no limit. The
+    period is [`starts_at`, `ends_at`), without end where that is None. `training_group` and `interactive_group` name
+    the resource groups that its sessions keep to, by kind. An interactive session is stopped after
+    `interactive_limit_s` (0: never), which its owner may put off by `interactive_extension_s` in total. None of its
+    sessions is reclaimed before it ran `min_runtime_s` (None: as the site says). `had_milli` is what it had lately
+    beyond its quota, as it was counted at `had_at`. Sessions have its `session_access` unless they say another.
+    `memberships` has to be asked for when the row is read. With `named_folders` there may be folders for its volumes
+    that nothing has looked for yet: it was there before volumes had rows, and their folders were called `PROJECT/NAME`.
     """
 
     __tablename__ = "projects"
@@ -77,7 +78,6 @@ class Project(Base):
     domain: Mapped[str | None] = mapped_column(ForeignKey("domains.name"), index=True)
     quota_milli: Mapped[int]
     over_quota: Mapped[bool] = mapped_column(default=True, server_default="1")
-    over_quota_weight: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     limit_milli: Mapped[int | None]
     cpu_quota_milli: Mapped[int | None] = mapped_column(BigInteger)
     cpu_limit_milli: Mapped[int | None] = mapped_column(BigInteger)

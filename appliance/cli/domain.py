@@ -6,7 +6,7 @@ from typing import Annotated, cast
 
 import typer
 
-from appliance.cli import config, output
+from appliance.cli import config, output, parse
 from appliance.cli.options import given, group
 from appliance.cli.output import Format, FormatOption
 from appliance.client.requests import DomainChange
@@ -26,7 +26,10 @@ SharesOption = Annotated[
     typer.Option("--shares/--no-shares", help="Whether its projects share inside of it, by what follows."),
 ]
 WeightOption = Annotated[
-    int | None, typer.Option("--weight", metavar="N", help="Its part of what is spare, with --shares; 0: its quota.")
+    str | None,
+    typer.Option(
+        "--weight", metavar="N|quota", help="Its part of what is spare, with --shares; quota: by that. 0: what is left."
+    ),
 ]
 QuotaOption = Annotated[
     str | None,
@@ -58,7 +61,7 @@ def create(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Create a domain; users and projects are put into it when they are made."""
-    fields = _changes(gpus, limit, policy, description=description, shares=shares, over_quota_weight=weight)
+    fields = _changes(gpus, limit, weight, policy, description=description, shares=shares)
     made = config.load().client.domains.create(name=name, **fields)
     output.show(made, form, lambda _: print(f"Created domain {made['name']}."))
 
@@ -76,7 +79,7 @@ def update(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Change a domain; quotas that are beyond a new limit stay, but grow no more."""
-    changes = _changes(gpus, limit, policy, description=description, shares=shares, over_quota_weight=weight)
+    changes = _changes(gpus, limit, weight, policy, description=description, shares=shares)
     changed = config.load().client.domains.change(name, **changes)
     output.show(changed, form, lambda _: print(f"Changed domain {changed['name']}."))
 
@@ -88,12 +91,16 @@ def delete(name: NameArgument) -> None:
     print(f"Deleted domain {name}.")
 
 
-def _changes(gpus: str | None, limit: str | None, policy: str | None, **others: object) -> DomainChange:
+def _changes(
+    gpus: str | None, limit: str | None, weight: str | None, policy: str | None, **others: object
+) -> DomainChange:
     changes = cast("DomainChange", given(**others))
     if gpus is not None:
         changes["quota_milli"] = None if gpus == NONE else parse_gpus(gpus, "--gpus")
     if limit is not None:
         changes["limit_milli"] = None if limit == NONE else parse_gpus(limit, "--limit")
+    if weight is not None:
+        changes["over_quota_weight"] = parse.weight(weight, "--weight")
     if policy is not None:
         changes["policy"] = None if policy == NONE else policy
     return changes
@@ -117,5 +124,5 @@ def _table(domains: list[Domain]) -> None:
 def _shares(domain: Domain) -> str:
     if not domain["shares"]:
         return "-"
-    weight = f"weight {domain['over_quota_weight']}" if domain["over_quota_weight"] else "yes"
+    weight = "yes" if domain["over_quota_weight"] is None else f"weight {domain['over_quota_weight']}"
     return weight if domain["limit_milli"] is None else f"{weight}, up to {format_gpus(domain['limit_milli'])}"

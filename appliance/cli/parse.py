@@ -52,6 +52,15 @@ def replicas(text: str, field: str) -> dict[str, int]:
     return {**least, "max_replicas": int(match[2])} if match[2] else least
 
 
+def weight(text: str, field: str) -> int | None:
+    """Return a weight for what is spare: a number, or None for `quota`, to go by that; raises InputError."""
+    if text == "quota":
+        return None
+    if not re.fullmatch(r"\d{1,9}", text):
+        raise InputError(f"{text!r} is no weight", where=field, hint="write it like 0 or 3, or quota")
+    return int(text)
+
+
 def moment(text: str, field: str, *, ends: bool = False, now: datetime | None = None) -> str:
     """Return a moment as ISO 8601: a date, a date with a time, or `+2h` from now; raises InputError.
 

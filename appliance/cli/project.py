@@ -26,8 +26,8 @@ OverQuotaOption = Annotated[
     bool | None, typer.Option("--over-quota/--no-over-quota", help="May it use more than its quota while GPUs idle?")
 ]
 WeightOption = Annotated[
-    int | None,
-    typer.Option("--weight", metavar="N", min=0, help="Its part of idle GPUs; 0: by its quota, as by default."),
+    str | None,
+    typer.Option("--weight", metavar="N|quota", help="Its part of idle GPUs; quota: by that. 0: what is left."),
 ]
 MostOption = Annotated[
     str | None, typer.Option("--limit", metavar="N|none", help="Most GPUs that it has in all, over its quota too.")
@@ -258,7 +258,7 @@ def _changes(
     from_: str | None,
     until: str | None,
     over_quota: bool | None,
-    weight: int | None,
+    weight: str | None,
     limit: str | None,
     on_expiry: Expiry | None,
     managers: list[str] | None,
@@ -275,7 +275,6 @@ def _changes(
     changes = given(
         quota_milli=None if gpus is None else parse_gpus(gpus, "--gpus"),
         over_quota=over_quota,
-        over_quota_weight=weight,
         on_expiry=on_expiry,
         managers=_people(managers),
         members=_people(members),
@@ -288,6 +287,8 @@ def _changes(
         ends_at = None if until == project_text.NEVER else parse.moment(until, "--until", ends=True)
         starts_at = parse.moment(from_, "--from") if from_ else None
         changes["period"] = {"ends_at": ends_at, **given(starts_at=starts_at)}
+    if weight is not None:
+        changes["over_quota_weight"] = parse.weight(weight, "--weight")
     if limit is not None:
         changes["limit_milli"] = None if limit == NONE else parse_gpus(limit, "--limit")
     if min_runtime is not None:

@@ -80,7 +80,7 @@ def _min_runtime(project: Project) -> str:
 def _over_quota(project: Project) -> str:
     if not project["over_quota"]:
         return "no"
-    weight = f"weight {project['over_quota_weight']}" if project["over_quota_weight"] else "yes"
+    weight = "yes" if project["over_quota_weight"] is None else f"weight {project['over_quota_weight']}"
     return weight if project["limit_milli"] is None else f"{weight}, up to {format_gpus(project['limit_milli'])}"
 
 

@@ -94,12 +94,12 @@ class BatchRequest(TypedDict):
 
 
 class DomainChange(TypedDict):
-    """What to change of a domain; what is left out stays. null takes a limit, that of quotas, or the policy away."""
+    """What to change of a domain; what is left out stays. null takes a limit, the weight or the policy away."""
 
     description: NotRequired[str]
     quota_milli: NotRequired[int | None]
     shares: NotRequired[bool]
-    over_quota_weight: NotRequired[int]
+    over_quota_weight: NotRequired[int | None]
     limit_milli: NotRequired[int | None]
     policy: NotRequired[str | None]
 
@@ -108,15 +108,16 @@ class DomainRequest(TypedDict):
     """A domain to create. `quota_milli` limits the quotas of its projects together, in milli-GPU; null: no limit.
 
     Where it `shares`, its projects have these together in any case, and share inside of it what is spare: by its
-    `over_quota_weight` (0: its quota), up to `limit_milli` in all (null: no limit). `policy` is the user policy
-    of its people, but for those whom an administrator of the site has given another one.
+    `over_quota_weight` (null: its quota; 0: what nobody with a claim to it wants), up to `limit_milli` in all
+    (null: no limit). `policy` is the user policy of its people, but for those whom an administrator of the site
+    has given another one.
     """
 
     name: str
     description: NotRequired[str]
     quota_milli: NotRequired[int | None]
     shares: NotRequired[bool]
-    over_quota_weight: NotRequired[int]
+    over_quota_weight: NotRequired[int | None]
     limit_milli: NotRequired[int | None]
     policy: NotRequired[str | None]
 
@@ -337,8 +338,8 @@ class ProjectChange(TypedDict):
     """What to change of a project; what is left out stays. `managers` and `members` replace their lists.
 
     `add_members` and the like change one list by those names, whatever else is in it. null takes a resource group,
-    a limit, or a quota of CPU or memory away, and lets `min_runtime_s` be what the site says. `session_access`
-    is for sessions that are submitted from then on.
+    a limit, a weight, or a quota of CPU or memory away, and lets `min_runtime_s` be what the site says.
+    `session_access` is for sessions that are submitted from then on.
     """
 
     quota_milli: NotRequired[int | None]
@@ -369,13 +370,13 @@ class ProjectChange(TypedDict):
 class ProjectRequest(TypedDict):
     """A project to create; `quota_milli` is in milli-GPU, and a hard cap unless `over_quota`.
 
-    `over_quota_weight` is its part of what is spare, 0 its quota. `training_group` and `interactive_group` are
-    resource groups that its sessions keep to. `interactive_limit_s` ends interactive sessions after so many
-    seconds (0: never), `interactive_extension_s` is how much an owner may add in total. No session is reclaimed
-    before it ran `min_runtime_s` (null: as the site says). With `over_quota` they hold no more than
-    `limit_milli` together (null: no limit). Of CPU and memory the same holds where there is a quota of these
-    (null: none, and no limit), guaranteed to sessions without GPUs. Sessions that are submitted without an
-    access of their own have its `session_access`.
+    `over_quota_weight` is its part of what is spare (null: its quota; 0: what nobody with a claim to it wants).
+    `training_group` and `interactive_group` are resource groups that its sessions keep to.
+    `interactive_limit_s` ends interactive sessions after so many seconds (0: never), `interactive_extension_s`
+    is how much an owner may add in total. No session is reclaimed before it ran `min_runtime_s` (null: as the
+    site says). With `over_quota` they hold no more than `limit_milli` together (null: no limit). Of CPU and
+    memory the same holds where there is a quota of these (null: none, and no limit), guaranteed to sessions
+    without GPUs. Sessions that are submitted without an access of their own have its `session_access`.
     """
 
     name: str
@@ -385,7 +386,7 @@ class ProjectRequest(TypedDict):
     managers: NotRequired[list[str]]
     members: NotRequired[list[str]]
     over_quota: NotRequired[bool]
-    over_quota_weight: NotRequired[int]
+    over_quota_weight: NotRequired[int | None]
     limit_milli: NotRequired[int | None]
     cpu_quota_milli: NotRequired[int | None]
     cpu_limit_milli: NotRequired[int | None]

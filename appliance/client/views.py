@@ -298,7 +298,7 @@ class Domain(TypedDict):
     description: str
     quota_milli: int | None
     shares: bool
-    over_quota_weight: int
+    over_quota_weight: int | None
     limit_milli: int | None
     policy: str | None
     created_at: str
@@ -720,7 +720,7 @@ class Project(TypedDict):
     quota_milli: int
     used_milli: int
     over_quota: bool
-    over_quota_weight: int
+    over_quota_weight: int | None
     limit_milli: int | None
     cpu_quota_milli: int | None
     cpu_limit_milli: int | None

@@ -17,26 +17,27 @@ class DomainRequest(Request):
     """A domain to create. `quota_milli` limits the quotas of its projects together, in milli-GPU; null: no limit.
 
     Where it `shares`, its projects have these together in any case, and share inside of it what is spare: by its
-    `over_quota_weight` (0: its quota), up to `limit_milli` in all (null: no limit). `policy` is the user policy of its
-    people, but for those whom an administrator of the site has given another one.
+    `over_quota_weight` (null: its quota; 0: what nobody with a claim to it wants), up to `limit_milli` in all (null: no
+    limit). `policy` is the user policy of its people, but for those whom an administrator of the site has given another
+    one.
     """
 
     name: Name
     description: Description = ""
     quota_milli: Quota | None = None
     shares: bool = False
-    over_quota_weight: Weight = 0
+    over_quota_weight: Weight | None = None
     limit_milli: Quota | None = None
     policy: Name | None = None
 
 
 class DomainChange(Request):
-    """What to change of a domain; what is left out stays. null takes a limit, that of quotas, or the policy away."""
+    """What to change of a domain; what is left out stays. null takes a limit, the weight or the policy away."""
 
     description: Description = ""
     quota_milli: Quota | None = None
     shares: bool = False
-    over_quota_weight: Weight = 0
+    over_quota_weight: Weight | None = None
     limit_milli: Quota | None = None
     policy: Name | None = None
 
@@ -48,7 +49,7 @@ class DomainView(View):
     description: str
     quota_milli: int | None
     shares: bool
-    over_quota_weight: int
+    over_quota_weight: int | None
     limit_milli: int | None
     policy: str | None
     created_at: datetime

@@ -86,13 +86,13 @@ async def delete(db: AsyncSession, name: str) -> None:
 
 def _check_shares(domain: Domain, given: Collection[str]) -> None:
     """Refuse what says nothing where a domain does not share, and a limit below what is guaranteed."""
-    if not domain.shares and (domain.over_quota_weight or domain.limit_milli is not None):
-        said = {"over_quota_weight": bool(domain.over_quota_weight), "limit_milli": domain.limit_milli is not None}
-        where = next((name for name, is_said in said.items() if is_said and name in given), "shares")
+    said = [name for name in ("over_quota_weight", "limit_milli") if getattr(domain, name) is not None]
+    if said and not domain.shares:
+        where = next((name for name in said if name in given), "shares")
         raise InputError(
             Sentence("a weight and a limit are of domains whose projects share inside of them"),
             where=where,
-            hint=Sentence("set shares, or take the weight (0) and the limit (null) away"),
+            hint=Sentence("set shares, or take the weight and the limit away (null)"),
         )
     if domain.limit_milli is None:
         return

@@ -45,9 +45,10 @@ class Period(Request):
 class ProjectRequest(Request):
     """A project to create; `quota_milli` is in milli-GPU, and a hard cap unless `over_quota`.
 
-    `over_quota_weight` is its part of what is spare, 0 its quota. `training_group` and `interactive_group` are resource
-    groups that its sessions keep to. `interactive_limit_s` ends interactive sessions after so many seconds (0: never),
-    `interactive_extension_s` is how much an owner may add in total. No session is reclaimed before it ran
+    `over_quota_weight` is its part of what is spare (null: its quota; 0: what nobody with a claim to it wants).
+    `training_group` and `interactive_group` are resource groups that its sessions keep to. `interactive_limit_s`
+    ends interactive sessions after so many seconds (0: never), `interactive_extension_s` is how much an owner may add
+    in total. No session is reclaimed before it ran
     `min_runtime_s` (null: as the site says). With `over_quota` they hold no more than `limit_milli` together (null: no
     limit). Of CPU and memory the same holds where there is a quota of these (null: none, and no limit), guaranteed to
     sessions without GPUs. Sessions that are submitted without an access of their own have its `session_access`.
@@ -60,7 +61,7 @@ class ProjectRequest(Request):
     managers: Users = Field(default_factory=list)
     members: Users = Field(default_factory=list)
     over_quota: bool = True
-    over_quota_weight: Weight = 0
+    over_quota_weight: Weight | None = None
     limit_milli: Quota | None = None
     cpu_quota_milli: Cpu | None = None
     cpu_limit_milli: Cpu | None = None
@@ -80,8 +81,8 @@ class ProjectChange(Request):
     """What to change of a project; what is left out stays. `managers` and `members` replace their lists.
 
     `add_members` and the like change one list by those names, whatever else is in it. null takes a resource group, a
-    limit, or a quota of CPU or memory away, and lets `min_runtime_s` be what the site says. `session_access` is for
-    sessions that are submitted from then on.
+    limit, a weight, or a quota of CPU or memory away, and lets `min_runtime_s` be what the site says. `session_access`
+    is for sessions that are submitted from then on.
     """
 
     quota_milli: Quota | None = None
@@ -115,7 +116,6 @@ class ProjectChange(Request):
         "managers",
         "members",
         "over_quota",
-        "over_quota_weight",
         "on_expiry",
         "interactive_limit_s",
         "interactive_extension_s",
@@ -155,7 +155,7 @@ class ProjectView(View):
     quota_milli: int
     used_milli: int
     over_quota: bool
-    over_quota_weight: int
+    over_quota_weight: int | None
     limit_milli: int | None
     cpu_quota_milli: int | None
     cpu_limit_milli: int | None

@@ -309,7 +309,7 @@ async def _check_groups(db: AsyncSession, project: Project, caller: Identity, be
 
 def _beyond_quota(project: Project) -> int:
     """Return by how many milli-GPU a project's weight is worth more than its quota, which is its weight without one."""
-    return max(0, project.over_quota_weight * MILLI - project.quota_milli)
+    return max(0, (project.over_quota_weight or 0) * MILLI - project.quota_milli)
 
 
 def _check_weight(project: Project, before: int, caller: Identity) -> None:

@@ -63,14 +63,19 @@ async def test_a_domain_is_made_changed_and_told_of_its_policy(ready: Cluster, b
     page = (await browser.get("/domains/acme")).text
     assert '<option value="students" selected>' in page
     assert 'value="2.5"' in page
-    change = {"shares": "false", "over_quota_weight": "0", "quota": "", "limit": "", "policy": ""}
+    for weight, shown in (("0", "0"), ("", "by its quota")):
+        change = {**DOMAIN, "policy": "students", "over_quota_weight": weight}
+        assert (await browser.post("/domains/acme", data=change, headers=PART)).status_code == 204
+        assert f'<td class="wide">{shown}</td>' in (await browser.get("/domains")).text
+        assert f'min="0" value="{weight}"' in (await browser.get("/domains/acme")).text
+    change = {"shares": "false", "over_quota_weight": "", "quota": "", "limit": "", "policy": ""}
     changed = await browser.post("/domains/acme", data=change, headers=PART)
     assert (changed.status_code, changed.headers["hx-redirect"]) == (204, "/domains")
     found = await kept(ready, "domains", "acme")
     told = [found[each] for each in ("quota_milli", "shares", "over_quota_weight", "limit_milli", "policy")]
-    assert told == [None, False, 0, None, None]
+    assert told == [None, False, None, None, None]
     wrong = await browser.post("/domains/acme", data=change | {"limit": "1"}, headers=PART)
-    assert [each["where"] for each in wrong.json()["errors"]] == ["limit_milli"], "not the weight of 0 beside it"
+    assert [each["where"] for each in wrong.json()["errors"]] == ["limit_milli"], "not the weight beside it"
 
 
 async def test_a_sandbox_is_written_a_rule_a_line_as_on_the_command_line(

@@ -17,14 +17,18 @@ async def test_a_domain_shares_by_a_weight_and_up_to_a_limit(cluster: Cluster) -
     body = {"name": "acme", "quota_milli": 2000, "shares": True, "over_quota_weight": 3, "limit_milli": 3000}
     made = await ok(cluster.admin.post(f"{V1}/domains", json=body))
     assert {key: made[key] for key in body} == body
-    changed = await ok(cluster.admin.patch(f"{V1}/domains/acme", json={"limit_milli": None, "over_quota_weight": 0}))
-    assert (changed["shares"], changed["over_quota_weight"], changed["limit_milli"]) == (True, 0, None)
+    for weight in (0, None):
+        change = {"limit_milli": None, "over_quota_weight": weight}
+        changed = await ok(cluster.admin.patch(f"{V1}/domains/acme", json=change))
+        assert (changed["shares"], changed["over_quota_weight"], changed["limit_milli"]) == (True, weight, None)
+    assert (await ok(cluster.admin.post(f"{V1}/domains", json={"name": "beta"})))["over_quota_weight"] is None
 
 
 @pytest.mark.parametrize(
     ("fields", "where", "hint"),
     [
         ({"over_quota_weight": 1}, "over_quota_weight", "set shares"),
+        ({"over_quota_weight": 0}, "over_quota_weight", "set shares"),
         ({"limit_milli": 1000, "quota_milli": 1000}, "limit_milli", "set shares"),
         ({"limit_milli": 1000, "shares": True}, "limit_milli", "give a quota"),
         ({"limit_milli": 1000, "shares": True, "quota_milli": 2000}, "limit_milli", "no less than the quota"),

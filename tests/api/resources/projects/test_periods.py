@@ -112,6 +112,14 @@ async def test_everything_of_a_project(cluster: Cluster, clock: Clock) -> None:
     assert await show(cluster) == made
 
 
+async def test_a_weight_is_a_number_or_none_or_no_claim(cluster: Cluster) -> None:
+    assert (await create(cluster))["over_quota_weight"] is None
+    for weight in (0, 3, None):
+        changed = await ok(cluster.admin.patch(f"{PROJECTS}/team-a", json={"over_quota_weight": weight}))
+        assert changed["over_quota_weight"] == weight
+        assert (await show(cluster))["over_quota_weight"] == weight
+
+
 async def test_a_period_may_begin_now_and_have_no_end(cluster: Cluster, clock: Clock) -> None:
     made = await create(cluster)
     assert made["period"] == {"starts_at": "2026-03-01T12:00:00Z", "ends_at": None}

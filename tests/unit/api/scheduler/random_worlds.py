@@ -75,10 +75,14 @@ class RandomWorld(World):
             left -= quota
             own = random.Random(f"{self.number}{name}")
             least = own.choice((None, None, None, 0, 30))
-            each = ProjectState(name, quota, draw.random() < 0.8, draw.choice((0, 0, 1, 2, 3)), least)
+            each = ProjectState(name, quota, draw.random() < 0.8, draw.choice((*self.no_weights(), 1, 2, 3)), least)
             limit = quota + own.randint(1, 8) * 500 if each.over_quota and own.random() < 0.4 else None
             found.append(replace(each, limit_milli=limit, cpu=self._bounds(own, 4000), memory=self._bounds(own, 1024)))
         return tuple(found)
+
+    def no_weights(self) -> tuple[None, int | None]:
+        """By the quota, and in every fourth world also no claim to what is spare."""
+        return None, 0 if self.number % 4 == 1 else None
 
     def _bounds(self, own: random.Random, unit: int) -> Bounds | None:
         """A quota of CPU or memory in every third world, for some of its projects."""

@@ -35,7 +35,7 @@ class SharingWorld(RandomWorld):
         given = sum(each.quota_milli for each in projects if each.domain == name)
         quota = own.choice((0, given + own.randint(0, 4) * 500))
         limit = own.choice((None, max(given, quota) + own.randint(0, 6) * 500))
-        return DomainState(name, quota, own.choice((0, 0, 1, 3)), limit)
+        return DomainState(name, quota, own.choice((*self.no_weights(), 1, 3)), limit)
 
     def snapshot(self) -> Snapshot:
         """As the scheduler sees it, domains too."""

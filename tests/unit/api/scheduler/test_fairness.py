@@ -12,7 +12,7 @@ from api.scheduler.fairness import ProjectDemand, divide, fair_shares, in_whole_
 from api.scheduler.snapshot import ProjectState
 
 
-def claim(name: str, quota: int, demand: int, *, weight: int = 0, over_quota: bool = True) -> ProjectDemand:
+def claim(name: str, quota: int, demand: int, *, weight: int | None = None, over_quota: bool = True) -> ProjectDemand:
     return ProjectDemand(ProjectState(name, quota, over_quota, weight), demand)
 
 
@@ -109,7 +109,7 @@ claims_of = st.lists(
         lambda quota, demand, weight, over: (quota * 50, demand * 50, weight, over),
         st.integers(0, 200),
         st.integers(0, 400),
-        st.integers(0, 5),
+        st.sampled_from([None, 0, 1, 2, 3, 5]),
         st.booleans(),
     ),
     max_size=8,

@@ -92,7 +92,7 @@ def any_gangs(random: Random) -> Snapshot:
         ProjectState(
             name,
             random.choice((0, 1000, 3000)),
-            weight=random.choice((0, 1, 2)),
+            weight=random.choice((None, 0, 1, 2)),
             limit_milli=random.choice((None, None, 6000)),
             had_milli=random.choice((0, 500)),
             domain=random.choice(("", "one", "two")),

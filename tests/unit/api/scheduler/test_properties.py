@@ -63,7 +63,7 @@ projects_of = st.tuples(
             lambda quota, over, weight, name=name: ProjectState(name, quota * 500, over, weight),
             st.integers(0, 12),
             st.sampled_from([True, True, False]),
-            st.integers(0, 3),
+            st.sampled_from([None, 0, 1, 2, 3]),
         )
         for name in "abc"
     ]

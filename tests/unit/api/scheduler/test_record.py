@@ -38,23 +38,23 @@ def test_what_is_saved_is_what_is_read(snapshot: Snapshot) -> None:
     assert record.differences(saved, decide(again)) == []
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 2}', "\x00"])
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 3}', "\x00"])
 def test_what_is_no_cycle_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="name a saved cycle"):
         record.load(text, "cycle.json")
 
 
 def test_another_format_is_refused() -> None:
-    document = json.loads(record.save(CYCLE, decide(CYCLE))) | {"format": 3}
-    with pytest.raises(InputError, match="format 3, not 2"):
+    document = json.loads(record.save(CYCLE, decide(CYCLE))) | {"format": 4}
+    with pytest.raises(InputError, match="format 4, not 3"):
         record.load(json.dumps(document), "cycle.json")
 
 
 def test_an_older_format_is_refused_before_its_keys_are() -> None:
     """What they meant is for the version that wrote them."""
     decision: dict[str, object] = {"placements": {}, "reclaims": [], "waits": {}, "log": [], "kept": {}}
-    document = json.loads(record.save(CYCLE, decide(CYCLE))) | {"format": 1, "decision": decision}
-    with pytest.raises(InputError, match="format 1, not 2"):
+    document = json.loads(record.save(CYCLE, decide(CYCLE))) | {"format": 2, "decision": decision}
+    with pytest.raises(InputError, match="format 2, not 3"):
         record.load(json.dumps(document), "cycle.json")
 
 

@@ -64,7 +64,7 @@ def nominated_for_two_gpus(*projects: ProjectState) -> World:
 
 def test_what_is_nominated_beyond_the_quota_comes_after_a_guarantee_that_waits() -> None:
     """Nobody was stopped for it; once it had begun it would be stopped itself."""
-    world = nominated_for_two_gpus(project("owner", 1, weight=0))
+    world = nominated_for_two_gpus(project("owner", 1))
     world.submit(work("guaranteed", "owner", 1, NOW + 1))
     assert set(world.step().placements) == {"guaranteed"}
     assert "is kept for it" not in world.decisions[-1].pending_reasons["nominated"].reason
@@ -72,7 +72,7 @@ def test_what_is_nominated_beyond_the_quota_comes_after_a_guarantee_that_waits()
 
 
 def test_what_a_guarantee_leaves_of_such_places_is_used_at_once() -> None:
-    world = nominated_for_two_gpus(project("b", 0, weight=1), project("owner", 1, weight=0))
+    world = nominated_for_two_gpus(project("b", 0, weight=1), project("owner", 1))
     world.submit(work("guaranteed", "owner", 1, NOW + 1), work("small", "b", 1, NOW + 1))
     assert set(world.step().placements) == {"guaranteed", "small"}
     assert not world.decisions[-1].reclaims
@@ -94,21 +94,21 @@ def test_what_is_nominated_beyond_the_quota_goes_before_others_beyond_theirs() -
         ("c", 0.6, 1, 0, 50),
         ("c", 0.6, 1, 0, 50),
     ],
-    weights=(0, 0, 0),
+    weights=(None, None, None),
     quotas=(0, 0, 0),
     reserve_after_s=0,
 )
 @given(
     sizes=st.lists(st.integers(1, 8), min_size=1, max_size=3),
     waiting=sessions,
-    weights=st.tuples(*[st.integers(0, 4)] * 3),
+    weights=st.tuples(*[st.sampled_from([None, 0, 1, 2, 3, 4])] * 3),
     quotas=st.tuples(*[st.integers(0, 2)] * 3),
     reserve_after_s=st.sampled_from([0, 60]),
 )
 def test_nobody_is_stopped_for_a_fair_share_who_has_just_been_started(
     sizes: list[int],
     waiting: list[tuple[str, float, int, int, int]],
-    weights: tuple[int, int, int],
+    weights: tuple[int | None, ...],
     quotas: tuple[int, int, int],
     reserve_after_s: int,
 ) -> None:

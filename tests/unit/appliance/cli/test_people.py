@@ -101,6 +101,7 @@ def test_domains(logged_in: FakeApi, run: Run) -> None:
             domain(description="the third floor"),
             domain(quota_milli=2500, policy="one", shares=True),
             domain(quota_milli=2500, shares=True, over_quota_weight=3, limit_milli=4000),
+            domain(shares=True, over_quota_weight=0),
         ],
     )
     assert run("domain", "list")[1] == (
@@ -108,6 +109,7 @@ def test_domains(logged_in: FakeApi, run: Run) -> None:
         "physics  -     -                  -       the third floor  3h\n"
         "physics  2.5   yes                one                      3h\n"
         "physics  2.5   weight 3, up to 4  -                        3h\n"
+        "physics  -     weight 0           -                        3h\n"
     )
     logged_in.on("PATCH", "/domains/physics", domain(quota_milli=2500))
     assert run("domain", "update", "physics", "--gpus", "2.5")[1] == "Changed domain physics.\n"
@@ -116,6 +118,8 @@ def test_domains(logged_in: FakeApi, run: Run) -> None:
     assert logged_in.last.body == {"quota_milli": None, "description": "the fourth floor"}
     run("domain", "update", "physics", "--shares", "--weight", "3", "--limit", "4")
     assert logged_in.last.body == {"shares": True, "over_quota_weight": 3, "limit_milli": 4000}
+    run("domain", "update", "physics", "--weight", "quota")
+    assert logged_in.last.body == {"over_quota_weight": None}
     run("domain", "update", "physics", "--no-shares", "--limit", "none")
     assert logged_in.last.body == {"shares": False, "limit_milli": None}
     for name, sent in (("one", "one"), ("none", None)):

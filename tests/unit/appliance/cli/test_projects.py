@@ -27,6 +27,7 @@ def test_list_golden(logged_in: FakeApi, run: Run) -> None:
         project(managers=["carol"], training_group="v100"),
         project(name="b", quota_milli=16000, used_milli=0, members=[], over_quota=False, period=ended, active=False),
         project(name="c", over_quota_weight=3, interactive_group="small"),
+        project(name="d", over_quota_weight=0),
     ]
     logged_in.on("GET", "/projects", projects)
     assert run("project", "list")[1] == (
@@ -37,6 +38,8 @@ def test_list_golden(logged_in: FakeApi, run: Run) -> None:
         "   b       16    0       no          2026-03-01 (not active)  -            -               -                  "
         "3h\n"
         "   c       1     0.5     weight 3    never                    -            small           alice, bob         "
+        "3h\n"
+        "   d       1     0.5     weight 0    never                    -            -               alice, bob         "
         "3h\n"
     )
     assert json.loads(run("project", "list", "-o", "json")[1]) == projects
@@ -123,6 +126,9 @@ def test_create_needs_no_more_than_a_quota(logged_in: FakeApi, run: Run) -> None
         (("--session-access", "private"), {"session_access": "private"}),
         (("--limit", "2.5"), {"limit_milli": 2500}),
         (("--limit", "none"), {"limit_milli": None}),
+        (("--weight", "3"), {"over_quota_weight": 3}),
+        (("--weight", "0"), {"over_quota_weight": 0}),
+        (("--weight", "quota"), {"over_quota_weight": None}),
         (("--cpus", "2.5", "--cpu-limit", "4"), {"cpu_quota_milli": 2500, "cpu_limit_milli": 4000}),
         (("--memory", "2G", "--memory-limit", "none"), {"memory_quota_mib": 2048, "memory_limit_mib": None}),
         (("--min-runtime", "30m"), {"min_runtime_s": 1800}),
@@ -146,7 +152,14 @@ def test_update_changes_what_is_named(logged_in: FakeApi, run: Run, options: tup
 
 @pytest.mark.parametrize(
     "options",
-    [("--gpus", "many"), ("--until", "soon"), ("--interactive-limit", "long"), ("--on-expiry", "never")],
+    [
+        ("--gpus", "many"),
+        ("--weight", "much"),
+        ("--weight", "-1"),
+        ("--until", "soon"),
+        ("--interactive-limit", "long"),
+        ("--on-expiry", "never"),
+    ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_asked(
     logged_in: FakeApi, run: Run, options: tuple[str, ...]

@@ -67,10 +67,10 @@ class Decider:
         Raises where decisions fail whoever waits, and ends one that runs with which that is so.
         """
         self._forget(self._left_out.keys() - {each.id for each in snapshot.queue})
+        # whoever is left out now has its next try in a later pass, however long this one takes
+        due = min(self._left_out, key=self._left_out.__getitem__) if self.is_due else None
         cycle = await self._decide_without_failing(self.without_left_out(snapshot), changes, end)
-        if self.is_due:
-            return await self._try_again(min(self._left_out, key=self._left_out.__getitem__), snapshot, cycle, end)
-        return cycle
+        return await self._try_again(due, snapshot, cycle, end) if due else cycle
 
     def check(self) -> Check:
         """Return whether it decides, on all that wait."""

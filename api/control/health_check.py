@@ -16,7 +16,7 @@ from uuid import UUID
 import httpx
 
 from api.clock import Clock
-from api.control import audit_check, database_check, syslog_check
+from api.control import audit_check, database_check, decider, syslog_check
 from api.database import Database
 from api.engine.launcher import DirectLauncher, Launcher
 from api.resources.health import service
@@ -44,9 +44,21 @@ AGENT = "agent"
 class HealthCheck:
     """Looks again and again; what it found last is remembered, and only what has changed is written."""
 
-    def __init__(self, database: Database, settings: Settings, clock: Clock, launcher: Launcher | None = None) -> None:
-        """Begin with a look after the first interval; that of a launcher is one at what lends the places."""
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        clock: Clock,
+        launcher: Launcher | None = None,
+        scheduler: Callable[[], Check] | None = None,
+    ) -> None:
+        """Begin with a look after the first interval; that of a launcher is one at what lends the places.
+
+        What the `scheduler` says of itself is no look, and is told at once: it may be over soon.
+        """
         self._launcher = launcher or DirectLauncher()
+        self._scheduler = scheduler
+        self._told: Check | None = None
         self._database = database
         self._settings = settings
         self._clock = clock
@@ -73,6 +85,8 @@ class HealthCheck:
         if moment - self._looked_at_site >= self._settings.health_interval_s:
             self._looked_at_site = moment
             await self._look_at_site(moment)
+        elif self._scheduler and self._told and self._scheduler() != self._told:
+            await self._tell_of_site()
 
     async def _look_at_agents(self, at: datetime, moment: float) -> None:
         judges = moment - self._began >= service.silent_s(self._settings)
@@ -97,11 +111,21 @@ class HealthCheck:
         async with self._database.reading() as db:
             if self._site is None:
                 # what the leader before found: a first bad look counts no more than any other
-                known = {(row.check_id, row.thing): _check(row) for row in await service.of_site(db)}
+                rows = [row for row in await service.of_site(db) if row.check_id != decider.CHECK]
+                known = {(row.check_id, row.thing): _check(row) for row in rows}
                 damping = Damping(self._settings.health_looks, self._settings.health_good_looks)
                 self._site = DampedChecks(damping, known)
             self._site.see({(check.id, check.subject): check for part in found for check in part}, moment)
-            reports, at = [CheckReport.of(check) for check in self._site.counts.values()], self._clock.now()
+        await self._tell_of_site()
+
+    async def _tell_of_site(self) -> None:
+        """Write what counts of the site, and what the scheduler says now, where anything of it is new."""
+        checks = [*self._site.counts.values()] if self._site else []
+        if self._scheduler:
+            self._told = self._scheduler()
+            checks.append(self._told)
+        reports, at = [CheckReport.of(check) for check in checks], self._clock.now()
+        async with self._database.reading() as db:
             if not await service.is_news_of_site(db, reports, at):
                 return
         async with self._database.transaction() as db:

@@ -10,7 +10,9 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 import structlog
@@ -18,6 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
 from api.control.cycles import GROW, PLACE, DecidedCycle, Read, Rounds, next_change, say, singly
+from api.control.decider import Decider
 from api.control.project_states import (
     ends_at_latest,
     micros,
@@ -29,7 +32,7 @@ from api.control.project_states import (
 )
 from api.control.reconcilers.failures import OUTAGES, Failures
 from api.control.residents import Residents
-from api.control.waits import decided, outside, stopped, told, without_network
+from api.control.waits import decided, outside, stopped, told, unplanned, without_network
 from api.database import Begin, Database
 from api.resources.groups import service as groups
 from api.resources.groups.permissions import Permissions
@@ -41,12 +44,12 @@ from api.resources.sessions import service as sessions
 from api.resources.sessions.leases import whole_cores
 from api.resources.sessions.mounts import storages_of
 from api.resources.sessions.scheduling import Asked, Placed
-from api.scheduler.decide import decide, failing
-from api.scheduler.planner import Planner
+from api.scheduler.decide import decide
 from api.scheduler.snapshot import Cause, Decision, Placement, Running, SchedulerSettings, Snapshot, Workload
 from api.settings import Launching, Settings
 from api.tables.projects import Access, Project
 from api.tables.sessions import State
+from common.checks import Check
 from common.errors import UnavailableError
 from common.gang_networks import capacity
 from common.gpu.kinds import Enforcement
@@ -78,7 +81,7 @@ class Loop:
         )
         self._is_aged = settings.spare_half_life_s > 0
         self._fleet = Fleet()
-        self._planner: Planner | None = None
+        self._decider = Decider(self._failures)
         self._residents = Residents()
         self._token: object = None
         self._due = 0
@@ -115,7 +118,7 @@ class Loop:
                 fleet,
                 await networks.taken(db) if self._lacks_network else None,
             )
-            is_new = bool(news) or token != self._token or micros(moment) >= self._due
+            is_new = bool(news) or token != self._token or micros(moment) >= self._due or self._decider.is_due
             if not (is_new or self._rounds.go_on):
                 return 0
             self._again, self._token = False, None
@@ -125,19 +128,26 @@ class Loop:
             await self._end(begin, self._unreadable.pop(), READ)
         if read is None:
             return 0
-        decision = await self._decision(read.snapshot, begin)
-        placed = await self._apply(read, decision, begin)
+        end = partial(self._end_unplaced, begin)
+        cycle = await self._decider.decide(read.snapshot, self._residents.take_changes(), end)
+        decision, failing = cycle.decision, unplanned(read.queue, self._decider.left_out)
+        placed = await self._apply(replace(read, outside=[*read.outside, *failing]), decision, begin)
         self.reservations = {UUID(id_): places for id_, places in decision.reservations.items()}
         self._nominated, self._said = decision.nominated, say(decision, self._said)
         self._rounds.note(decision.left_out, is_new=is_new)
         self._lacks_network = any(each.cause is Cause.NO_NETWORK for each in decision.pending_reasons.values())
         self._token, self._due = None if self._again else token, next_change(read.snapshot)
-        self.last = DecidedCycle(read.snapshot, decision)
+        self.last = cycle
         return placed
 
     def rest(self) -> None:
         """Note that nothing waits: no places are kept then, and none are made."""
         self.reservations, self._nominated, self._rounds = {}, (), Rounds()
+        self._decider.rest()
+
+    def check(self) -> Check:
+        """Return whether decisions are made, on all that wait."""
+        return self._decider.check()
 
     async def last_cycle(self) -> DecidedCycle:
         """Return the last cycle; where this process has run none, what it would decide now, which changes nothing."""
@@ -162,7 +172,7 @@ class Loop:
             read = await other._read(db, moment, with_networks=True)
         if read is None:
             raise UnavailableError("the scheduler fails at a session", hint="look into the log of the API")
-        return other, read.snapshot
+        return other, self._decider.without_left_out(read.snapshot)
 
     async def workloads(self, db: AsyncSession, ids: Collection[UUID]) -> list[Workload]:
         """Return the workloads of sessions that a transaction has made; those that cannot be read are left out."""
@@ -275,26 +285,8 @@ class Loop:
             for session in (await sessions.by_ids(db, [session_id])).values():
                 await self._failures.end(db, session, what)
 
-    async def _decision(self, snapshot: Snapshot, begin: Begin) -> Decision:
-        """Return what is decided; where that fails too often, the session at which it fails is ended."""
-        try:
-            decision = await asyncio.to_thread(self._decide, snapshot)
-        except Exception as error:
-            # it may have taken over one half of a change
-            self._planner = None
-            if self._failures.note(PLACE, "", error) and (found := await asyncio.to_thread(failing, snapshot)):
-                await self._end(begin, UUID(found), PLACE)
-            raise
-        self._failures.forget(PLACE, "")
-        return decision
-
-    def _decide(self, snapshot: Snapshot) -> Decision:
-        changes = self._residents.take_changes()
-        if self._planner is None:
-            self._planner = Planner.of(snapshot)
-        else:
-            self._planner.follow(snapshot, changes)
-        return self._planner.decide_on(snapshot)
+    async def _end_unplaced(self, begin: Begin, workload: str) -> None:
+        await self._end(begin, UUID(workload), PLACE)
 
     async def _apply(self, read: Read, decision: Decision, begin: Begin) -> int:
         """Write what was decided, and where that fails one by one: a session at which it fails too often is ended.

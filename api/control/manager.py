@@ -26,7 +26,7 @@ from api.control.image_check import Checker
 from api.control.leases import LeaseKeeper
 from api.control.loop import Loop
 from api.control.reconcilers import glance, reach, resizes
-from api.control.reconcilers.failures import OUTAGES, TRIES, Failures
+from api.control.reconcilers.failures import OUTAGES, TRIES, Failures, wait_s
 from api.control.reconcilers.glance import Glance
 from api.control.reconcilers.observe import Observer
 from api.control.reconcilers.operate import Operator
@@ -55,7 +55,6 @@ ALIVE_PART = 0.8
 """Signs of life are written so often, and in this part of the time between two: none seems silent that is not."""
 GATHER_S = 0.02
 """So long what comes is gathered before it is looked at: many at once cost little more than one."""
-RETRY_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 NEVER = float("inf")
 ORPHAN_GRACE_S = 5
 MAX_STARTS = MAX_STOPS = MAX_CHANGES = 200
@@ -116,10 +115,10 @@ class Manager:
         self._directory = DirectoryCheck(database, settings, clock)
         self._audit = AuditWriter(database, settings, clock)
         self._audit_sender = AuditSender(database, settings, clock)
-        self._health = HealthCheck(database, settings, clock, launcher)
         self._alerts = AlertSender(database, settings, clock)
         self._repairs = AutomaticRepair(database, settings, clock)
         self.loop = Loop(database, settings, self._failures)
+        self._health = HealthCheck(database, settings, clock, launcher, self.loop.check)
         self._leases = LeaseKeeper(database, launcher, clock)
         self._woken = asyncio.Event()
         self._busy: dict[str, asyncio.Task[None]] = {}
@@ -242,7 +241,7 @@ class Manager:
         except Exception as error:
             self._failures.note(PART, name, error)
             tries = self._failures.count(PART, name)
-            self._parts[name] = self._clock.monotonic() + _wait_s(tries - 1)
+            self._parts[name] = self._clock.monotonic() + wait_s(tries - 1)
             return True
         self._failures.forget(PART, name)
         return bool(changed)
@@ -314,7 +313,7 @@ class Manager:
     def _put_off(self, session_id: UUID, state: State) -> None:
         known = self._retries.get(session_id)
         tries = known.tries if known and known.state is state else 0
-        self._retries[session_id] = _Retry(state, self._clock.monotonic() + _wait_s(tries), tries + 1)
+        self._retries[session_id] = _Retry(state, self._clock.monotonic() + wait_s(tries), tries + 1)
 
     async def _give_up(self, session_id: UUID, what: str) -> None:
         """Bring a session nearer to its end; one that does not come to it is left alone until the API starts again."""
@@ -379,10 +378,6 @@ async def _end(tasks: Collection[asyncio.Task[None]]) -> None:
         for task in pending:
             task.cancel()
         await asyncio.wait(pending, timeout=TICK_S)
-
-
-def _wait_s(tries: int) -> float:
-    return RETRY_S[min(tries, len(RETRY_S) - 1)]
 
 
 async def _wait(event: asyncio.Event, timeout_s: float) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
+from api.control.reconcilers.failures import TRIES
 from api.resources.projects import service as projects
 from api.resources.sessions.scheduling import Asked, PendingReasonUpdate, Placed
 from api.scheduler.networks import all_taken
@@ -16,6 +17,8 @@ from common.sentence import Moment, Sentence
 
 NOT_ACTIVE = "not-active"
 """Why a session waits whose project is outside its period; the decision knows nothing of it."""
+FAILING = "failing"
+"""Why a session waits at which decisions fail; they are made without it."""
 
 
 def told(row: Asked, project: str, reader: str) -> str:
@@ -56,6 +59,17 @@ def without_network(
             yield PendingReasonUpdate(row.id, row.revision, reason, Cause.NO_NETWORK, 0)
 
 
+def unplanned(rows: Iterable[Asked], failures: Mapping[str, int]) -> Iterable[PendingReasonUpdate]:
+    """Yield the new pending reasons of those that are left out of decisions, as these failed at them so often."""
+    for row in rows:
+        count = failures.get(str(row.id))
+        if count is None:
+            continue
+        reason = _failing(count)
+        if (row.reason, row.cause) != (reason, FAILING):
+            yield PendingReasonUpdate(row.id, row.revision, reason, FAILING, 0)
+
+
 def decided(queue: Sequence[Asked], decision: Decision) -> Iterable[PendingReasonUpdate]:
     """Yield the new pending reasons of a decision, with where places are kept."""
     for row in queue:
@@ -66,6 +80,14 @@ def decided(queue: Sequence[Asked], decision: Decision) -> Iterable[PendingReaso
         if told != (row.reason, row.cause, row.position, row.reserved_on):
             cause, position = str(pending.cause), pending.position
             yield PendingReasonUpdate(row.id, row.revision, pending.reason, cause, position, reserved_on)
+
+
+def _failing(count: int) -> str:
+    return Sentence(
+        "the API failed to find it a place, {count} of {most} times; it tries again, and all others are served",
+        count=count,
+        most=TRIES,
+    )
 
 
 def _ended(project: str, at: datetime) -> str:

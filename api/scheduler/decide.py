@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import Decision, Snapshot
-
-T = TypeVar("T")
 
 
 def decide(snapshot: Snapshot) -> Decision:
@@ -17,29 +14,47 @@ def decide(snapshot: Snapshot) -> Decision:
     return Planner.of(snapshot).decide_on(snapshot)
 
 
-def failing(snapshot: Snapshot) -> str | None:
-    """Return the id of a workload at which `decide` fails: the only one that runs, or the only one that waits.
+def failing_waiting(snapshot: Snapshot) -> str | None:
+    """Return the id of a workload of the queue with which a decision fails that does not fail without it.
 
-    None where it does not fail at a single one. It takes about twice as many decisions as the numbers have bits.
+    None where it does not fail, or fails without a queue, too. It takes as many decisions as the length of the queue
+    has bits, and two; the cluster is built anew only after one that failed.
     """
-    found = _at(snapshot.running, lambda part: replace(snapshot, queue=(), running=part))
-    if found:
-        return found.workload.id
-    waiting = _at(snapshot.queue, lambda part: replace(snapshot, queue=part))
-    return waiting.id if waiting else None
+    kept: list[Planner] = []
+
+    def fails(count: int) -> bool:
+        try:
+            planner = kept.pop() if kept else Planner.of(snapshot)
+            planner.decide_on(replace(snapshot, queue=snapshot.queue[:count]))
+        except Exception:
+            return True
+        kept.append(planner)
+        return False
+
+    at = _first(len(snapshot.queue), fails)
+    return None if at is None else snapshot.queue[at].id
 
 
-def _at(items: tuple[T, ...], part_of: Callable[[tuple[T, ...]], Snapshot]) -> T | None:
-    """Return the item at which decisions fail that are asked for a part of the items."""
-    while len(items) > 1:
-        halves = items[: len(items) // 2], items[len(items) // 2 :]
-        items = next((half for half in halves if _fails(part_of(half))), ())
-    return items[0] if items and _fails(part_of(items)) else None
+def failing_running(snapshot: Snapshot) -> str | None:
+    """Return the id of a workload that runs with which a decision fails, whoever waits, that does not without it."""
+
+    def fails(count: int) -> bool:
+        try:
+            decide(replace(snapshot, queue=(), running=snapshot.running[:count]))
+        except Exception:
+            return True
+        return False
+
+    at = _first(len(snapshot.running), fails)
+    return None if at is None else snapshot.running[at].workload.id
 
 
-def _fails(snapshot: Snapshot) -> bool:
-    try:
-        decide(snapshot)
-    except Exception:
-        return True
-    return False
+def _first(count: int, fails: Callable[[int], bool]) -> int | None:
+    """Return which of some items makes the first ones fail up to it that do not without it; None where none does."""
+    if fails(0) or not fails(count):
+        return None
+    good, bad = 0, count
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (good, middle) if fails(middle) else (middle, bad)
+    return good

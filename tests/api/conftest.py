@@ -14,7 +14,7 @@ from argon2.profiles import CHEAPEST
 from sqlalchemy import event
 
 from api.auth import passwords
-from api.control import manager as managing
+from api.control.reconcilers import failures
 from common.repair_protocol import CONTROLLER
 from tests.api.cluster import Cluster, certified, running_cluster
 
@@ -75,7 +75,7 @@ async def ready(cluster: Cluster) -> Cluster:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what is tried again be due at once."""
-    monkeypatch.setattr(managing, "RETRY_S", (0.0,))
+    monkeypatch.setattr(failures, "RETRY_S", (0.0,))
 
 
 @pytest.fixture

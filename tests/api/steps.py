@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from api import clock
 from api.clock import now
-from api.control.manager import RETRY_S
+from api.control.reconcilers.failures import RETRY_S
 from api.control.reconcilers.timed import SLACK_S, STALL_S
 from api.resources.nodes import service as nodes
 from tests.api.cluster import V1, Cluster, ok

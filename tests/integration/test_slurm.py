@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import select, update
 
 from api.clock import now
-from api.control import manager as managing
+from api.control.reconcilers import failures
 from api.engine.launcher import LeasedNode, NotLentError
 from api.engine.slurm import launcher as launching
 from api.engine.slurm.launcher import Owner, SlurmLauncher
@@ -62,7 +62,7 @@ def launcher_of(slurm: Slurm, owner: Owner) -> SlurmLauncher:
 
 @pytest.fixture
 async def cluster(slurm: Slurm, database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
-    monkeypatch.setattr(managing, "RETRY_S", (0.0,))
+    monkeypatch.setattr(failures, "RETRY_S", (0.0,))
     settings: dict[str, Any] = {"engine": "slurm", "slurm_conf": slurm.conf, "slurm_holder": slurm.holder}
     async with running_cluster(database_url, **settings) as running:
         await running.add_node("worker1")

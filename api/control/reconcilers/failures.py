@@ -30,6 +30,8 @@ log = structlog.get_logger()
 
 TRIES = 5
 """So often in a row one thing may fail."""
+RETRY_S = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""How long after each failure in a row the next try comes."""
 OUTAGES = (OperationalError, InterfaceError, PendingRollbackError, PoolTimeoutError, asyncio.CancelledError)
 """What is raised while the database is away, or as the process ends."""
 
@@ -108,6 +110,11 @@ async def all_of(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     tasks = [asyncio.ensure_future(call) for call in calls]
     await asyncio.gather(*tasks, return_exceptions=True)
     return [task.result() for task in tasks]
+
+
+def wait_s(tries: int) -> float:
+    """Return how long the next try waits after so many others."""
+    return RETRY_S[min(tries, len(RETRY_S) - 1)]
 
 
 def failed(session: Session, what: str) -> SessionUpdate:

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from api.clock import now
 from api.control.health_check import ALL_AGENTS_S, HealthCheck
-from common.checks import Check
+from api.tables.health import HealthAlert
+from common.checks import Check, CheckState
 from tests.api.cluster import V1, Cluster, ok
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +35,7 @@ async def checks(cluster: Cluster, node: str) -> dict[str, dict[str, Any]]:
 async def test_the_site_itself_is_looked_at(ready: Cluster) -> None:
     await passes(ready, 12)
     found = await checks(ready, "")
-    assert found.keys() == {"database", "disk", "memory"}
+    assert found.keys() == {"database", "disk", "memory", "scheduler"}
     assert found["database"]["state"] == "ok"
     assert "connections are in use" in found["database"]["evidence"]
 
@@ -160,3 +162,41 @@ async def test_a_look_that_finds_nothing_new_of_the_site_writes_nothing(ready: C
         statements.clear()
         await health.see(moment)
     assert [said.partition(" ")[0] for said in statements] == ["SELECT"]
+
+
+async def test_what_the_scheduler_says_of_itself_is_told_at_once(ready: Cluster, statements: list[str]) -> None:
+    """Where it says nothing new no look asks the database; what another leader found of it is over with the next."""
+    settings = ready.settings.model_copy(update={"alerts_webhook": "https://ops.example.org"})
+    states = {True: CheckState.OK, False: CheckState.WARN}
+    decides = False
+    health = SteadyCheck(
+        *(ready.database, settings, ready.clock),
+        scheduler=lambda: Check("scheduler", "scheduler decides", states[decides], "session 1" * (not decides)),
+    )
+
+    async def told() -> list[tuple[str, str, str]]:
+        async with ready.database.reading() as db:
+            return [
+                (alert.told["check"], alert.told["state"], alert.told["evidence"])
+                for alert in await db.scalars(select(HealthAlert).order_by(HealthAlert.number))
+            ]
+
+    await health.see(0)
+    assert await told() == [("scheduler", "warn", "session 1")]
+    for _ in range(2):
+        decides = True
+        await health.look(silent=False)
+        assert (await checks(ready, ""))["scheduler"]["state"] == "ok"
+        statements.clear()
+        await health.look(silent=False)
+        assert statements == []
+        decides = False
+        await health.look(silent=False)
+    assert [state for _, state, _ in await told()] == ["warn", "ok", "warn", "ok", "warn"]
+    decides = True
+    leader = SteadyCheck(
+        *(ready.database, settings, ready.clock),
+        scheduler=lambda: Check("scheduler", "scheduler decides", CheckState.OK, ""),
+    )
+    await leader.see(0)
+    assert (await checks(ready, ""))["scheduler"]["state"] == "ok"

@@ -9,8 +9,7 @@ from sqlalchemy import select, update
 from starlette.requests import HTTPConnection
 
 from api.clock import now
-from api.control.manager import RETRY_S
-from api.control.reconcilers.failures import Failures
+from api.control.reconcilers.failures import RETRY_S, Failures
 from api.control.reconcilers.observe import MISSING_LIMIT
 from api.control.reconcilers.timed import SLACK_S, STALL_S, TimedReconciler
 from api.endpoints import nodes as endpoints

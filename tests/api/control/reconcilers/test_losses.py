@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from api.control.manager import RETRY_S
+from api.control.reconcilers.failures import RETRY_S
 from api.engine.base import UnreachableError
 from api.resources.nodes import service as nodes
 from api.resources.sessions import changes, service

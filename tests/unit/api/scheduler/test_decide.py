@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from api.scheduler.cycle import Cycle
-from api.scheduler.decide import failing
+from api.scheduler.decide import failing_running, failing_waiting
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import Cause, Running, SchedulerSettings, Snapshot, Workload
 from tests.unit.api.scheduler.world import World, node, on, project, runs, work
@@ -102,7 +102,7 @@ def test_what_can_never_be_guaranteed_takes_nothing_guaranteed_of_its_own_projec
 def test_the_workload_at_which_a_decision_fails_is_found(
     monkeypatch: pytest.MonkeyPatch, bad: int | None, runs_: bool
 ) -> None:
-    """Among all that run, or among all that wait; where two fail, one of them."""
+    """Among all that run, or among all that wait."""
     add, begin = Planner.add, Cycle.__init__
 
     def check(workload: Workload) -> None:
@@ -123,4 +123,21 @@ def test_the_workload_at_which_a_decision_fails_is_found(
     running = tuple(runs(work(f"r{at}", "a", 1), on("n", *[0] * at, 1)) for at in range(7))
     queue = tuple(work(f"w{at}", "a", 1) for at in range(7))
     snapshot = Snapshot(0, (node("n", 7),), (project("a", 7),), running, queue)
-    assert failing(snapshot) == (None if bad is None else f"{'r' if runs_ else 'w'}{bad}")
+    assert failing_running(snapshot) == (None if bad is None or not runs_ else f"r{bad}")
+    assert failing_waiting(snapshot) == (None if bad is None or runs_ else f"w{bad}")
+
+
+@pytest.mark.parametrize("pair", [("w0", "w6"), ("w2", "w3")])
+def test_where_a_decision_fails_at_two_together_one_of_them_is_found(
+    monkeypatch: pytest.MonkeyPatch, pair: tuple[str, str]
+) -> None:
+    begin = Cycle.__init__
+
+    def beginning(self: Cycle, state: Any, queue: Any, *args: Any) -> None:
+        if {*pair} <= {workload.id for workload in queue}:
+            raise ZeroDivisionError
+        begin(self, state, queue, *args)
+
+    monkeypatch.setattr(Cycle, "__init__", beginning)
+    snapshot = Snapshot(0, (node("n", 7),), (project("a", 7),), queue=tuple(work(f"w{at}", "a", 1) for at in range(7)))
+    assert failing_waiting(snapshot) == pair[1]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
-from tests.bench.openb import arrivals, read_nodes, read_pods, replay
+import pytest
+
+from tests.bench import openb
+from tests.bench.openb import FGD, arrivals, judged, read_nodes, read_pods, replay
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,8000,1000,2,T4\nn1,4000,1000,1,P100\n"
 PODS = (
@@ -41,3 +45,37 @@ def test_arrivals_ask_for_130_percent_and_the_same_seed_draws_the_same(tmp_path:
     assert figures["gpu_allocation_percent"] in {round(100 * held / 3000, 3) for held in range(0, 3001, 500)}
     assert figures["placements_per_second"] > 0
     assert 0 < figures["decision_p50_ms"] <= figures["decision_p99_ms"]
+
+
+def test_a_mean_below_that_of_fgd_misses_the_aim_of_its_trace() -> None:
+    aim = FGD["gpushare40"]
+    assert judged("gpushare40", [aim - 0.5, aim + 0.5]) == {
+        "trace": "gpushare40",
+        "mean_gpu_allocation_percent": aim,
+        "fgd": aim,
+        "missed": False,
+    }
+    assert judged("gpushare40", [aim - 0.5, aim + 0.4])["missed"]
+    assert not judged("of-others", [1.0])["missed"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted", "lines"),
+    [([], 1, 5), (["--seeds", "42", "43"], 1, 3), (["--seed", "42"], 0, 1)],
+)
+def test_the_exit_code_tells_of_a_missed_aim(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    wanted: int,
+    lines: int,
+) -> None:
+    """A cluster that nothing of the trace fits on misses any aim; a single replay has none."""
+    (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nn0,100,100,2,T4\n")
+    pods = tmp_path / "openb_pod_list_default.csv"
+    pods.write_text(PODS)
+    monkeypatch.setattr(sys, "argv", ["openb", "--nodes", str(tmp_path / "nodes.csv"), "--pods", str(pods), *arguments])
+    with pytest.raises(SystemExit) as ended:
+        openb.main()
+    assert (ended.value.code, len(capsys.readouterr().out.splitlines())) == (wanted, lines)

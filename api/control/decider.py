@@ -1,0 +1,152 @@
+"""Decider: decides on the loop's snapshots, without those that wait and at which decisions fail.
+
+Each of these is tried again alone, later and later, and ended after so many tries; all others are served meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
+
+import structlog
+
+from api.control.cycles import PLACE, DecidedCycle
+from api.control.reconcilers.failures import TRIES, Failures, wait_s
+from api.scheduler.decide import failing_running, failing_waiting
+from api.scheduler.planner import Planner
+from api.scheduler.snapshot import Decision, Running, Snapshot
+from common.checks import Check, CheckState
+
+log = structlog.get_logger()
+
+AT_ONCE = 3
+"""So many are looked for in one pass."""
+NAMED = 3
+"""So many are named in the check."""
+CHECK = "scheduler"
+ABOUT = CHECK, "scheduler decides"
+
+End = Callable[[str], Awaitable[None]]
+"""Ends the session of a workload."""
+
+
+class Decider:
+    """Keeps a planner, and which of those that wait are left out until when."""
+
+    def __init__(self, failures: Failures) -> None:
+        """Start with nobody left out."""
+        self._failures = failures
+        self._planner: Planner | None = None
+        self._left_out: dict[str, float] = {}
+        self._error = ""
+
+    @property
+    def left_out(self) -> Mapping[str, int]:
+        """How often decisions have failed at each workload that is left out of them."""
+        return {id_: self._failures.count(PLACE, id_) for id_ in self._left_out}
+
+    @property
+    def is_due(self) -> bool:
+        """Whether one that is left out is to be tried again."""
+        return min(self._left_out.values(), default=float("inf")) <= time.monotonic()
+
+    def rest(self) -> None:
+        """Note that nobody waits."""
+        self._forget(list(self._left_out))
+        self._error = ""
+
+    def without_left_out(self, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot without those that are left out."""
+        return _without(snapshot, self._left_out) if self._left_out else snapshot
+
+    async def decide(self, snapshot: Snapshot, changes: Mapping[str, Running | None], end: End) -> DecidedCycle:
+        """Return what is decided, and on what; `changes` are those of running workloads since the last time.
+
+        Raises where decisions fail whoever waits, and ends one that runs with which that is so.
+        """
+        self._forget(self._left_out.keys() - {each.id for each in snapshot.queue})
+        # whoever is left out now has its next try in a later pass, however long this one takes
+        due = min(self._left_out, key=self._left_out.__getitem__) if self.is_due else None
+        cycle = await self._decide_without_failing(self.without_left_out(snapshot), changes, end)
+        return await self._try_again(due, snapshot, cycle, end) if due else cycle
+
+    def check(self) -> Check:
+        """Return whether it decides, on all that wait."""
+        if self._error:
+            hint = "nothing is placed meanwhile; the API's log says why: look for `failed unexpectedly`"
+            return Check(*ABOUT, CheckState.FAIL, f"its decisions fail: {self._error}", hint)
+        if not self._left_out:
+            return Check(*ABOUT, CheckState.OK, "it decides on all that wait")
+        tries = [f"session {id_} ({count} of {TRIES} times)" for id_, count in sorted(self.left_out.items())]
+        more = f" and {len(tries) - NAMED} more" if len(tries) > NAMED else ""
+        said = f"it fails at {', '.join(tries[:NAMED])}{more}; all others are served"
+        hint = f"`penstock logs --site --session {min(self._left_out)}` tells of its request and of what failed"
+        return Check(*ABOUT, CheckState.WARN, said, hint)
+
+    async def _decide_without_failing(
+        self, snapshot: Snapshot, changes: Mapping[str, Running | None], end: End
+    ) -> DecidedCycle:
+        """Decide, and where that fails leave out those at which it does."""
+        for _ in range(AT_ONCE):
+            try:
+                return await self._decide(snapshot, changes)
+            except Exception as error:
+                found = await asyncio.to_thread(failing_waiting, snapshot)
+                if found is None:
+                    break
+                await self._leave_out(found, error, end)
+                snapshot = _without(snapshot, [found])
+        return await self._decide_or_end(snapshot, end)
+
+    async def _decide_or_end(self, snapshot: Snapshot, end: End) -> DecidedCycle:
+        try:
+            return await self._decide(snapshot, {})
+        except Exception as error:
+            self._error = f"{type(error).__name__} {error}".strip()
+            if self._failures.note(PLACE, "", error) and (found := await asyncio.to_thread(failing_running, snapshot)):
+                await end(found)
+            raise
+
+    async def _try_again(self, id_: str, snapshot: Snapshot, cycle: DecidedCycle, end: End) -> DecidedCycle:
+        """Decide with one that was left out, too; where that fails again, the cycle without it counts."""
+        whole = _without(snapshot, self._left_out.keys() - {id_})
+        try:
+            cycle = await self._decide(whole, {})
+        except Exception as error:
+            await self._leave_out(id_, error, end)
+        else:
+            self._forget([id_])
+        return cycle
+
+    async def _decide(self, snapshot: Snapshot, changes: Mapping[str, Running | None]) -> DecidedCycle:
+        """Decide once; where that fails, the next time begins with a planner of what is so then."""
+        planner, self._planner = self._planner, None
+
+        def decided() -> tuple[Planner, Decision]:
+            if planner:
+                planner.follow(snapshot, changes)
+            known = planner or Planner.of(snapshot)
+            return known, known.decide_on(snapshot)
+
+        self._planner, decision = await asyncio.to_thread(decided)
+        self._failures.forget(PLACE, "")
+        self._error = ""
+        return DecidedCycle(snapshot, decision)
+
+    async def _leave_out(self, id_: str, error: Exception, end: End) -> None:
+        """Leave out a workload until its next try; after so many its session is ended."""
+        log.warning("the scheduler leaves out a session at which it fails", session=id_)
+        if self._failures.note(PLACE, id_, error):
+            await end(id_)
+        self._left_out[id_] = time.monotonic() + wait_s(self._failures.count(PLACE, id_) - 1)
+
+    def _forget(self, ids: Collection[str]) -> None:
+        for id_ in ids:
+            del self._left_out[id_]
+            self._failures.forget(PLACE, id_)
+
+
+def _without(snapshot: Snapshot, ids: Collection[str]) -> Snapshot:
+    return replace(snapshot, queue=tuple(each for each in snapshot.queue if each.id not in ids))

@@ -1,4 +1,4 @@
-"""How long was waited: before each span, as far as sessions tell of those that there are"""
+"""Waits: how long each span was waited for, as far as sessions tell of those that there are"""
 
 from __future__ import annotations
 

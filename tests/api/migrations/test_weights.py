@@ -14,7 +14,7 @@ from api.tables.projects import Project
 
 pytestmark = pytest.mark.anyio
 
-OLD, NEW = "0046", "0050"
+OLD, NEW = "0048", "0049"
 
 NAMES = "projects", "domains"
 INSERTS = (

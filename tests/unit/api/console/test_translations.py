@@ -13,6 +13,7 @@ from babel.messages.catalog import Catalog
 import api
 from api.console import texts
 from api.console.texts import Speech, speech, wanted
+from api.scheduler.phrases import IN_USE
 from api.tables.users import Language
 from common.sentence import Sentence
 from tools.translations import LANGUAGES, catalogue, messages
@@ -60,7 +61,7 @@ def test_every_text_is_translated_with_the_names_that_it_has(language: str) -> N
 @pytest.mark.parametrize("language", OTHERS)
 def test_a_sentence_is_said_with_all_that_is_in_it(language: Language) -> None:
     amount = Sentence("{gpus} GPUs", gpus="2")
-    why = Sentence("no node has {amount} free; {piece}", amount=amount, piece=Sentence("every GPU is in use"))
+    why = Sentence("no node has {amount} free; {piece}", amount=amount, piece=IN_USE)
     said = why.said_in(speech(language))
     assert "2" in said
     assert not re.search(r"[a-z]", said)

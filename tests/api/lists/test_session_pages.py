@@ -128,13 +128,16 @@ async def test_a_poller_is_told_that_nothing_changed(ready: Cluster) -> None:
 async def test_a_page_reads_what_it_shows_however_many_have_ended(
     ready: Cluster, asked: dict[str, Any], most: int
 ) -> None:
-    """The last page of a walk, and lists of whom and what has few."""
+    """The last page of a walk, and lists of whom and what has few.
+
+    So many have ended that PostgreSQL finds twenty by an index, however full its pages are.
+    """
     for project in ("team-b", "team-c"):
         await ready.add_project(project)
-    await asyncio.to_thread(history.fill, ready.database, 4000)
+    await asyncio.to_thread(history.fill, ready.database, 12_000)
     query = {"limit": 20} | asked
     async with ready.database.reading() as db:
-        oldest = select(Session.created_at, Session.id).order_by(Session.created_at, Session.id).offset(3970).limit(1)
+        oldest = select(Session.created_at, Session.id).order_by(Session.created_at, Session.id).offset(11_970).limit(1)
         row = (await db.execute(oldest)).one()
     if most > 20:
         query["after"] = session_pages.cursor(row.created_at, row.id)

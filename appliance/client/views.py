@@ -453,8 +453,8 @@ class Limit(TypedDict):
     """What one's sessions hold of one kind together, the most that they may have, and what is left of it.
 
     `of` is `sessions`, `gpu_milli`, `cpu_milli` or `memory_mib`. `waiting` is what counts beside what is held: of
-    sessions that wait, and of containers that elastic ones may still get. null is no limit: `held` and `waiting` are
-    null where one of the sessions has none.
+    sessions that wait, and of containers that elastic ones may still get. null is no limit: `held` and
+    `waiting` are null where one of the sessions has none.
     """
 
     of: str
@@ -1074,45 +1074,6 @@ class Timeline(TypedDict):
     series: list[TimelineSeries]
 
 
-class WaitFigures(TypedDict):
-    """How long was waited for what began: of so many, the median, the 95th percentile and the longest, in seconds.
-
-    The percentiles are waits that there were, at most 5 % above what all waits in order would give; of none there are
-    none.
-    """
-
-    count: int
-    median_s: float | None
-    p95_s: float | None
-    longest_s: float | None
-
-
-class WaitRow(WaitFigures):
-    """The waits of one user, project or domain, and apart from these how many sessions wait now, how long at most."""
-
-    id: str | None
-    name: str
-    deleted: bool
-    waiting: int
-    oldest_s: float | None
-
-
-class Waits(TypedDict):
-    """How long sessions waited before they ran, by when they began to; `steps` are of `step_s` seconds each.
-
-    A wait begins when a session is submitted or goes back to the queue, or when it may start at the earliest.
-    Of what is older than its details are kept, nothing is told.
-    """
-
-    starts_at: str
-    ends_at: str
-    by: By
-    step_s: int
-    rows: list[WaitRow]
-    total: WaitRow
-    steps: list[WaitFigures]
-
-
 class User(TypedDict):
     """A user; the password never leaves the database.
 
@@ -1159,3 +1120,46 @@ class Volume(TypedDict):
     sessions: int
     created_by: str
     created_at: str
+
+
+class WaitFigures(TypedDict):
+    """How long was waited for what began: of so many, the median, the 95th percentile and the longest, in seconds.
+
+    The percentiles are waits that there were, at most 5 % above what all waits in order would give; of none there
+    are none.
+    """
+
+    count: int
+    median_s: float | None
+    p95_s: float | None
+    longest_s: float | None
+
+
+class WaitRow(TypedDict):
+    """The waits of one user, project or domain, and apart from these how many sessions wait now, how long at most."""
+
+    count: int
+    median_s: float | None
+    p95_s: float | None
+    longest_s: float | None
+    id: str | None
+    name: str
+    deleted: bool
+    waiting: int
+    oldest_s: float | None
+
+
+class Waits(TypedDict):
+    """How long sessions waited before they ran, by when they began to; `steps` are of `step_s` seconds each.
+
+    A wait begins when a session is submitted or goes back to the queue, or when it may start at the earliest. Of
+    what is older than its details are kept, nothing is told.
+    """
+
+    starts_at: str
+    ends_at: str
+    by: By
+    step_s: int
+    rows: list[WaitRow]
+    total: WaitRow
+    steps: list[WaitFigures]

@@ -14,10 +14,16 @@ from api import clock
 from api.clock import now
 from api.control.reconcilers.failures import RETRY_S
 from api.control.reconcilers.timed import SLACK_S, STALL_S
+from api.database import LEADER_LOCK
 from api.resources.nodes import service as nodes
 from tests.api.cluster import V1, Cluster, ok
 
 MINUTE, HOUR = 60, 3600
+OF_LEADERS = (
+    f"FROM pg_locks WHERE locktype = 'advisory' AND objid = {LEADER_LOCK} "
+    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+"""Where it is told who leads: tests beside this one have leaders on the same server."""
 
 
 def body(name: str = "demo", project: str = "team-a", **more: Any) -> dict[str, Any]:

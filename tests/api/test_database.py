@@ -9,9 +9,10 @@ import pytest
 from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError, OperationalError, StatementError
 
-from api.database import LEADER_LOCK, Begin, Database, Leadership
+from api.database import Begin, Database, Leadership
 from api.tables.domains import Domain
 from common.errors import InputError, UnavailableError
+from tests.api.steps import OF_LEADERS
 
 pytestmark = pytest.mark.anyio
 
@@ -77,10 +78,9 @@ async def stay_idle(database: Database, leader: Leadership) -> None:
 
 async def ended(database: Database) -> None:
     """Wait until the leader's connection is gone."""
-    held = f"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = {LEADER_LOCK}"
     for _ in range(600):
         async with database.reading() as db:
-            if not await db.scalar(text(held)):
+            if not await db.scalar(text(f"SELECT count(*) {OF_LEADERS}")):
                 return
         await asyncio.sleep(0.05)
 

@@ -144,24 +144,24 @@ def test_agents_of_other_nodes_are_heard_while_one_address_holds_connections_to_
 
 
 def never_shakes_hands(port: int, _: ssl.SSLContext) -> float:
-    with connect(port) as connection:
+    with connect(port, 30) as connection:
         return seconds_until_closed(connection, 40)
 
 
 def never_ends_its_head(port: int, _: ssl.SSLContext) -> float:
-    with encrypted(port) as connection:
+    with encrypted(port, 30) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
         return seconds_until_closed(connection, 40)
 
 
 def never_sends_its_body(port: int, _: ssl.SSLContext) -> float:
-    with encrypted(port) as connection:
+    with encrypted(port, 30) as connection:
         connection.sendall(b"POST /api/v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
         return seconds_until_closed(connection, 60)
 
 
 def goes_on_sending(port: int, known: ssl.SSLContext) -> float:
-    with known.wrap_socket(connect(port), server_hostname="127.0.0.1") as connection:
+    with known.wrap_socket(connect(port, 30), server_hostname="127.0.0.1") as connection:
         connection.sendall(b"POST /agent/v1/heartbeat HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n")
         assert connection.recv(65536).startswith(b"HTTP/1.1 413 ")
         began = time.monotonic()

@@ -13,23 +13,22 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.control.loop import Loop
-from api.database import LEADER_LOCK, Database, Leadership
+from api.database import Database, Leadership
 from api.resources.sandboxes import service as sandboxes
 from api.resources.sessions import scheduling
 from tests.api.cluster import V1, Cluster, ok, refused
-from tests.api.steps import body, delete
+from tests.api.steps import OF_LEADERS, body, delete
 
 pytestmark = pytest.mark.anyio
 
 
 async def depose(database: Database) -> None:
     """End the connection that holds the leader's lock, as a network between two halves of a site does."""
-    found = f"FROM pg_locks WHERE locktype = 'advisory' AND objid = {LEADER_LOCK}"
     async with database.transaction() as db:
-        assert (await db.execute(text(f"SELECT pg_terminate_backend(pid) {found}"))).scalars().all() == [True]
+        assert (await db.execute(text(f"SELECT pg_terminate_backend(pid) {OF_LEADERS}"))).scalars().all() == [True]
     for _ in range(200):
         async with database.reading() as db:
-            if not await db.scalar(text(f"SELECT count(*) {found}")):
+            if not await db.scalar(text(f"SELECT count(*) {OF_LEADERS}")):
                 return
         await asyncio.sleep(0.05)
 

@@ -95,6 +95,7 @@ class Decider:
             except Exception as error:
                 found = await asyncio.to_thread(failing_waiting, snapshot)
                 if found is None:
+                    log.exception("a decision fails at nobody who waits, and is made anew")
                     break
                 await self._leave_out(found, error, end)
                 snapshot = _without(snapshot, [found])

@@ -168,7 +168,7 @@ class Loop:
         other._failures, other._unreadable = Failures(), set()
         async with self._database.reading() as db:
             await other._fleet.refresh(db)
-            await other._residents.look(db, 0, None)
+            await other._residents.look(db, (await scheduling.look(db, moment)).horizon, None)
             read = await other._read(db, moment, with_networks=True)
         if read is None:
             raise UnavailableError("the scheduler fails at a session", hint="look into the log of the API")

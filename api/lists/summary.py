@@ -145,7 +145,7 @@ def _limit(limit: Limit) -> LimitView:
     return LimitView(
         of=OF.get(limit.where, limit.where),
         held=held,
-        waiting=None if held is None or counted is None else counted - held,
+        waiting=None if held is None or counted is None else max(0, counted - held),
         most=most,
         left=None if most is None else 0 if counted is None else max(0, most - counted),
     )

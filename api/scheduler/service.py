@@ -42,7 +42,7 @@ class Service:
 
     def _look_outside(self, workload: Workload) -> str:
         layout = self._layout
-        closed = allowed(layout, workload) & ~layout.open
+        closed = allowed(layout, workload) & ~layout.open & layout.has_storages(workload) & layout.speaks(workload)
         closed[list(layout.unhealthy)] = False
         rows = np.flatnonzero(closed)
         left = np.where(layout.usable_for(workload)[rows], self._free.milli[rows].clip(0), 0).sum(axis=1)

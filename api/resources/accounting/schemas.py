@@ -71,8 +71,8 @@ class TimelineView(View):
 class WaitFigures(View):
     """How long was waited for what began: of so many, the median, the 95th percentile and the longest, in seconds.
 
-    The percentiles are waits that there were, at most 5 % above what all waits in order would give; of none there are
-    none.
+    The percentiles are waits that there were, at most 5 % and 50 ms above what all waits in order would give; of none
+    there are none.
     """
 
     count: int = 0

@@ -19,6 +19,7 @@ from api.control.loop import Loop
 from api.database import SERVICES_LOCK
 from api.endpoints.change_rate import DryRunRate
 from api.resources.nodes import lending
+from api.resources.sessions import scheduling
 from api.scheduler import turns
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import Workload
@@ -87,6 +88,19 @@ async def test_victims_are_looked_for_though_those_before_it_take_all_the_time(
     await ready.settle()
     monkeypatch.setattr(turns, "STEPS", 2)
     assert (await check(ready, gpu_milli=1000, priority=90))["cause"] == "reclaiming"
+
+
+async def test_no_session_that_ended_long_ago_is_read(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    horizons: list[int] = []
+    changed = scheduling.changed
+
+    async def noting(db: AsyncSession, horizon: int) -> dict[UUID, tuple[int, bool]]:
+        horizons.append(horizon)
+        return await changed(db, horizon)
+
+    monkeypatch.setattr(scheduling, "changed", noting)
+    await Loop(ready.database, ready.settings).last_cycle()
+    assert [horizon > 0 for horizon in horizons] == [True]
 
 
 async def test_a_later_start_is_why_it_waits(ready: Cluster) -> None:

@@ -79,6 +79,14 @@ def test_what_is_free_on_nodes_out_of_service_is_told(
     assert found.reason.startswith(f"{FULL}{told}; all quotas come to 3 GPUs"), found.reason
 
 
+def test_nodes_out_of_service_that_lack_what_it_mounts_are_not_told_of() -> None:
+    busy = runs(work("r", "b", 2), on("n", 1, 1))
+    without = closed("x", missing_storages=("shared",))
+    assert "out of service" in wait((node("n", 2), without), projects, waiting, (busy,)).reason
+    mounts = replace(waiting, storages=("shared",))
+    assert "out of service" not in wait((node("n", 2), without), projects, mounts, (busy,)).reason
+
+
 def test_nodes_that_it_may_not_use_are_not_told() -> None:
     found = wait((node("n", 1), closed("x", groups=("red",))), projects, replace(waiting, groups=()), (busy,))
     assert "out of service" not in found.reason

@@ -176,7 +176,12 @@ class _Truth:
 
     def _check_service(self, workload: Workload, text: str, where: str) -> None:
         """What is free on nodes out of service, and that quotas are more than what is in service."""
-        closed = {node.name for node in self.snapshot.nodes if not node.open and not node.unhealthy}
+        closed = {
+            node.name
+            for node in self.snapshot.nodes
+            if not (node.open or node.unhealthy or {*workload.storages} & {*node.missing_storages})
+            and node.protocol >= workload.protocol
+        }
         told = re.findall(rf"free on nodes out of service: {AMOUNT} \(([^)]*)\)", text)
         for amount, names in told:
             named = set(re.sub(r" and \d+ more", "", names).split(", "))

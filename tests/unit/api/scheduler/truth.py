@@ -198,9 +198,19 @@ class _Truth:
             assert most == _number(open_gpus), where
             assert others == _number(sum(known.values())), where
             assert sum(self.quotas.values()) > open_gpus, where
-            assert all(milli <= self.quotas.get(name, 0) for name, milli in known.items()), where
+            self._check_guarantees(where)
             assert self.held[workload.project] + workload.total_milli <= self.quotas[workload.project], where
             assert sum(self.held.values()) + workload.total_milli > open_gpus, where
+
+    def _check_guarantees(self, where: str) -> None:
+        """Nobody has more than is guaranteed: the own quota, or what projects of a domain are together."""
+        sharing = {each.name: each.quota_milli for each in self.snapshot.domains if each.quota_milli}
+        members = {each.name: each.domain for each in self.snapshot.projects if each.domain in sharing}
+        assert all(milli <= self.quotas.get(name, 0) for name, milli in self.held.items() if name not in members), where
+        for domain, quota in sharing.items():
+            of_domain = [name for name, own in members.items() if own == domain]
+            given = max(quota, sum(self.quotas[name] for name in of_domain))
+            assert sum(self.held.get(name, 0) for name in of_domain) <= given, where
 
     def lost(self) -> list[Workload]:
         """Those whose reservation went to others: they were about to have them until then."""

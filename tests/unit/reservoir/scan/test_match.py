@@ -227,7 +227,7 @@ def test_very_many_faults_of_one_package_are_told_apart_at_once() -> None:
     found = hits(package("python", "demo", "1.0"), *advised)
     started = time.process_time()
     assert len(groups(found)) == 6000
-    assert time.process_time() - started < 1
+    assert time.process_time() - started < 5
 
 
 def test_a_distributions_word_on_one_upstream_fault_is_that_fault() -> None:

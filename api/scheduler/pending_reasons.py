@@ -13,8 +13,8 @@ from api.scheduler.claims import Claim, Standing
 from api.scheduler.cluster import ClusterState
 from api.scheduler.explanations import Known, held_by, largest_piece, with_unhealthy
 from api.scheduler.ledger import Ledger
+from api.scheduler.out_of_service import Service
 from api.scheduler.phrases import IN_USE, IN_USE_IN_PART, both, gpus, some, without_gpus
-from api.scheduler.service import Service
 from api.scheduler.shortage import lacking
 from api.scheduler.signature import Frontier, Signature, signature_of
 from api.scheduler.snapshot import Cause, PendingReason, Placement, Running, Workload

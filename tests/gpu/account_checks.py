@@ -16,7 +16,7 @@ LARGEST = 24 * MIB
 ROOM = 600 * MIB
 """What the limit leaves to programs, beside the contexts that they begin with."""
 STEPS = 400
-SECONDS = 45.0
+SECONDS = 30.0
 PROGRAMS = 2
 AHEAD = 10
 """Steps that a program is given at once before it is killed."""

@@ -19,6 +19,7 @@ class _Handle:
     size: int
     held: bool = True
     mapped: bool = False
+    imported: bool = False
 
 
 class PhysicalMemory:
@@ -86,8 +87,9 @@ class PhysicalMemory:
         return [*looks, f"current {self._current}"]
 
     def _export(self) -> list[str]:
-        name = self._any(name for name, handle in self._handles.items() if handle.held)
-        file = self._new(set(self._files))
+        # what was imported nobody passes on
+        own = (name for name, handle in self._handles.items() if handle.held and not handle.imported)
+        name, file = self._any(own), self._new(set(self._files))
         if name is None or file is None or len(self._files) > 4:
             return []
         self._files[file] = self._handles[name].size
@@ -97,7 +99,7 @@ class PhysicalMemory:
         name, file = self._new(set(self._handles)), self._any(self._files)
         if name is None or file is None:
             return []
-        self._handles[name] = _Handle(self._files[file])
+        self._handles[name] = _Handle(self._files[file], imported=True)
         return [f"import {name} {file}"]
 
     def _close(self) -> list[str]:

@@ -21,6 +21,9 @@ LEAST_USED = 95.0
 SETTLING_S = 2.0
 READY_S = 60.0
 QUICK_S = 1.0
+ALONE_S = 12.0
+LEAST_ALONE = 90.0
+"""Per cent of a card that a program has which is alone on it, unless kernels of its streams wait for each other."""
 OVERHEAD = 1.0
 """Per cent by which a program that has the whole card may be slower with the library."""
 
@@ -81,12 +84,19 @@ class Got:
 
 
 class Together:
-    """Tenants whose programs compute beside each other, each (share, work, how many programs)."""
+    """Programs of tenants that compute beside each other, each (share, work, how many); `bare`: without the library."""
 
-    def __init__(self, card: Card, tenants: Sequence[tuple[int, Work, int]], mode: Compute = Compute.STRICT) -> None:
+    def __init__(
+        self,
+        card: Card,
+        tenants: Sequence[tuple[int, Work, int]],
+        mode: Compute = Compute.STRICT,
+        *,
+        bare: bool = False,
+    ) -> None:
         names = sorted({part[0] for _, work, _ in tenants for part in work.parts})
         found = card.run(card.bare, "calibrate", *names)
-        self._card, self._rounds, self._lengths = card, found["rounds"], found["lengths"]
+        self._card, self._rounds, self._lengths, self._bare = card, found["rounds"], found["lengths"], bare
         self.tenants = [card.tenant(0, milli, mode) for milli, _, _ in tenants]
         self.planner = Planner(self.tenants, mode)
         self.planner.plan()
@@ -98,7 +108,8 @@ class Together:
     def _start(self, tenant: Tenant, work: Work, number: int) -> Runner:
         path = tenant.folder / f"counters-{number}"
         spec = json.dumps({"work": asdict(work), "rounds": self._rounds})
-        program = self._card.start(tenant.environment, "work", spec, str(path))
+        environment = self._card.bare if self._bare else tenant.environment
+        program = self._card.start(environment, "work", spec, str(path))
         return Runner(tenant, work, program, open_counters(path), self._lengths)
 
     def begin(self) -> None:
@@ -156,6 +167,9 @@ class Together:
 def row(name: str, card: Card) -> list[Figure]:
     """Each tenant gets its share while it has work, nothing of the card is lost, and nobody waits for long."""
     judged: Row = ROWS[name]
+    for _, work in judged.tenants:
+        if work.streams:
+            _judge_alone(card, work)
     together = Together(card, [(milli, work, 1) for milli, work in judged.tenants])
     together.begin()
     got = together.judge(judged.card_seconds)
@@ -177,6 +191,19 @@ def row(name: str, card: Card) -> list[Figure]:
             Figure(f"{said}: longest step", round(one.longest_ms, 1), "ms", longest, bound="most"),
         ]
     return [*figures, Figure("used in all", round(used, 2), "%", LEAST_USED, bound="least", note="unused shares count")]
+
+
+def _judge_alone(card: Card, work: Work) -> None:
+    """Raise NotJudged where kernels of streams hold each other up though nobody else is there, nor the library."""
+    together = Together(card, [(1000, work, 1)], bare=True)
+    together.begin()
+    [got] = together.judge(ALONE_S)
+    card.end_programs()
+    if got.part < LEAST_ALONE:
+        raise NotJudged(
+            f"alone on this card and without the library such a program has {got.part:.0f} % of the time: kernels of"
+            " several streams hold each other up here"
+        )
 
 
 def row_checks() -> dict[str, Callable[[Card], list[Figure]]]:

@@ -112,7 +112,7 @@ static CUresult end_free(const struct psg_entry *entry, CUresult result, CUstrea
     else if (entry->kind == PSG_POINTER)
         psg_free_on_stream(entry, stream);
     else if (entry->kind == PSG_POOLED)
-        psg_pooled_gone(entry);
+        psg_pooled_gone_on(entry, stream);
     psg_pools_changed(entry->kind == PSG_FREE ? psg_gpu_here(NULL) : entry->gpu);
     return result;
 }

@@ -12,6 +12,7 @@
 #include "lengths.h"
 #include "limits.h"
 #include "lock.h"
+#include "pools.h"
 
 #define MICROSECOND UINT64_C(1000)
 #define MILLISECOND UINT64_C(1000000)
@@ -229,6 +230,7 @@ void psg_stream_gone(int gpu, CUstream stream)
 {
     for (int each = gpu < 0 ? 0 : gpu; each < (gpu < 0 ? (int)psg_gpus() : gpu + 1); each++)
         stream_gone(each, stream);
+    psg_pools_stream_gone(stream);
 }
 
 void psg_context_gone(uint64_t context)
@@ -244,4 +246,5 @@ void psg_context_gone(uint64_t context)
     }
     psg_measures_gone(context);
     psg_frees_finish(context);
+    psg_pools_context_gone(context);
 }

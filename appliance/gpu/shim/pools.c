@@ -15,6 +15,7 @@
 #include "pages.h"
 #include "pools.h"
 #include "table.h"
+#include "watched.h"
 
 /* Streams on which graphs with memory run; on more of them no two are known to share any. */
 enum { ORDERS = 16 };
@@ -33,9 +34,16 @@ struct stock {
 static struct stock stocks[PSG_GPUS] = {[0 ... PSG_GPUS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 static atomic_bool changed[PSG_GPUS];
 
+/* The streams that have freed memory of pools since somebody last asked whether they are idle. */
+static pthread_mutex_t freeing = PTHREAD_MUTEX_INITIALIZER;
+static struct psg_streams freed_on[PSG_GPUS];
+static atomic_bool waited; /* and pools of any GPU may have shrunk */
+
 static void after_fork_in_child(void)
 {
+    freeing = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     for (int gpu = 0; gpu < PSG_GPUS; gpu++) {
+        psg_watch_none(&freed_on[gpu]);
         stocks[gpu] = (struct stock){.lock = PTHREAD_MUTEX_INITIALIZER};
         atomic_store(&changed[gpu], false);
     }
@@ -82,8 +90,24 @@ static void forget_orders(int gpu)
     stocks[gpu].order_count = 0;
 }
 
+/* Trimming leaves what streams have freed until somebody has waited for them; for those that are idle, that is us. The caller
+ * has the lock of the streams. */
+static void wait_for_idle(int gpu)
+{
+    if (psg_settle_streams(&freed_on[gpu]))
+        atomic_store(&waited, true);
+}
+
+static void settle_frees(int gpu)
+{
+    psg_lock(&freeing);
+    wait_for_idle(gpu);
+    psg_unlock(&freeing);
+}
+
 static void trim(int gpu)
 {
+    settle_frees(gpu);
     psg_list_trim(gpu);
     int device = atomic_load(&graphs_have_memory) ? psg_device_of_gpu(gpu) : -1;
     if (device >= 0)
@@ -109,6 +133,23 @@ static bool has_stock(int gpu)
                         __atomic_load_n(&stocks[gpu].charged, __ATOMIC_RELAXED));
 }
 
+void psg_pools_settle(int gpu)
+{
+    if (!has_stock(gpu))
+        return;
+    psg_lock(&stocks[gpu].lock);
+    charge(gpu, measure(gpu));
+    psg_unlock(&stocks[gpu].lock);
+}
+
+static void unlock_stock(int gpu)
+{
+    psg_unlock(&stocks[gpu].lock);
+    if (atomic_load_explicit(&waited, memory_order_relaxed) && atomic_exchange(&waited, false))
+        for (int each = 0; each < (int)psg_gpus(); each++)
+            psg_pools_settle(each);
+}
+
 /* What has been given up without a word to us; the caller has no stock's lock. */
 static void reclaim(int gpu)
 {
@@ -132,20 +173,11 @@ bool psg_take_or_trim(int gpu, uint64_t bytes)
     if (has_stock(gpu) && psg_registered()) {
         psg_lock(&stocks[gpu].lock);
         trim(gpu);
-        psg_unlock(&stocks[gpu].lock);
+        unlock_stock(gpu);
         if (psg_take(gpu, bytes))
             return true;
     }
     return refuse(gpu);
-}
-
-void psg_pools_settle(int gpu)
-{
-    if (!has_stock(gpu))
-        return;
-    psg_lock(&stocks[gpu].lock);
-    charge(gpu, measure(gpu));
-    psg_unlock(&stocks[gpu].lock);
 }
 
 void psg_pools_look(int gpu)
@@ -196,7 +228,7 @@ static bool expect(int gpu, uint64_t order, uint64_t bytes)
         trim(gpu);
         fits = charge(gpu, measure(gpu) + growth_of_graphs(gpu, order, bytes));
     }
-    psg_unlock(&stocks[gpu].lock);
+    unlock_stock(gpu);
     return fits;
 }
 
@@ -226,7 +258,7 @@ static bool begin(int gpu, CUmemoryPool pool, uint64_t size)
     uint64_t growth = expected_growth(pool, size);
     if (growth <= PSG_USED_MASK && charge_or_trim(gpu, growth))
         return true;
-    psg_unlock(&stocks[gpu].lock);
+    unlock_stock(gpu);
     return false;
 }
 
@@ -248,7 +280,7 @@ bool psg_pool_fits(int gpu)
 
 void psg_pool_end(int gpu)
 {
-    psg_unlock(&stocks[gpu].lock);
+    unlock_stock(gpu);
 }
 
 void psg_pools_changed(int gpu)
@@ -268,6 +300,35 @@ void psg_pooled_gone(const struct psg_entry *entry)
     if (is_left(entry))
         psg_list_left_block(entry->owner, false);
     atomic_store_explicit(&changed[entry->gpu], true, memory_order_release);
+}
+
+void psg_pooled_gone_on(const struct psg_entry *entry, void *stream)
+{
+    psg_lock(&freeing);
+    if (!psg_has_room(&freed_on[entry->gpu], stream))
+        wait_for_idle(entry->gpu);
+    psg_watch(&freed_on[entry->gpu], stream);
+    psg_unlock(&freeing);
+    psg_pooled_gone(entry);
+}
+
+void psg_pools_stream_gone(void *stream)
+{
+    psg_lock(&freeing);
+    for (int gpu = 0; gpu < (int)psg_gpus(); gpu++)
+        if (psg_is_watched(&freed_on[gpu], stream)) {
+            wait_for_idle(gpu);
+            psg_unwatch(&freed_on[gpu], stream);
+        }
+    psg_unlock(&freeing);
+}
+
+void psg_pools_context_gone(uint64_t context)
+{
+    psg_lock(&freeing);
+    for (int gpu = 0; gpu < (int)psg_gpus(); gpu++)
+        psg_unwatch_of(&freed_on[gpu], context);
+    psg_unlock(&freeing);
 }
 
 /* Pools ----------------------------------------------------------------------------------------------------------- */
@@ -294,6 +355,7 @@ static void hand_over(const struct psg_entry *entry)
 /* The caller has the stock's lock. What blocks still need of the pool is known before it has no name any more. */
 static CUresult destroy(CUmemoryPool pool, int gpu)
 {
+    settle_frees(gpu);
     REAL(cuMemPoolTrimTo, pool, 0);
     uint64_t reserved = psg_pool_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
     CUresult result = REAL(cuMemPoolDestroy, pool);
@@ -315,7 +377,7 @@ EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
     }
     psg_lock(&stocks[gpu].lock);
     CUresult result = destroy(pool, gpu);
-    psg_unlock(&stocks[gpu].lock);
+    unlock_stock(gpu);
     return result;
 }
 
@@ -336,6 +398,6 @@ EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
     psg_lock(&stocks[gpu].lock);
     forget_orders(gpu);
     charge(gpu, measure(gpu));
-    psg_unlock(&stocks[gpu].lock);
+    unlock_stock(gpu);
     return result;
 }

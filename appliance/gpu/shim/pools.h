@@ -28,7 +28,12 @@ void psg_pool_end(int gpu);
  * behind that. Graphs of one order run one after the other, and share memory. */
 bool psg_graph_expect(int gpu, uint64_t order, uint64_t bytes);
 
-/* Memory of a pool that was taken out of the table has been freed. */
+/* Memory of a pool that was taken out of the table has been freed; by a stream, which gets there some time. */
 void psg_pooled_gone(const struct psg_entry *entry);
+void psg_pooled_gone_on(const struct psg_entry *entry, void *stream);
+
+/* A stream, or a context with its streams, is about to be destroyed. */
+void psg_pools_stream_gone(void *stream);
+void psg_pools_context_gone(uint64_t context);
 
 #endif

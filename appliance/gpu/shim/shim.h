@@ -9,10 +9,11 @@
  *   handles
  *   compute                           when launches may go
  *   gate                              what is in flight
- *   lengths watched                   how long launches take, and on which streams they run
+ *   lengths                           how long launches take
  *   packed                            arrays, which have no addresses
  *   pools                             what the GPU holds in stock
  *   frees                             what streams free when they get there
+ *   watched                           streams on which something is pending
  *   record                            what is recorded
  *   list exports stream window
  *   intervals                         when there was work, for the agent

@@ -115,8 +115,8 @@ void psg_unwatch_of(struct psg_streams *streams, uint64_t context)
             unwatch_at(streams, i);
 }
 
-/* False: nobody can ask from here. */
-static bool ask_stream(const struct psg_watched *watched, uint64_t here, bool *busy)
+/* False: nobody can ask from here. Where it is to `settle`, a stream that is idle is waited for, which takes no time. */
+static bool ask_stream(const struct psg_watched *watched, uint64_t here, bool settle, bool *busy)
 {
     CUcontext context = (CUcontext)(uintptr_t)watched->context;
     bool elsewhere = !is_named(watched->stream) && watched->context != here;
@@ -127,6 +127,8 @@ static bool ask_stream(const struct psg_watched *watched, uint64_t here, bool *b
     if (elsewhere && REAL(cuCtxPushCurrent_v2, context) != CUDA_SUCCESS)
         return false;
     *busy = REAL(cuStreamQuery, watched->stream) == CUDA_ERROR_NOT_READY;
+    if (settle && !*busy)
+        REAL(cuStreamSynchronize, watched->stream);
     if (elsewhere)
         REAL(cuCtxPopCurrent_v2, &context);
     return true;
@@ -140,7 +142,24 @@ bool psg_ask_streams(const struct psg_streams *streams, bool *busy)
     bool all = true;
     uint64_t here = current_context();
     for (unsigned i = 0; i < streams->count && !*busy; i++)
-        all = ask_stream(&streams->watched[i], here, busy) && all;
+        all = ask_stream(&streams->watched[i], here, false, busy) && all;
     psg_asking_end(&mode);
     return all || *busy;
+}
+
+bool psg_settle_streams(struct psg_streams *streams)
+{
+    CUstreamCaptureMode mode;
+    unsigned before = streams->count;
+    if (before == 0)
+        return false;
+    psg_asking_begin(&mode);
+    uint64_t here = current_context();
+    for (unsigned i = streams->count; i-- > 0;) {
+        bool busy = false;
+        if (ask_stream(&streams->watched[i], here, true, &busy) && !busy)
+            unwatch_at(streams, i);
+    }
+    psg_asking_end(&mode);
+    return streams->count < before;
 }

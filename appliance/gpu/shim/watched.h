@@ -40,4 +40,8 @@ void psg_unwatch_of(struct psg_streams *streams, uint64_t context);
  * thread's own. */
 bool psg_ask_streams(const struct psg_streams *streams, bool *busy);
 
+/* Waits for those that are idle and watches them no longer: what they have freed is the driver's only when somebody has waited,
+ * even if nothing is left to wait for. Tells whether there was one. */
+bool psg_settle_streams(struct psg_streams *streams);
+
 #endif

@@ -18,6 +18,7 @@ from tests.fakes.cuda.machine import Machine
 
 ROOT = Path(__file__).parents[3]
 OUT_OF_MEMORY = 2
+INVALID_VALUE = 1
 WAYS = ("linked", "dlsym", "proc:0", "proc:1", "proc:2")
 MIB = 1 << 20
 GIB = 1 << 30

@@ -71,6 +71,9 @@ struct CUmemPoolHandle_st {
     unsigned gpu;
     int device, own, host;
     uint64_t reserved, reserved_high, used, used_high, threshold;
+    uint64_t unwaited; /* bytes that streams have freed since somebody last waited: they are free to use and not to trim */
+    unsigned freed_on; /* the GPU of the stream that frees the last of them, and when it gets there */
+    uint64_t freed_at;
     struct CUmemPoolHandle_st *next;
 };
 
@@ -148,6 +151,7 @@ void driver_free_arrays(const struct CUctx_st *context);
 CUmemoryPool driver_default_pool(int device);
 int driver_pool_take(CUmemoryPool pool, uint64_t bytes);
 void driver_pool_give(CUmemoryPool pool, uint64_t bytes);
+void driver_pool_give_in_order(CUmemoryPool pool, uint64_t bytes, CUstream stream);
 /* What a synchronisation does: pools give back what is above their threshold. */
 void driver_pools_settle(void);
 

@@ -194,7 +194,10 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     found = driver_remove(dptr);
     if (found != NULL && (found->kind == BLOCK_PLAIN || found->kind == BLOCK_MANAGED))
         free_late(found, hStream);
-    else if (found != NULL)
+    else if (found != NULL && found->kind == BLOCK_POOL) {
+        driver_pool_give_in_order(found->pool, found->bytes, hStream);
+        free(found);
+    } else if (found != NULL)
         give(found);
     pthread_mutex_unlock(&driver_lock);
     return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -37,6 +37,7 @@ int driver_pool_take(CUmemoryPool pool, uint64_t bytes)
         return -1;
     pool->reserved += more;
     pool->used += bytes;
+    pool->unwaited -= bytes < pool->unwaited ? bytes : pool->unwaited;
     if (pool->reserved > pool->reserved_high)
         pool->reserved_high = pool->reserved;
     if (pool->used > pool->used_high)
@@ -49,9 +50,20 @@ void driver_pool_give(CUmemoryPool pool, uint64_t bytes)
     pool->used -= whole_units(bytes);
 }
 
+/* By a stream: as a card with driver 580 has shown, trimming leaves that until somebody has waited. */
+void driver_pool_give_in_order(CUmemoryPool pool, uint64_t bytes, CUstream stream)
+{
+    driver_pool_give(pool, bytes);
+    pool->unwaited += whole_units(bytes);
+    if (driver_tail(stream) >= pool->freed_at) {
+        pool->freed_on = driver_stream_context(stream)->gpu;
+        pool->freed_at = driver_tail(stream);
+    }
+}
+
 static void trim(CUmemoryPool pool, uint64_t keep)
 {
-    uint64_t least = (pool->used + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
+    uint64_t least = (pool->used + pool->unwaited + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
     keep = (keep + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
     if (keep < least)
         keep = least;
@@ -62,14 +74,19 @@ static void trim(CUmemoryPool pool, uint64_t keep)
     pool->reserved = keep;
 }
 
+static void settle(CUmemoryPool pool)
+{
+    pool->unwaited = 0;
+    if (pool->threshold < pool->reserved)
+        trim(pool, pool->threshold);
+}
+
 void driver_pools_settle(void)
 {
     for (int device = 0; device < driver_devices(); device++)
-        if (defaults[device].threshold < defaults[device].reserved)
-            trim(driver_default_pool(device), defaults[device].threshold);
+        settle(driver_default_pool(device));
     for (CUmemoryPool pool = made_pools; pool != NULL; pool = pool->next)
-        if (pool->threshold < pool->reserved)
-            trim(pool, pool->threshold);
+        settle(pool);
 }
 
 static CUresult allocate(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
@@ -160,6 +177,8 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
     if (pool == NULL || !pool->own)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&driver_lock);
+    if (driver_has_ended(pool->freed_on, pool->freed_at))
+        pool->unwaited = 0;
     trim(pool, 0); /* the rest goes with its last allocation, at the next synchronisation */
     pool->threshold = 0;
     for (int device = 0; device < driver_devices(); device++)

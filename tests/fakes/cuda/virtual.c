@@ -277,6 +277,8 @@ CUresult cuMemExportToShareableHandle(
     FAULT();
     if (shareableHandle == NULL || of == NULL || of->exports == EXPORTS || flags != 0 || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_INVALID_VALUE;
+    if (of->from) /* a card with driver 580 lets nobody pass on what was imported */
+        return CUDA_ERROR_INVALID_VALUE;
     if (!(of->as.requestedHandleTypes & handleType)) /* it was not made to be exported */
         return CUDA_ERROR_INVALID_VALUE;
     if ((file = memfd_create("device memory", 0)) < 0)

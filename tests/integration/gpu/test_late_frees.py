@@ -120,3 +120,48 @@ def test_blocks_on_one_page_give_it_back_when_the_last_stream_got_there(tenant: 
         assert share.used() == share.machine.used() == 2 * MIB
         client.must("sync")
         assert share.used() == share.machine.used() == 0
+
+
+POOL = "pool 0 0", "threshold 0 1000000000000"
+STEP = 32 * MIB
+
+
+@pytest.mark.parametrize("stream", [0, None], ids=["a stream", "the default stream"])
+def test_a_pool_that_goes_behind_its_frees_is_charged_no_longer(tenant: Make, stream: int | None) -> None:
+    """Nobody waits: of a stream that is idle there is nothing to wait for."""
+    share = tenant(STEP)
+    with share.ready() as client:
+        client.must(*POOL, "stream 0", f"frompool 0 0 {STEP}")
+        client.must("freeasync 0" if stream is None else f"freeasyncon 0 {stream}", "poolfree 0")
+        assert share.used() == share.machine.used() == 0
+        client.must(f"malloc 1 {STEP}")
+
+
+@pytest.mark.parametrize(
+    "want", [f"malloc 1 {STEP}", f"create 1 {STEP} 0", "pool 1 0\nfrompool 1 1 1", "rungraph 1000 1"]
+)
+def test_what_an_idle_stream_has_freed_of_a_pool_makes_room_before_anybody_waits(tenant: Make, want: str) -> None:
+    share = tenant(STEP)
+    with share.ready() as client:
+        client.must(*POOL, "stream 0", f"frompool 0 0 {STEP}", "freeasyncon 0 0", *want.split("\n"))
+        assert share.used() == share.machine.used() <= STEP
+    assert share.machine.peak() == STEP
+
+
+def test_a_pool_that_goes_before_its_frees_is_charged_until_somebody_has_waited(tenant: Make) -> None:
+    share = tenant(STEP)
+    with share.ready() as client:
+        client.must(*POOL, f"frompool 0 0 {STEP}", *BUSY, "freeasyncon 0 0")
+        began = time.monotonic()
+        client.must("poolfree 0")
+        assert client.do("malloc 1 1").code == OUT_OF_MEMORY
+        assert time.monotonic() - began < 0.8 * LONG_MS / 1000, "somebody has waited for the stream"
+        assert share.used() == share.machine.used() == STEP
+        client.must("sync", f"malloc 1 {STEP}")
+
+
+def test_a_stream_that_has_gone_is_not_asked(tenant: Make) -> None:
+    share = tenant(STEP)
+    with share.ready() as client:
+        client.must(*POOL, "stream 0", f"frompool 0 0 {STEP}", "freeasyncon 0 0", "streamfree 0", f"malloc 1 {STEP}")
+        assert share.used() == share.machine.used() == STEP

@@ -7,7 +7,7 @@ from itertools import permutations
 
 import pytest
 
-from tests.fakes.cuda.clients import GIB, MIB, OUT_OF_MEMORY, Tenant
+from tests.fakes.cuda.clients import GIB, INVALID_VALUE, MIB, OUT_OF_MEMORY, Tenant
 
 Make = Callable[..., Tenant]
 LIMIT = 64 * MIB
@@ -78,6 +78,15 @@ def test_memory_stays_charged_while_a_handle_that_came_by_a_descriptor_holds_it(
         client.must(f"reserve 1 {STEP}", f"map 1 1 {STEP}", "release 1", "info")
         assert share.used() == share.machine.used() == STEP
         client.must(f"unmap 1 {STEP}", "info")
+        assert share.used() == share.machine.used() == 0
+
+
+def test_what_came_by_a_descriptor_is_not_passed_on_and_nothing_of_it_is_charged(tenant: Make) -> None:
+    share = tenant(2 * STEP)
+    with share.ready() as client:
+        client.must(f"create 0 {STEP} 0", "export 0 0", "import 1 0")
+        assert client.do("export 1 1").code == INVALID_VALUE
+        client.must("close 0", "release 0", "release 1", "info")
         assert share.used() == share.machine.used() == 0
 
 

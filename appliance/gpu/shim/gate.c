@@ -22,7 +22,7 @@
  * that work where all of it is on the very stream of the launch, behind which it can hold up nothing but what the program
  * itself does, by a thread that launches on this GPU alone. */
 #define PATIENCE (1000 * MILLISECOND)
-#define PATIENCE_IN_ALL (4 * PATIENCE)
+#define PATIENCE_IN_ALL (6 * PATIENCE)
 #define LESS_PATIENCE (PATIENCE / 16)
 #define MOST_PATIENCE (30 * PATIENCE)
 #define PATIENCE_ON_STREAM PSG_ENDLESS
@@ -147,12 +147,13 @@ static uint64_t patient_until(const struct psg_gate *gate, CUstream stream, cons
         return begun + clamp(SELDOM * length, LESS_PATIENCE, MOST_PATIENCE);
     if (what && psg_is_only(&gate->streams, stream) && !feeds_several())
         return expected + PATIENCE_ON_STREAM;
-    /* Beside work of a neighbour it takes twice as long; and of what is not known (without a slice) nobody can tell. A thread
-     * that feeds several GPUs may itself be what it waits for. */
-    uint64_t twice = atomic_load(&gate->slice) ? expected - smaller(gate->from, expected) : PATIENCE_IN_ALL;
+    /* Beside work of a neighbour it takes twice as long, and a little more that slices cost; of what is not known (without a
+     * slice) nobody can tell. A thread that feeds several GPUs may itself be what it waits for. */
+    uint64_t length_of_all = expected - smaller(gate->from, expected);
+    uint64_t beside = atomic_load(&gate->slice) ? length_of_all + length_of_all / 4 : PATIENCE_IN_ALL;
     if (feeds_several())
-        twice = PATIENCE;
-    return smaller(expected + larger(PATIENCE, twice), begun + PATIENCE_IN_ALL);
+        beside = PATIENCE;
+    return smaller(expected + larger(PATIENCE, beside), begun + PATIENCE_IN_ALL);
 }
 
 bool psg_drain(int gpu, struct psg_gate *gate, CUstream stream, const void *what)

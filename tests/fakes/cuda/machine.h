@@ -45,6 +45,7 @@ typedef struct {
     uint64_t memory, context;
     const char *model, *driver;
     int init, lost, nvlink, numa, cores, hidden, pids_from;
+    int slices_cost, streams_cost; /* thousandths of a shared moment; how many times as long a kernel beside another stream's takes */
     int mig[MACHINE_GPUS]; /* -1: not asked for, else how many instances there are */
     machine_instance instances[MACHINE_GPUS][MACHINE_INSTANCES];
 } machine_settings;

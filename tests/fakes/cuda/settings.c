@@ -93,6 +93,8 @@ static void read_all(void)
     settings.numa = number("FAKE_GPU_NUMA", MACHINE_GPUS);
     settings.cores = number("FAKE_GPU_CORES", 1);
     settings.hidden = number("FAKE_GPU_HIDDEN", 0);
+    settings.slices_cost = number("FAKE_GPU_SLICES_COST", 0);
+    settings.streams_cost = number("FAKE_GPU_STREAMS_COST", 1);
     settings.pids_from = number("FAKE_GPU_PIDS_FROM", 0);
     read_instances();
     read_faults();

@@ -29,6 +29,18 @@ static machine_share *working(unsigned index, unsigned gpu)
     return slot->pid != 0 && of->queued > of->served ? of : NULL;
 }
 
+/* What a process is served of so long a time, and how long that takes, with so many of them at work. */
+static uint64_t served_in(uint64_t time, unsigned sharing)
+{
+    return time / sharing * (sharing > 1 ? 1000 - (unsigned)machine()->slices_cost : 1000) / 1000;
+}
+
+static uint64_t time_for(uint64_t served, unsigned sharing)
+{
+    unsigned rate = sharing > 1 ? 1000 - (unsigned)machine()->slices_cost : 1000;
+    return (served * 1000 + rate - 1) / rate * sharing;
+}
+
 /* Lets time pass up to now; the caller has the lock. */
 static void pass(unsigned gpu, uint64_t now)
 {
@@ -45,11 +57,11 @@ static void pass(unsigned gpu, uint64_t now)
             if (of != NULL && ++sharing && of->queued - of->served < least)
                 least = of->queued - of->served;
         }
-        if (sharing == 0 || (now - *at) / sharing == 0)
+        if (sharing == 0 || served_in(now - *at, sharing) == 0)
             break;
-        uint64_t each = (now - *at) / sharing;
+        uint64_t each = served_in(now - *at, sharing);
         each = each < least ? each : least;
-        *at += each * sharing;
+        *at += time_for(each, sharing);
         for (unsigned index = 0; index < machine_shared->slots; index++) {
             machine_share *of = working(index, gpu);
             if (of != NULL) {
@@ -78,7 +90,7 @@ static uint64_t time_of(const machine_share *of, uint64_t goal)
         if (goal <= from.served)
             return from.at;
         if (goal <= to.served)
-            return to.at - (to.served - goal) * to.sharing;
+            return to.at - time_for(to.served - goal, to.sharing ? to.sharing : 1);
     }
     return of->marks ? of->mark[(of->marks - 1) % MACHINE_MARKS].at : 0;
 }

@@ -112,6 +112,12 @@ static void wait_for_place(struct CUctx_st *context)
     driver_wait(context->gpu, last);
 }
 
+/* Whether a kernel of another stream of the context is still to end. */
+static int is_beside(const struct CUctx_st *context, uint64_t own)
+{
+    return context->tail > own && !driver_has_ended(context->gpu, context->tail);
+}
+
 CUresult driver_queue(CUstream stream, uint64_t duration)
 {
     struct CUctx_st *context = driver_stream_context(stream);
@@ -127,6 +133,8 @@ CUresult driver_queue(CUstream stream, uint64_t duration)
     wait_for_place(context);
     pthread_mutex_lock(&driver_lock);
     tail = tail_of(stream);
+    if (is_beside(context, *tail))
+        duration *= (uint64_t)machine()->streams_cost;
     end = machine_run(context->gpu, duration);
     *tail = end;
     if (context->tail < end)

@@ -1,4 +1,4 @@
-"""Rows on a card: a share is held against what a program has of a card that nobody else uses."""
+"""Rows on a card: beside shares it is told what a program with several streams has without neighbours and library."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.gpu import share_checks
-from tests.gpu.outcomes import NotJudged
 from tests.gpu.rows import EVEN, ON_TWO_STREAMS
 from tests.gpu.share_checks import Got
 
@@ -39,21 +38,15 @@ def together(alone: float, began: list[Any]) -> type:
     return Computing
 
 
-def test_streams_that_hold_each_other_up_without_the_library_are_no_fault_of_the_share(
+def test_what_a_program_on_streams_has_alone_and_without_the_library_is_told_and_its_share_judged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(share_checks, "Together", together(17.0, []))
-    with pytest.raises(NotJudged, match="alone on this card and without the library such a program has 17 %"):
-        share_checks.row("long kernels on two streams", Idle())  # type: ignore[arg-type]
-
-
-def test_a_card_that_gives_a_program_on_streams_all_its_time_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     began: list[Any] = []
-    monkeypatch.setattr(share_checks, "Together", together(99.0, began))
-    figures = share_checks.row("long kernels on two streams", Idle())  # type: ignore[arg-type]
+    monkeypatch.setattr(share_checks, "Together", together(17.0, began))
+    alone, share, *_ = share_checks.row("long kernels on two streams", Idle())  # type: ignore[arg-type]
     assert began == [(True, [ON_TWO_STREAMS]), (False, [ON_TWO_STREAMS, EVEN])]
-    assert figures[0].got == 30.0
-    assert figures[0].name == "tenant 1 of 30 %: part while it has work"
+    assert (alone.name, alone.got, alone.wanted) == ("such a program, alone and without the library", 17.0, None)
+    assert (share.name, share.got) == ("tenant 1 of 30 %: part while it has work", 30.0)
 
 
 def test_work_on_one_stream_needs_no_look_at_the_card_alone(monkeypatch: pytest.MonkeyPatch) -> None:

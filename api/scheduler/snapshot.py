@@ -352,7 +352,8 @@ class Decision:
     the places that nobody else gets, as a workload that waits is nominated for them, or they are reserved for it, or
     one that is moved goes there. For the `nominated` ones others were stopped; for those `left_out` no victims were
     looked for, as that would take too long. `grown` are the places of further containers of elastic ones that run, by
-    rank; `reach` are the nodes that those which start may grow to.
+    rank; `reach` are the nodes that those which start may grow to. `not_grown` says of those that could have further
+    ones why they get none.
     """
 
     placements: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
@@ -364,6 +365,7 @@ class Decision:
     reservations: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
     nominated: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    not_grown: Mapping[str, str] = field(default_factory=dict)
 
     def reserved_on(self, id_: str) -> list[str]:
         """Return the nodes on which places are kept for a workload."""

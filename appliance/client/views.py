@@ -938,7 +938,8 @@ class SessionEvent(TypedDict):
 class Session(TypedDict):
     """A session with its command line, which may be long, its mounts, and the names of its variables.
 
-    `interrupted` says why it was put back into the queue the last time, at `interrupted_at`.
+    `interrupted` says why it was put back into the queue the last time, at `interrupted_at`. Of an elastic one that
+    runs `not_grown` says why it gets no further containers just now, where it could have more.
     """
 
     id: str
@@ -998,6 +999,7 @@ class Session(TypedDict):
     mounts: list[Mount]
     interrupted: str
     interrupted_at: str | None
+    not_grown: str
 
 
 class Settings(TypedDict):

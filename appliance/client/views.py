@@ -453,8 +453,8 @@ class Limit(TypedDict):
     """What one's sessions hold of one kind together, the most that they may have, and what is left of it.
 
     `of` is `sessions`, `gpu_milli`, `cpu_milli` or `memory_mib`. `waiting` is what counts beside what is held: of
-    sessions that wait, and of containers that elastic ones may still get. null is no limit: `held` and
-    `waiting` are null where one of the sessions has none.
+    sessions that wait, and of containers that elastic ones may still get. null is no limit: each of `held` and
+    `waiting` is null where one of those that it counts has none.
     """
 
     of: str

@@ -174,8 +174,7 @@ class _FreePlaces:
         if not holders:
             return ""
         whom = _whom(holders, workload.project)
-        # of a session that the reader may not see, nobody learns how large it is
-        if len(holders) == 1 and not _is_seen(holders[0], workload.project):
+        if not _may_be_told(holders, workload.project):
             return whom
         return Sentence("{whom} with {amount}", whom=whom, amount=amount)
 
@@ -229,6 +228,8 @@ def _refusal_of_gpus(ledger: Ledger, workload: Workload) -> tuple[Cause, str]:
         holders = [other for other, milli in kept.items() if milli]
         left = min(sum(kept.values()), most - bare + workload.total_milli)
         whom = _whom(holders, project.name)
+        if not _may_be_told(holders, project.name):
+            return Cause.RESERVED, Sentence("{held} and keeps some for {whom}, served first", held=held, whom=whom)
         return Cause.RESERVED, Sentence(
             "{held} and keeps {gpus} for {whom}, served first", held=held, gpus=gpus(left), whom=whom
         )
@@ -328,9 +329,12 @@ def names(running: Iterable[Running], project: str) -> str:
     return Sentence.counted("{whom} is", "{whom} are", len(stopped), whom=some(titles, NAMED))
 
 
-def _is_seen(workload: Workload, project: str) -> bool:
-    """Return whether all people of a project see a workload."""
-    return workload.project == project and not workload.private
+def _may_be_told(holders: Sequence[Workload], project: str) -> bool:
+    """Return whether what they come to tells people of a project nothing of the size of one that they may not see.
+
+    Where it is one of them, those who know the others could tell.
+    """
+    return sum(each.project != project or each.private for each in holders) != 1
 
 
 def title(workload: Workload, project: str) -> str:

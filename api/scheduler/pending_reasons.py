@@ -227,12 +227,7 @@ def _refusal_of_gpus(ledger: Ledger, workload: Workload) -> tuple[Cause, str]:
         }
         holders = [other for other, milli in kept.items() if milli]
         left = min(sum(kept.values()), most - bare + workload.total_milli)
-        whom = _whom(holders, project.name)
-        if not _may_be_told(holders, project.name):
-            return Cause.RESERVED, Sentence("{held} and keeps some for {whom}, served first", held=held, whom=whom)
-        return Cause.RESERVED, Sentence(
-            "{held} and keeps {gpus} for {whom}, served first", held=held, gpus=gpus(left), whom=whom
-        )
+        return Cause.RESERVED, _keeps(held, left, holders, project.name)
     if fixed:
         return Cause.QUOTA, Sentence(
             "{held}, and {asked} more are asked for; stop one of those, or submit it as preemptible",
@@ -246,6 +241,14 @@ def _refusal_of_gpus(ledger: Ledger, workload: Workload) -> tuple[Cause, str]:
     return Cause.QUOTA, Sentence(
         "{held} and may not go beyond; stop one of its sessions, or ask for a larger limit", held=held
     )
+
+
+def _keeps(held: str, milli: int, holders: Sequence[Workload], project: str) -> str:
+    """Return what a project holds, and that it keeps the rest for others."""
+    whom = _whom(holders, project)
+    if not _may_be_told(holders, project):
+        return Sentence("{held} and keeps some for {whom}, served first", held=held, whom=whom)
+    return Sentence("{held} and keeps {gpus} for {whom}, served first", held=held, gpus=gpus(milli), whom=whom)
 
 
 def _refusal_of_domain(ledger: Ledger, workload: Workload) -> str:

@@ -87,7 +87,7 @@ class NodeSnapshot:
 class ProjectState:
     """A project. Without `over_quota` its quota is a hard cap.
 
-    `weight` is its part of what is spare; None: its quota; 0: only what nobody with a claim wants. Its work is not
+    `weight` is its part of what is spare; None: its quota; 0: only what nobody with a part wants. Its work is not
     reclaimed before it ran `min_runtime_s`; None: as the site says. With `over_quota` it holds no more than
     `limit_milli`; None: what is spare. Without `cpu` or `memory` nothing of these is guaranteed, and none refused.
     `had_milli` is what it had lately beyond its quota, on average; 0 where that does not count. Where its `domain` is
@@ -116,8 +116,8 @@ class ProjectState:
         return NO_CAP if bounds.limit is None else bounds.limit
 
     @property
-    def claim_milli(self) -> int:
-        """By what it has its part of what is spare: a weight of 4 is worth a quota of 4 GPUs, and 0 is no claim."""
+    def weight_milli(self) -> int:
+        """By what it has its part of what is spare: a weight of 4 is worth a quota of 4 GPUs, and 0 is no part."""
         return self.quota_milli if self.weight is None else self.weight * MILLI
 
     @property

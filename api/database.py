@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
@@ -36,6 +37,13 @@ VOLUMES_LOCK = 0x50454E58
 """Key of the advisory lock that a transaction holds while it gives volumes their names and folders."""
 
 
+SILENT_S = 15.0
+"""So long a process may say nothing in a transaction, or while it leads: then the database ends the connection.
+
+A process that stands still keeps its connections, and with them what it has locked.
+"""
+STAY_S = SILENT_S / 5
+"""So often the leader says something on a connection that it does not use."""
 CONNECTIONS = 15
 """So many connections a process has at most, beside that of the notices."""
 
@@ -79,7 +87,12 @@ class Database:
         # Errors go into the log, and what they would quote may be a user's secret: an environment, a password's hash.
         # Connections stay, with the statements that are prepared on them: to open one costs more than a request.
         self.engine = create_async_engine(
-            url, hide_parameters=True, pool_pre_ping=True, pool_size=CONNECTIONS, max_overflow=0
+            url,
+            hide_parameters=True,
+            pool_pre_ping=True,
+            pool_size=CONNECTIONS,
+            max_overflow=0,
+            connect_args={"options": f"-c idle_in_transaction_session_timeout={SILENT_S:g}s"},
         )
         self._writers = async_sessionmaker(self.engine, expire_on_commit=False)
         # Every statement has a view of its own anyway; without transactions two messages fewer are sent.
@@ -112,9 +125,17 @@ class Database:
     async def leadership(self) -> AsyncIterator[Leadership]:
         """Give the means to become the one process that runs the reconcilers."""
         async with self.engine.connect() as connection:
+            await connection.execute(text(f"SET idle_session_timeout = '{SILENT_S:g}s'"))
+            await connection.commit()
+            leadership = Leadership(connection)
+            beside = asyncio.create_task(leadership.stay())
             try:
-                yield Leadership(connection)
+                yield leadership
             finally:
+                # one time may be too few: the driver's `asyncio.wait_for` can lose a cancellation before Python 3.12
+                while not beside.done():
+                    beside.cancel()
+                    await asyncio.wait([beside], timeout=1)
                 # The lock ends with the connection only if that is closed, not given back to the pool.
                 await connection.invalidate()
 
@@ -139,12 +160,23 @@ class Database:
 
 
 class Leadership:
-    """A lock in the database that one process holds as long as its connection lives."""
+    """A lock in the database that one process holds as long as its connection lives, and it is not silent there."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         """Use a connection of its own."""
         self._connection = connection
         self._held = False
+        self._in_use = asyncio.Lock()
+
+    async def stay(self) -> None:
+        """Say something on the connection for as long as this process goes on, whatever its work waits for."""
+        while True:
+            await asyncio.sleep(STAY_S)
+            if self._held and not self._in_use.locked():
+                try:
+                    await self.renew()
+                except (UnavailableError, DBAPIError):
+                    return  # whoever uses the connection finds that out
 
     @property
     def held(self) -> bool:
@@ -155,26 +187,23 @@ class Leadership:
     async def reading(self) -> AsyncIterator[AsyncSession]:
         """Give a session for reading on the connection that holds the lock: it fails where that has ended."""
         try:
-            self._check()
-            await self._connection.execution_options(isolation_level="AUTOCOMMIT")
-            try:
-                async with AsyncSession(self._connection) as db:
-                    yield db
-            finally:
-                await self._connection.execution_options(isolation_level="READ COMMITTED")
+            async with self._in_use:
+                self._check()
+                await self._connection.execution_options(isolation_level="AUTOCOMMIT")
+                try:
+                    async with AsyncSession(self._connection) as db:
+                        yield db
+                finally:
+                    await self._connection.execution_options(isolation_level="READ COMMITTED")
         except OperationalError as error:
             raise UnavailableError("the database cannot be reached", hint="start PostgreSQL") from error
 
     async def renew(self) -> bool:
         """Return whether this process is the leader now; raises UnavailableError when the connection is lost."""
         try:
-            self._check()
-            if self._held:
-                await self._connection.execute(text("SELECT 1"))
-            else:
-                result = await self._connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": LEADER_LOCK})
-                self._held = bool(result.scalar_one())
-            await self._connection.commit()
+            async with self._in_use:
+                self._check()
+                await self._ask()
         except OperationalError as error:
             raise UnavailableError("the database cannot be reached", hint="start PostgreSQL") from error
         return self._held
@@ -186,9 +215,18 @@ class Leadership:
         It runs on the connection that holds the lock. Where that has ended, and another process may be the leader,
         PostgreSQL has undone the transaction before; a new leader finds what was committed.
         """
-        self._check()
-        async with AsyncSession(self._connection, expire_on_commit=False) as db, db.begin():
-            yield db
+        async with self._in_use:
+            self._check()
+            async with AsyncSession(self._connection, expire_on_commit=False) as db, db.begin():
+                yield db
+
+    async def _ask(self) -> None:
+        if self._held:
+            await self._connection.execute(text("SELECT 1"))
+        else:
+            result = await self._connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": LEADER_LOCK})
+            self._held = bool(result.scalar_one())
+        await self._connection.commit()
 
     def _check(self) -> None:
         """Raise OperationalError where the connection was lost: SQLAlchemy would take another one, without the lock."""

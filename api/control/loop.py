@@ -132,6 +132,9 @@ class Loop:
         cycle = await self._decider.decide(read.snapshot, self._residents.take_changes(), end)
         decision, failing = cycle.decision, unplanned(read.queue, self._decider.left_out)
         placed = await self._apply(replace(read, outside=[*read.outside, *failing]), decision, begin)
+        if look.growing:
+            async with begin() as db:
+                await elastic.note_not_grown(db, {UUID(id_): why for id_, why in decision.not_grown.items()})
         self.reservations = {UUID(id_): places for id_, places in decision.reservations.items()}
         self._nominated, self._said = decision.nominated, say(decision, self._said)
         self._rounds.note(decision.left_out, is_new=is_new)

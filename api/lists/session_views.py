@@ -62,7 +62,7 @@ async def _views(db: AsyncSession, kind: type[ViewT], ids: Sequence[UUID], apps_
 
 async def _shown(db: AsyncSession, kind: type[SessionEntryView], ids: Collection[UUID], apps_url: str) -> list[Shown]:
     columns = [*_NAMES, *(getattr(Session, name) for name in kind.model_fields if name not in _MADE)]
-    columns.append(Session.reason_parts)
+    columns += [Session.reason_parts, *((Session.not_grown_parts,) if kind is SessionView else ())]
     query = select(*columns, _PORTS).join(Project, Project.id == Session.project_id).where(among(Session.id, ids))
     rows = (await db.execute(query)).all()
     placed = [row.id for row in rows if row.state is not State.PENDING]
@@ -85,6 +85,8 @@ def _session(
     }
     if kind is SessionView:
         values |= {"environment": sorted(row.environment), "mounts": mounts.shown(row.mounts)}
+        is_growing = row.state is State.RUNNING and row.replicas < row.max_replicas
+        values["not_grown"] = sentence_of(row.not_grown, row.not_grown_parts) if is_growing else ""
     return {name: values[name] for name in kind.model_fields}
 
 

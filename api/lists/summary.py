@@ -42,8 +42,8 @@ class LimitView(View):
     """What one's sessions hold of one kind together, the most that they may have, and what is left of it.
 
     `of` is `sessions`, `gpu_milli`, `cpu_milli` or `memory_mib`. `waiting` is what counts beside what is held: of
-    sessions that wait, and of containers that elastic ones may still get. null is no limit: `held` and `waiting` are
-    null where one of the sessions has none.
+    sessions that wait, and of containers that elastic ones may still get. null is no limit: each of `held` and
+    `waiting` is null where one of those that it counts has none.
     """
 
     of: str
@@ -141,13 +141,14 @@ async def read(db: AsyncSession, caller: Identity, room: Room, *, apps_url: str,
 
 
 def _limit(limit: Limit) -> LimitView:
-    held, counted, most = limit.held, limit.counted, limit.most
+    held, waiting, most = limit.held, limit.waiting, limit.most
+    left = 0 if most is None or held is None or waiting is None else max(0, most - held - waiting)
     return LimitView(
         of=OF.get(limit.where, limit.where),
         held=held,
-        waiting=None if held is None or counted is None else max(0, counted - held),
+        waiting=waiting,
         most=most,
-        left=None if most is None else 0 if counted is None else max(0, most - counted),
+        left=None if most is None else left,
     )
 
 

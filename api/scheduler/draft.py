@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from api.scheduler import decision_lines, elastic, pending_reasons
+from api.scheduler import decision_lines, elastic, pending_reasons, stop_reasons
 from api.scheduler.claims import NEVER, SECOND, Claim, Standing
 from api.scheduler.cluster import ClusterState
 from api.scheduler.feasibility import Feasibility, OpenNodes
@@ -124,6 +124,7 @@ class Draft:
         self._placed: dict[str, Places] = {}
         self._reach: dict[str, tuple[str, ...]] = {}
         self._grown: defaultdict[str, dict[int, Placement]] = defaultdict(dict)
+        self._not_grown: dict[str, str | PendingWorkload] = {}
         self._reclaims: list[Reclaim] = []
         self._beneficiaries: set[str] = set()
         self._log: list[str | PendingWorkload] = []
@@ -225,6 +226,10 @@ class Draft:
         self.ledger.place(taking(more, places))
         self._log.append(decision_lines.grown(self.ledger, running.workload, rank, places[0].node))
 
+    def stay(self, running: Running, why: str | PendingWorkload) -> None:
+        """Let an elastic workload that runs have no further container: in words, or by what could not be had."""
+        self._not_grown[running.workload.id] = why
+
     def wait(self, waiting: PendingWorkload) -> None:
         """Let a workload wait."""
         self.waiting.append(waiting)
@@ -252,7 +257,10 @@ class Draft:
     def decision(self) -> Decision:
         """Return what was decided."""
         kept = self.claims.with_places()
-        explained = pending_reasons.explain(self.cluster, self.ledger, self.waiting, kept)
+        stays = {id_: why for id_, why in self._not_grown.items() if isinstance(why, PendingWorkload)}
+        explained = pending_reasons.explain(self.cluster, self.ledger, [*self.waiting, *stays.values()], kept)
+        said = {id_: why for id_, why in self._not_grown.items() if isinstance(why, str)}
+        not_grown = said | {id_: explained.pop(each.workload.id).reason for id_, each in stays.items()}
         lines = (item if isinstance(item, str) else decision_lines.waits(item, explained) for item in self._log)
         reserved = {claim.workload.id: claim.places for claim in kept}
         nominated = tuple(claim.workload.id for claim in kept if claim.stopped_for)
@@ -266,6 +274,7 @@ class Draft:
             reserved,
             nominated,
             self.turns.left_out,
+            not_grown,
         )
 
     def _keep_network(self, claim: Claim) -> None:
@@ -296,11 +305,11 @@ class Draft:
     def _reclaim(self, running: Running, beneficiary: Workload, elsewhere: Places) -> None:
         victim = running.workload
         if elsewhere:
-            reason = pending_reasons.moved(victim, beneficiary, elsewhere)
+            reason = stop_reasons.moved(victim, beneficiary, elsewhere)
         elif running.part_of and victim.project == beneficiary.project:
-            reason = pending_reasons.shrunk(victim, beneficiary)
+            reason = stop_reasons.shrunk(victim, beneficiary)
         else:
-            reason = pending_reasons.reclaimed(self.ledger, victim, beneficiary)
+            reason = stop_reasons.reclaimed(self.ledger, victim, beneficiary)
         self._beneficiaries.add(beneficiary.id)
         self._reclaims.append(
             Reclaim(

@@ -35,8 +35,8 @@ class ProjectDemand:
 
     @property
     def weight(self) -> int:
-        """Its part of what is spare; 0 is no claim to it."""
-        return self.project.claim_milli
+        """Its weight where what is spare is divided; 0 is no part of it."""
+        return self.project.weight_milli
 
 
 def fair_shares(
@@ -44,7 +44,7 @@ def fair_shares(
 ) -> Mapping[str, int]:
     """Return the fair share of each project: never less than its guarantee, and never more than its demand.
 
-    What is spare goes to those who want it in the ratio of their weights. Projects without a claim get what is still
+    What is spare goes to those who want it in the ratio of their weights. Projects without a part get what is still
     left then, in equal parts. `weights` take the place of their own.
     """
     known = weights or {}
@@ -90,7 +90,7 @@ def in_whole_workloads(exact: Mapping[str, int], demands: Iterable[ProjectDemand
     """Return fair shares rounded to what the projects' workloads can take, as far as they go beyond the guarantee.
 
     What no workload of its project can take goes to those who lack the least for one more (the largest remainder), of
-    equal ones to who holds the most: nobody is stopped for a remainder. Who has no claim to what is spare comes last.
+    equal ones to who holds the most: nobody is stopped for a remainder. Who has no part of what is spare comes last.
     """
     shares = dict(exact)
     hungry = {

@@ -12,8 +12,10 @@ import numpy as np
 from api.scheduler.capacity import Flags
 from api.scheduler.draft import Draft
 from api.scheduler.elastic import missing_ranks, one_more, part_id, ranks_of, reachable
+from api.scheduler.pending_reasons import PendingWorkload, amount_of
 from api.scheduler.signature import Signature, signature_of
-from api.scheduler.snapshot import Running
+from api.scheduler.snapshot import Running, Workload, taking
+from common.sentence import Sentence
 
 MOST = 256
 """So many containers are given at most in one decision; the others have their turn in the next."""
@@ -103,8 +105,12 @@ def grow(draft: Draft, growing: Iterable[Running]) -> None:
     A gang of a project of which other work waits gets none: that goes first.
     """
     waiting = {item.workload.project for item in draft.waiting if item.is_able}
-    able = (each for each in growing if each.workload.project not in waiting and _may_grow(draft, each))
-    projects = _Projects(draft, (_Gang(each, missing_ranks(each)) for each in able))
+    able = [each for each in growing if _may_grow(draft, each)]
+    for each in able:
+        if (name := each.workload.project) in waiting:
+            draft.stay(each, Sentence("other work of {project} waits, and goes first", project=name))
+    gangs = (_Gang(each, missing_ranks(each)) for each in able if each.workload.project not in waiting)
+    projects = _Projects(draft, gangs)
     room: dict[Signature, Flags] = {}
     given = 0
     while given < MOST and (gang := projects.next()) is not None:
@@ -139,22 +145,40 @@ def _grow(draft: Draft, gang: _Gang, room: dict[Signature, Flags]) -> bool:
     """
     more = one_more(gang.running, gang.ranks[0])
     if not draft.ledger.may_hold(more):
+        # where it may once somebody is gone, that is a matter of seconds
+        if not draft.ledger.may_retain(more):
+            draft.stay(gang.running, PendingWorkload(more, refused=more, further=True))
         return False
     signature = signature_of(more)
     if signature not in room:
         room[signature] = draft.cluster.fitting(more) > 0
     if not room[signature].any():
+        draft.stay(gang.running, PendingWorkload(more, further=True))
         return False
     if gang.nodes is None:
         gang.nodes = _nodes(draft, gang.running)
     if not (room[signature] & gang.nodes).any():
+        draft.stay(gang.running, _out_of_reach(more, gang.nodes))
         return False
     places = draft.cluster.find(more, gang.nodes)
     if places is None:
         # whoever asks for the same is not looked for again
         room[signature] = draft.cluster.fitting(more) > 0
+        draft.stay(gang.running, PendingWorkload(more, further=True))
         return False
     if not draft.may_take(more, places, draft.ledger.may_hold):
+        draft.stay(gang.running, PendingWorkload(more, refused=taking(more, places), further=True))
         return False
     draft.grow(gang.running, gang.ranks.pop(0), more, places)
     return True
+
+
+def _out_of_reach(more: Workload, nodes: Flags) -> str:
+    """Return why a gang gets no further container, which would fit on other nodes than those of its reach."""
+    if not nodes.any():
+        return Sentence("a further container could not reach the others")
+    return Sentence(
+        "none of the nodes that its containers reach has {amount} free; it may get some elsewhere once it was "
+        "started again",
+        amount=amount_of(more),
+    )

@@ -149,7 +149,7 @@ class Ledger:
     def had(self, name: str) -> int:
         """Return how much a project had lately of what is spare, for its weight."""
         project = self.project(name)
-        return _ratio(project.had_milli, project.claim_milli or 1)
+        return _ratio(project.had_milli, project.weight_milli or 1)
 
     def after(self, workload: Workload, *, fixed: bool = False) -> int:
         """Return what the project takes of its quota with the workload, or with `fixed` what of it stays so."""

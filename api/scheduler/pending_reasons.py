@@ -1,4 +1,4 @@
-"""Pending reasons: why a workload waits and what would help, and why another one is stopped."""
+"""Pending reasons: why a workload waits, and what would help."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class PendingWorkload:
 
     `never` is why it can never run. `refused` is what its project may not have: the workload as it is where it takes
     more than it asks for. Where it is nominated, `terminating` names those who still hold its places. `network` is why
-    there is none between its containers.
+    there is none between its containers. It is `further` where it is a container that an elastic one that runs could
+    have more: no fair share is divided for that.
     """
 
     workload: Workload
@@ -48,6 +49,7 @@ class PendingWorkload:
     refused: Workload | None = None
     terminating: str = ""
     network: str = ""
+    further: bool = False
 
     @property
     def is_able(self) -> bool:
@@ -102,7 +104,7 @@ def _not_free(item: PendingWorkload, free: _FreePlaces, ledger: Ledger) -> tuple
     holder = free.holder(item.workload)
     if holder:
         return Cause.RESERVED, Sentence("the room that is free is kept for {holder}, served first", holder=holder)
-    more = beyond(ledger, item.workload)
+    more = "" if item.further else beyond(ledger, item.workload)
     return (Cause.FAIR_SHARE, both(missing, more)) if more else (Cause.NO_ROOM, missing)
 
 
@@ -143,7 +145,7 @@ class _FreePlaces:
         piece = with_unhealthy(self.piece(workload), self._cluster.layout, workload)
         if there := self.service.free_outside(workload):
             piece = both(piece, there)
-        amount, count = _amount(workload), workload.replicas
+        amount, count = amount_of(workload), workload.replicas
         if count > 1:
             return Sentence(
                 "{count} times {amount} are not free together; {piece}", count=count, amount=amount, piece=piece
@@ -172,8 +174,7 @@ class _FreePlaces:
         if not holders:
             return ""
         whom = _whom(holders, workload.project)
-        # of a session that the reader may not see, nobody learns how large it is
-        if len(holders) == 1 and not _is_seen(holders[0], workload.project):
+        if not _may_be_told(holders, workload.project):
             return whom
         return Sentence("{whom} with {amount}", whom=whom, amount=amount)
 
@@ -226,10 +227,7 @@ def _refusal_of_gpus(ledger: Ledger, workload: Workload) -> tuple[Cause, str]:
         }
         holders = [other for other, milli in kept.items() if milli]
         left = min(sum(kept.values()), most - bare + workload.total_milli)
-        whom = _whom(holders, project.name)
-        return Cause.RESERVED, Sentence(
-            "{held} and keeps {gpus} for {whom}, served first", held=held, gpus=gpus(left), whom=whom
-        )
+        return Cause.RESERVED, _keeps(held, left, holders, project.name)
     if fixed:
         return Cause.QUOTA, Sentence(
             "{held}, and {asked} more are asked for; stop one of those, or submit it as preemptible",
@@ -243,6 +241,14 @@ def _refusal_of_gpus(ledger: Ledger, workload: Workload) -> tuple[Cause, str]:
     return Cause.QUOTA, Sentence(
         "{held} and may not go beyond; stop one of its sessions, or ask for a larger limit", held=held
     )
+
+
+def _keeps(held: str, milli: int, holders: Sequence[Workload], project: str) -> str:
+    """Return what a project holds, and that it keeps the rest for others."""
+    whom = _whom(holders, project)
+    if not _may_be_told(holders, project):
+        return Sentence("{held} and keeps some for {whom}, served first", held=held, whom=whom)
+    return Sentence("{held} and keeps {gpus} for {whom}, served first", held=held, gpus=gpus(milli), whom=whom)
 
 
 def _refusal_of_domain(ledger: Ledger, workload: Workload) -> str:
@@ -304,39 +310,6 @@ def _whom(holders: Sequence[Workload], project: str) -> str:
     return Sentence("{count} others", count=len(holders))
 
 
-def shrunk(victim: Workload, beneficiary: Workload) -> str:
-    """Return why a gang gives up containers for other work of its project."""
-    whom = title(beneficiary, victim.project)
-    return Sentence("{whom} waits, and the gang goes on with fewer containers", whom=whom)
-
-
-def reclaimed(ledger: Ledger, victim: Workload, beneficiary: Workload) -> str:
-    """Return why a workload is reclaimed."""
-    whom = title(beneficiary, victim.project)
-    if victim.project == beneficiary.project:
-        return Sentence(
-            "{whom} has the higher priority ({higher} over {lower})",
-            whom=whom,
-            higher=beneficiary.priority,
-            lower=victim.priority,
-        )
-    if not victim.total_milli and not beneficiary.total_milli:
-        return Sentence("{held}; {whom} is within its own", held=beside_reasons.reclaimed(ledger, victim), whom=whom)
-    if not victim.total_milli and ledger.in_quota(beneficiary):
-        return Sentence("{whom} is within its quota of GPUs, and it runs beside them without one", whom=whom)
-    held = holds(ledger, victim.project)
-    if ledger.in_quota(beneficiary):
-        return Sentence("{held}; {whom} is within its quota", held=held, whom=whom)
-    fair = gpus(ledger.fair.get(victim.project, 0))
-    return Sentence("{held}, its fair share is {fair}; {whom} is within its own", held=held, fair=fair, whom=whom)
-
-
-def moved(victim: Workload, beneficiary: Workload, places: Places) -> str:
-    """Return why a workload is moved, and where it goes on."""
-    whom = title(beneficiary, victim.project)
-    return Sentence("{whom} fits once it is elsewhere; {nodes} is kept for it", whom=whom, nodes=nodes(places))
-
-
 def blockers(terminating: Iterable[Running], places: Places, project: str) -> str:
     """Return who is terminating on the nodes of the places, as the beginning of a sentence for people of a project."""
     wanted = {placement.node for placement in places}
@@ -359,9 +332,12 @@ def names(running: Iterable[Running], project: str) -> str:
     return Sentence.counted("{whom} is", "{whom} are", len(stopped), whom=some(titles, NAMED))
 
 
-def _is_seen(workload: Workload, project: str) -> bool:
-    """Return whether all people of a project see a workload."""
-    return workload.project == project and not workload.private
+def _may_be_told(holders: Sequence[Workload], project: str) -> bool:
+    """Return whether what they come to tells people of a project nothing of the size of one that they may not see.
+
+    Where it is one of them, those who know the others could tell.
+    """
+    return sum(each.project != project or each.private for each in holders) != 1
 
 
 def title(workload: Workload, project: str) -> str:
@@ -393,7 +369,8 @@ def _together(workloads: Sequence[Workload]) -> str:
     return without_gpus(cpu, sum(each.replicas * each.memory_mib for each in workloads))
 
 
-def _amount(workload: Workload) -> str:
+def amount_of(workload: Workload) -> str:
+    """Return what one container of a workload asks for."""
     if workload.gpu_milli:
         return held_by(gpus(workload.gpu_milli), workload)
     return without_gpus(workload.cpu_milli, workload.memory_mib)

@@ -31,6 +31,7 @@ class _Decision:
     reservations: dict[str, tuple[Placement, ...]] = field(default_factory=dict)
     nominated: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    not_grown: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ def save(snapshot: Snapshot, decision: Decision) -> str:
         dict(decision.reservations),
         decision.nominated,
         decision.left_out,
+        dict(decision.not_grown),
     )
     document: dict[str, Any] = _SAVED.dump_python(Saved(FORMAT, snapshot, plain), mode="json")
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
@@ -88,6 +90,7 @@ def load(text: str, where: str = "") -> tuple[Snapshot, Decision]:
         plain.reservations,
         plain.nominated,
         plain.left_out,
+        plain.not_grown,
     )
 
 

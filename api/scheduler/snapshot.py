@@ -87,7 +87,7 @@ class NodeSnapshot:
 class ProjectState:
     """A project. Without `over_quota` its quota is a hard cap.
 
-    `weight` is its part of what is spare; None: its quota; 0: only what nobody with a claim wants. Its work is not
+    `weight` is its part of what is spare; None: its quota; 0: only what nobody with a part wants. Its work is not
     reclaimed before it ran `min_runtime_s`; None: as the site says. With `over_quota` it holds no more than
     `limit_milli`; None: what is spare. Without `cpu` or `memory` nothing of these is guaranteed, and none refused.
     `had_milli` is what it had lately beyond its quota, on average; 0 where that does not count. Where its `domain` is
@@ -116,8 +116,8 @@ class ProjectState:
         return NO_CAP if bounds.limit is None else bounds.limit
 
     @property
-    def claim_milli(self) -> int:
-        """By what it has its part of what is spare: a weight of 4 is worth a quota of 4 GPUs, and 0 is no claim."""
+    def weight_milli(self) -> int:
+        """By what it has its part of what is spare: a weight of 4 is worth a quota of 4 GPUs, and 0 is no part."""
         return self.quota_milli if self.weight is None else self.weight * MILLI
 
     @property
@@ -352,7 +352,8 @@ class Decision:
     the places that nobody else gets, as a workload that waits is nominated for them, or they are reserved for it, or
     one that is moved goes there. For the `nominated` ones others were stopped; for those `left_out` no victims were
     looked for, as that would take too long. `grown` are the places of further containers of elastic ones that run, by
-    rank; `reach` are the nodes that those which start may grow to.
+    rank; `reach` are the nodes that those which start may grow to. `not_grown` says of those that could have further
+    ones why they get none.
     """
 
     placements: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
@@ -364,6 +365,7 @@ class Decision:
     reservations: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
     nominated: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    not_grown: Mapping[str, str] = field(default_factory=dict)
 
     def reserved_on(self, id_: str) -> list[str]:
         """Return the nodes on which places are kept for a workload."""

@@ -26,11 +26,11 @@ class SpareBeside:
     def part(self, workload: Workload) -> tuple[int, int]:
         """Return how much of what is spare its project has for its weight, of the resource of which that is most.
 
-        Who has no claim to what is spare comes after those who do, as it does for GPUs. The parts are those
+        Who has no part of what is spare comes after those who do, as it does for GPUs. The parts are those
         of what all projects held when the decision began.
         """
         project = self._projects.get(workload.project)
-        weight = project.claim_milli if project else 0
+        weight = project.weight_milli if project else 0
         parts = [
             self._beyond(each, workload) * SCALE // self._total(each) for each in Resource if workload.amount(each)
         ]

@@ -89,7 +89,7 @@ LEFT_OUT: dict[str, frozenset[str]] = {
         {
             *("created_at", "used_at", "since", "status", "error", "digest", "size", "agent", "made_by"),
             *("held_milli", "before_milli", "network", "denied", "cause", "position", "final_state"),
-            *("reason", "reason_parts"),
+            *("reason", "reason_parts", "not_grown", "not_grown_parts"),
             *("attempt", "scheduled_at", "started_at", "extended_s", "warned_at", "finished_at", "exit_code"),
             *("refusals", "tries_at", "reserved_on", "moves", "moved_at"),
             *("folder", "used_mib", "measured_at", "created_by", "created_by_cli", "sandbox_rules"),

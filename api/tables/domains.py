@@ -18,7 +18,7 @@ class Domain(Weighted, Base):
 
     The quotas of its projects together stay within `quota_milli` milli-GPU; None is no limit. Where it `shares`, that
     is guaranteed to them together, they have what is spare by its `over_quota_weight` (None: its quota; 0: what nobody
-    with a claim wants), and they hold no more than `limit_milli` in all (None: no limit). `policy` limits those of its
+    with a part wants), and they hold no more than `limit_milli` in all (None: no limit). `policy` limits those of its
     people who have none of their own. The `id` tells it from one of the same name that was deleted before.
     """
 

@@ -59,7 +59,7 @@ class Project(Weighted, Base):
     """A group of users with a quota of GPUs, in milli-GPU, for a period.
 
     Without `over_quota` the quota is a hard cap; with it the project may also use what is spare, in the ratio of the
-    projects' `over_quota_weight` (None: their quotas; 0: what nobody with a claim wants), up to `limit_milli` in all
+    projects' `over_quota_weight` (None: their quotas; 0: what nobody with a part wants), up to `limit_milli` in all
     (None: no limit). Of CPU and memory it is the same where it has a quota of these; None: no quota and no limit. The
     period is [`starts_at`, `ends_at`), without end where that is None. `training_group` and `interactive_group` name
     the resource groups that its sessions keep to, by kind. An interactive session is stopped after

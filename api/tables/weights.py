@@ -7,7 +7,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 
 class Weighted:
-    """What has its part of what is spare by a weight: None is by its quota, and 0 no claim to it.
+    """What has its part of what is spare by a weight: None is by its quota, and 0 no part of it.
 
     To an API of an earlier release, which may work on this schema too, a weight of 0 is that of the quota and nothing
     can be NULL. So it is 0 in the column for both, and another column tells them apart.

@@ -85,7 +85,7 @@ def _waited(figures: WaitFigures) -> tuple[str, ...]:
 
 
 def _duration(seconds: float | None) -> str:
-    return "-" if seconds is None else str(timedelta(seconds=round(seconds)))
+    return "-" if seconds is None else output.duration(round(seconds))
 
 
 def _table(report: Accounting) -> None:

@@ -216,6 +216,7 @@ def _fields(session: Session) -> None:
             ("Queue position", str(session["position"] or "")),
             ("Attempt", str(session["attempt"] + 1) if session["attempt"] else ""),
             ("Interrupted", _interruption(session)),
+            ("Does not grow", session["not_grown"]),
             ("Project", session["project"]),
             ("User", session["user"]),
             ("Access", session["access"]),

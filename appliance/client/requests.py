@@ -108,7 +108,7 @@ class DomainRequest(TypedDict):
     """A domain to create. `quota_milli` limits the quotas of its projects together, in milli-GPU; null: no limit.
 
     Where it `shares`, its projects have these together in any case, and share inside of it what is spare: by its
-    `over_quota_weight` (null: its quota; 0: what nobody with a claim to it wants), up to `limit_milli` in all
+    `over_quota_weight` (null: its quota; 0: what nobody with a part of it wants), up to `limit_milli` in all
     (null: no limit). `policy` is the user policy of its people, but for those whom an administrator of the site
     has given another one.
     """
@@ -370,7 +370,7 @@ class ProjectChange(TypedDict):
 class ProjectRequest(TypedDict):
     """A project to create; `quota_milli` is in milli-GPU, and a hard cap unless `over_quota`.
 
-    `over_quota_weight` is its part of what is spare (null: its quota; 0: what nobody with a claim to it wants).
+    `over_quota_weight` is its part of what is spare (null: its quota; 0: what nobody with a part of it wants).
     `training_group` and `interactive_group` are resource groups that its sessions keep to.
     `interactive_limit_s` ends interactive sessions after so many seconds (0: never), `interactive_extension_s`
     is how much an owner may add in total. No session is reclaimed before it ran `min_runtime_s` (null: as the

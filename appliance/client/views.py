@@ -453,8 +453,8 @@ class Limit(TypedDict):
     """What one's sessions hold of one kind together, the most that they may have, and what is left of it.
 
     `of` is `sessions`, `gpu_milli`, `cpu_milli` or `memory_mib`. `waiting` is what counts beside what is held: of
-    sessions that wait, and of containers that elastic ones may still get. null is no limit: `held` and
-    `waiting` are null where one of the sessions has none.
+    sessions that wait, and of containers that elastic ones may still get. null is no limit: each of `held` and
+    `waiting` is null where one of those that it counts has none.
     """
 
     of: str
@@ -938,7 +938,8 @@ class SessionEvent(TypedDict):
 class Session(TypedDict):
     """A session with its command line, which may be long, its mounts, and the names of its variables.
 
-    `interrupted` says why it was put back into the queue the last time, at `interrupted_at`.
+    `interrupted` says why it was put back into the queue the last time, at `interrupted_at`. Of an elastic one that
+    runs `not_grown` says why it gets no further containers just now, where it could have more.
     """
 
     id: str
@@ -998,6 +999,7 @@ class Session(TypedDict):
     mounts: list[Mount]
     interrupted: str
     interrupted_at: str | None
+    not_grown: str
 
 
 class Settings(TypedDict):

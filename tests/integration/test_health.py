@@ -19,8 +19,8 @@ from tests.integration.agent.conftest import (
 from tests.integration.test_api_agent import Site
 from tests.postgresql import new_database
 
-SEEN_S = 30
-"""So soon it is seen that an agent is gone: two of its heartbeats, and as long again for a busy machine."""
+SEEN_S = 15
+"""So soon it is seen that an agent is gone, as is promised: two of its heartbeats, and a look of the leader."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Projects and domains without a claim to what is spare, which the audit log tells; those that are there have one"""
+"""Projects and domains without a part of what is spare, which the audit log tells; those that are there have one"""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class DomainRequest(Request):
     """A domain to create. `quota_milli` limits the quotas of its projects together, in milli-GPU; null: no limit.
 
     Where it `shares`, its projects have these together in any case, and share inside of it what is spare: by its
-    `over_quota_weight` (null: its quota; 0: what nobody with a claim to it wants), up to `limit_milli` in all (null: no
+    `over_quota_weight` (null: its quota; 0: what nobody with a part of it wants), up to `limit_milli` in all (null: no
     limit). `policy` is the user policy of its people, but for those whom an administrator of the site has given another
     one.
     """

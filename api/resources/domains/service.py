@@ -92,7 +92,7 @@ def _check_shares(domain: Domain, given: Collection[str]) -> None:
         raise InputError(
             Sentence("a weight and a limit are of domains whose projects share inside of them"),
             where=where,
-            hint=Sentence("set shares, or take the weight and the limit away (null)"),
+            hint=Sentence("set shares, or take the weight and the limit away"),
         )
     if domain.limit_milli is None:
         return

@@ -45,7 +45,7 @@ class Period(Request):
 class ProjectRequest(Request):
     """A project to create; `quota_milli` is in milli-GPU, and a hard cap unless `over_quota`.
 
-    `over_quota_weight` is its part of what is spare (null: its quota; 0: what nobody with a claim to it wants).
+    `over_quota_weight` is its part of what is spare (null: its quota; 0: what nobody with a part of it wants).
     `training_group` and `interactive_group` are resource groups that its sessions keep to. `interactive_limit_s`
     ends interactive sessions after so many seconds (0: never), `interactive_extension_s` is how much an owner may add
     in total. No session is reclaimed before it ran

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import and_, delete, exists, or_, select, update
+from sqlalchemy import and_, delete, exists, func, literal, or_, select, update
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
-from api.database import among
+from api.database import among, rows_of
 from api.resources.accounting import service as accounting
 from api.resources.sessions import changes, repository, service
 from api.resources.sessions.changes import Change, Read
@@ -25,6 +26,7 @@ from api.settings import Launching, Settings
 from api.tables.sessions import Container, GpuShareRow, Session, State
 from common.errors import InputError
 from common.protocol import ContainerStatus
+from common.sentence import parts_of
 
 REST = timedelta(seconds=60)
 """So long a session keeps its containers before it gets more: programs begin anew at each change."""
@@ -107,6 +109,26 @@ async def grow(
     await db.flush()
     await accounting.reshare(db, session_id, now())
     return True
+
+
+async def note_not_grown(db: AsyncSession, reasons: Mapping[UUID, str]) -> None:
+    """Write why sessions get no further containers; those without a reason could, and nothing is said of them.
+
+    As with other reasons, nothing is decided anew for that.
+    """
+    given = rows_of(
+        {
+            "id": (Session.id.type, reasons),
+            "said": (Session.not_grown.type, reasons.values()),
+            "parts": (Session.not_grown_parts.type, map(parts_of, reasons.values())),
+        }
+    )
+    said, parts = (
+        select(each).where(given.c.id == Session.id).scalar_subquery() for each in (given.c.said, given.c.parts)
+    )
+    values = {"not_grown": func.coalesce(said, ""), "not_grown_parts": func.coalesce(parts, literal({}, JSONB))}
+    query = update(Session).where(IS_GROWING, Session.not_grown != values["not_grown"]).values(**values)
+    await db.execute(query, execution_options={"synchronize_session": False})
 
 
 async def give_up(db: AsyncSession, session_id: UUID, revision: int, ranks: Collection[int]) -> bool:

@@ -211,7 +211,7 @@ async def requeue(db: AsyncSession, session: Session, reason: str) -> bool:
     times = {"scheduled_at": None, "started_at": None, "expires_at": None, "warned_at": None, "extended_s": 0}
     wanted = session.gpu_milli if session.resize_milli is None else session.resize_milli
     shares: dict[str, Any] = {"gpu_milli": wanted, "held_milli": 0, "network": None}
-    shares |= {"resize_milli": None, "before_milli": None}
+    shares |= {"resize_milli": None, "before_milli": None, "reserved_on": []}
     if session.max_replicas:
         shares |= {"replicas": session.min_replicas, "replicas_at": None, "reach": {}}
     if not await change(db, session, **values, **kept, **times, **shares):

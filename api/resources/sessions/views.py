@@ -204,7 +204,8 @@ class MountView(View):
 class SessionView(SessionEntryView):
     """A session with its command line, which may be long, its mounts, and the names of its variables.
 
-    `interrupted` says why it was put back into the queue the last time, at `interrupted_at`.
+    `interrupted` says why it was put back into the queue the last time, at `interrupted_at`. Of an elastic one that
+    runs `not_grown` says why it gets no further containers just now, where it could have more.
     """
 
     command: list[str] | None
@@ -213,3 +214,4 @@ class SessionView(SessionEntryView):
     mounts: list[MountView]
     interrupted: str
     interrupted_at: datetime | None
+    not_grown: Said

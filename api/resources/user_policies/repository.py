@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import and_, case, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.tables.domains import Domain
-from api.tables.sessions import ENDED, HOLDS, Session, State
+from api.tables.sessions import ENDED, HOLDING, HOLDS, Session, State
 from api.tables.user_policies import UserPolicy
 from api.tables.users import User
 
@@ -72,6 +72,23 @@ async def held_now_by(db: AsyncSession, user_id: UUID) -> tuple[int, int, int | 
         func.bool_or(Session.cpu_milli == 0),
         func.bool_or(Session.memory_mib == 0),
     ).where(Session.user_id == user_id, HOLDS)
+    return _amounts((await db.execute(query)).one())
+
+
+async def waited_for_by(db: AsyncSession, user_id: UUID) -> tuple[int, int, int | None, int | None]:
+    """Return what `held_by` counts beside `held_now_by`: sessions that wait, and containers that may yet come."""
+    most, holds = func.greatest(Session.replicas, Session.max_replicas), Session.state.in_(HOLDING)
+    replicas = case((holds, most - Session.replicas), else_=most)
+    wanted = func.greatest(Session.gpu_milli, func.coalesce(Session.resize_milli, 0)) * most
+    counted = func.greatest(Session.held_milli, wanted)
+    query = select(
+        func.count().filter(~holds),
+        func.sum(case((holds, counted - Session.held_milli), else_=counted)),
+        func.sum(Session.cpu_milli * replicas),
+        func.sum(Session.memory_mib * replicas),
+        func.bool_or(and_(Session.cpu_milli == 0, replicas > 0)),
+        func.bool_or(and_(Session.memory_mib == 0, replicas > 0)),
+    ).where(Session.user_id == user_id, Session.state.not_in(ENDED))
     return _amounts((await db.execute(query)).one())
 
 

@@ -112,25 +112,25 @@ def _excess(
 
 @dataclass(frozen=True)
 class Limit:
-    """What a user's sessions hold of one kind, all that counts, and the most that may; None is no limit.
+    """What a user's sessions hold of one kind, what waits, and the most that both together may; None is no limit.
 
-    What waits counts, too, and the containers that elastic sessions may still get.
+    The containers that elastic sessions may still get wait, too.
     """
 
     where: str
     held: int | None
-    counted: int | None
+    waiting: int | None
     most: int | None
 
 
 async def limits(db: AsyncSession, user_id: UUID) -> list[Limit]:
     """Return what a user's live sessions have together and may have, in the order of `AMOUNTS`."""
-    policy, counted = await repository.of_user(db, user_id), await repository.held_by(db, user_id)
-    held = await repository.held_now_by(db, user_id)
+    policy, held = await repository.of_user(db, user_id), await repository.held_now_by(db, user_id)
+    waiting = await repository.waited_for_by(db, user_id)
     most = (policy.max_sessions, policy.max_gpu_milli, policy.max_cpu_milli, policy.max_memory_mib) if policy else ()
     return [
-        Limit(where, has, counts, may)
-        for (where, _), has, counts, may in zip(AMOUNTS, held, counted, most or (None,) * len(AMOUNTS), strict=True)
+        Limit(where, has, waits, may)
+        for (where, _), has, waits, may in zip(AMOUNTS, held, waiting, most or (None,) * len(AMOUNTS), strict=True)
     ]
 
 

@@ -71,6 +71,18 @@ async def test_a_session_that_waits_says_why(ready: Cluster, browser: httpx.Asyn
         assert reason in (await browser.get(path)).text, path
 
 
+async def test_an_elastic_session_says_why_it_does_not_grow(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await ready.submit("gang", 1000, replicas=4, max_replicas=6)
+    for _ in range(3):
+        await ready.settle()
+        await ready.heartbeat("worker1")
+    await ready.settle()
+    reason = (await ready.session("gang"))["not_grown"]
+    assert reason
+    page = (await browser.get("/sessions/gang?project=team-a")).text
+    assert f"<b>Why it does not grow:</b> {reason}" in page
+
+
 async def test_a_running_session_is_resized_restarted_and_ended(ready: Cluster, browser: httpx.AsyncClient) -> None:
     await ready.submit("first", 500)
     await ready.settle()

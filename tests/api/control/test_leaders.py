@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -12,14 +12,17 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from api import database
 from api.control.loop import Loop
 from api.database import Database, Leadership
 from api.resources.sandboxes import service as sandboxes
 from api.resources.sessions import scheduling
+from common.errors import UnavailableError
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.api.steps import OF_LEADERS, body, delete
 
 pytestmark = pytest.mark.anyio
+NEVER_S = 3600.0
 
 
 async def depose(database: Database) -> None:
@@ -64,6 +67,37 @@ async def test_a_deposed_leader_gives_no_places_away(small: Cluster) -> None:
         assert await successor.renew(), "its transactions leave the lock alone"
     await other.close()
     assert await small.states() == {"first": "PENDING", "urgent": "SCHEDULED"}
+
+
+async def test_a_leader_stays_one_however_long_its_work_waits(small: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "SILENT_S", 1.0)
+    monkeypatch.setattr(database, "STAY_S", 0.2)
+    async with small.database.leadership() as leadership:
+        assert await leadership.renew()
+        await asyncio.sleep(2)
+        async with leadership.transaction() as db:
+            assert await db.scalar(text("SELECT 1"))
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+async def test_one_that_says_nothing_leads_no_longer(
+    small: Cluster, monkeypatch: pytest.MonkeyPatch, *, in_transaction: bool
+) -> None:
+    """As one that stands still: its connections live, and with them what it has locked."""
+    monkeypatch.setattr(database, "SILENT_S", 1.0)
+    monkeypatch.setattr(database, "STAY_S", NEVER_S)
+    still, other = Database(str(small.settings.database_url)), Database(str(small.settings.database_url))
+    async with still.leadership() as silent, other.leadership() as successor:
+        assert await silent.renew()
+        assert not await successor.renew()
+        async with AsyncExitStack() as stack:
+            if in_transaction:
+                await stack.enter_async_context(silent.transaction())
+            assert await leads(successor)
+        with pytest.raises(UnavailableError):
+            await silent.renew()
+    await still.close()
+    await other.close()
 
 
 async def test_nobody_is_stopped_for_who_was_deleted_before_that_is_written(ready: Cluster) -> None:

@@ -25,7 +25,7 @@ async def test_a_list_shows_what_one_session_shows_but_what_may_be_long(ready: C
     words: dict[str, Any] = {"command": ["sleep"], "args": ["60"]}
     await run(ready, "gang", replicas=2, ports=[80], environment={"A": "1"}, **words)
     (listed,) = await ok(ready.admin.get(f"{V1}/sessions"))
-    alone = {**words, "environment": ["A"], "mounts": [], "interrupted": "", "interrupted_at": None}
+    alone = {**words, "environment": ["A"], "mounts": [], "interrupted": "", "interrupted_at": None, "not_grown": ""}
     assert listed | alone == await ready.session("gang")
     assert not listed.keys() & alone
     (submitted,) = await ok(ready.admin.post(f"{V1}/sessions/batch", json=body("job", count=1, **words)))

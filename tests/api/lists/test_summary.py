@@ -10,6 +10,7 @@ from sqlalchemy import select, update
 
 from api.lists.summary import RoomOfGroups
 from api.tables.nodes import Gpu, Node
+from api.tables.sessions import Session
 from tests.api.cluster import V1, Cluster, ok
 
 pytestmark = pytest.mark.anyio
@@ -43,6 +44,31 @@ async def test_in_use_is_what_is_held_and_what_waits_is_told_apart(ready: Cluste
     assert limits["gpu_milli"] == (held, 12000 - held, 20000, 8000)
     assert limits["sessions"] == (1, 1, 9, 7)
     assert limits["memory_mib"] == (gang["replicas"] * 1024, (9 - gang["replicas"]) * 1024, 65536, 65536 - 9 * 1024)
+
+
+async def test_what_waits_is_told_where_what_is_held_has_no_limit_and_the_other_way_round(ready: Cluster) -> None:
+    await ready.submit("first", 4000, preemptible=False, memory_mib=1024, cpu_milli=1000)
+    await ready.settle()
+    await ready.submit("late", 1000, memory_mib=1024, cpu_milli=1000)
+    await ready.settle()
+    assert await ready.states() == {"first": "RUNNING", "late": "PENDING"}
+    async with ready.database.transaction() as db:
+        await db.execute(update(Session).where(Session.name == "first").values(memory_mib=0))
+        await db.execute(update(Session).where(Session.name == "late").values(cpu_milli=0))
+    limits = told(await summary(ready, ready.admin))
+    assert limits["memory_mib"] == (None, 1024, None, None)
+    assert limits["cpu_milli"] == (1000, None, None, None)
+
+
+async def test_an_elastic_session_without_a_limit_waits_for_no_amount_while_it_may_get_more(ready: Cluster) -> None:
+    await ready.submit("gang", 1000, replicas=4, max_replicas=6, memory_mib=1024)
+    await ready.settle()
+    async with ready.database.transaction() as db:
+        await db.execute(update(Session).values(memory_mib=0))
+    assert told(await summary(ready, ready.admin))["memory_mib"] == (None, None, None, None)
+    async with ready.database.transaction() as db:
+        await db.execute(update(Session).values(max_replicas=4))
+    assert told(await summary(ready, ready.admin))["memory_mib"] == (None, 0, None, None)
 
 
 async def test_it_names_own_sessions_limits_and_what_is_left_of_them(ready: Cluster) -> None:

@@ -10,8 +10,8 @@ import pytest
 from alembic import command
 from sqlalchemy import Connection, MetaData, Table, select
 
-from api.database import Database
 from api.migrations import schema
+from tests.api.migrations.steps import try_step
 from tests.api.migrations.test_upgrade import MOMENT, PROJECT, USER
 
 pytestmark = pytest.mark.anyio
@@ -52,9 +52,4 @@ def there_and_back(connection: Connection) -> None:
 
 
 async def test_what_ran_belongs_to_the_domain_that_was_there(empty_database_url: str) -> None:
-    database = Database(empty_database_url)
-    try:
-        async with database.engine.begin() as connection:
-            await connection.run_sync(there_and_back)
-    finally:
-        await database.close()
+    await try_step(empty_database_url, there_and_back)

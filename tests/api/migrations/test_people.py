@@ -9,8 +9,8 @@ import pytest
 from alembic import command
 from sqlalchemy import Connection, MetaData, Table, select
 
-from api.database import Database
 from api.migrations import schema
+from tests.api.migrations.steps import try_step
 from tests.api.migrations.test_upgrade import ROWS
 
 pytestmark = pytest.mark.anyio
@@ -42,9 +42,4 @@ def there_and_back(connection: Connection) -> None:
 
 
 async def test_accounts_are_the_same_on_both_sides(empty_database_url: str) -> None:
-    database = Database(empty_database_url)
-    try:
-        async with database.engine.begin() as connection:
-            await connection.run_sync(there_and_back)
-    finally:
-        await database.close()
+    await try_step(empty_database_url, there_and_back)

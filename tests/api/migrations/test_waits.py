@@ -10,8 +10,8 @@ import pytest
 from alembic import command
 from sqlalchemy import Connection, MetaData, Table, select
 
-from api.database import Database
 from api.migrations import schema
+from tests.api.migrations.steps import try_step
 from tests.api.migrations.test_upgrade import MOMENT, PROJECT, RUNS, first_tables
 
 pytestmark = pytest.mark.anyio
@@ -46,9 +46,4 @@ def there_and_back(connection: Connection) -> None:
 
 
 async def test_waits_of_before_are_unknown(empty_database_url: str) -> None:
-    database = Database(empty_database_url)
-    try:
-        async with database.engine.begin() as connection:
-            await connection.run_sync(there_and_back)
-    finally:
-        await database.close()
+    await try_step(empty_database_url, there_and_back)

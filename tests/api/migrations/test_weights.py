@@ -1,4 +1,4 @@
-"""The step to weights that are no claim: what was 0, the quota, is no weight, and on the way back all is as before."""
+"""The step to weights that are no part: what was 0, the quota, is no weight, and on the way back all is as before."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from alembic import command
 from sqlalchemy import Connection, select, text
 from sqlalchemy.orm import Session
 
-from api.database import Database
 from api.migrations import schema
 from api.tables.domains import Domain
 from api.tables.projects import Project
+from tests.api.migrations.steps import try_step
 
 pytestmark = pytest.mark.anyio
 
@@ -55,9 +55,4 @@ def there_and_back(connection: Connection) -> None:
 
 
 async def test_no_site_shares_otherwise_after_the_step(empty_database_url: str) -> None:
-    database = Database(empty_database_url)
-    try:
-        async with database.engine.begin() as connection:
-            await connection.run_sync(there_and_back)
-    finally:
-        await database.close()
+    await try_step(empty_database_url, there_and_back)

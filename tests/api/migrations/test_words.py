@@ -8,8 +8,8 @@ import pytest
 from alembic import command
 from sqlalchemy import Connection, MetaData, Table, select
 
-from api.database import Database
 from api.migrations import schema
+from tests.api.migrations.steps import try_step
 from tests.api.migrations.test_upgrade import MOMENT, NODE, PROJECT, ROWS, RUNS, USER
 
 pytestmark = pytest.mark.anyio
@@ -75,9 +75,4 @@ def there_and_back(connection: Connection) -> None:
 
 
 async def test_rows_are_there_under_both_names(empty_database_url: str) -> None:
-    database = Database(empty_database_url)
-    try:
-        async with database.engine.begin() as connection:
-            await connection.run_sync(there_and_back)
-    finally:
-        await database.close()
+    await try_step(empty_database_url, there_and_back)

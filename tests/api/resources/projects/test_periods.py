@@ -112,7 +112,7 @@ async def test_everything_of_a_project(cluster: Cluster, clock: Clock) -> None:
     assert await show(cluster) == made
 
 
-async def test_a_weight_is_a_number_or_none_or_no_claim(cluster: Cluster) -> None:
+async def test_a_weight_is_a_number_or_none_or_no_part(cluster: Cluster) -> None:
     assert (await create(cluster))["over_quota_weight"] is None
     for weight in (0, 3, None):
         changed = await ok(cluster.admin.patch(f"{PROJECTS}/team-a", json={"over_quota_weight": weight}))

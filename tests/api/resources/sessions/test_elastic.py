@@ -13,6 +13,7 @@ from api.control import loop
 from api.resources.sessions.elastic import REST
 from api.tables.accounting import Span
 from api.tables.groups import ResourceGroup
+from api.tables.sessions import Session
 from api.tables.users import User
 from common.protocol import ContainerStatus
 from tests.api.cluster import V1, Cluster, ok, refused
@@ -96,6 +97,33 @@ async def test_it_grows_on_when_a_container_took_its_time_to_start(
     assert len(await ranks(site, "gang")) == 2, "it keeps its containers for a while"
     await later(site, monkeypatch, LATER)
     assert await ranks(site, "gang") == [0, 1, 2, 3]
+
+
+async def test_it_says_why_it_does_not_grow_until_it_does(site: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    await site.submit("owner", 1000, "team-b", replicas=3, preemptible=False)
+    await site.submit("gang", 1000, replicas=1, max_replicas=3)
+    await run(site)
+    stuck = await site.session("gang")
+    assert stuck["not_grown"] == "no node has 1 GPU free; every GPU in service that it may use is in use"
+    async with site.database.reading() as db:
+        before = await db.scalar(select(Session.revision).where(Session.name == "gang"))
+    await site.settle()
+    async with site.database.reading() as db:
+        assert await db.scalar(select(Session.revision).where(Session.name == "gang")) == before
+        assert await db.scalar(select(Session.not_grown_parts).where(Session.name == "gang"))
+    await ok(site.admin.delete(f"{V1}/sessions/owner", params={"project": "team-b"}))
+    await later(site, monkeypatch, LATER)
+    assert len(await ranks(site, "gang")) == 3
+    assert (await site.session("gang"))["not_grown"] == ""
+
+
+async def test_one_that_waits_again_says_nothing_of_growth(site: Cluster) -> None:
+    await site.submit("owner", 1000, "team-b", replicas=3, preemptible=False)
+    await site.submit("gang", 1000, replicas=1, max_replicas=3)
+    await run(site)
+    assert (await site.session("gang"))["not_grown"]
+    await ok(site.admin.post(f"{V1}/sessions/gang/restart", params={"project": "team-a"}))
+    assert (await site.session("gang"))["not_grown"] == ""
 
 
 async def test_it_shrinks_for_an_owner_and_goes_on(site: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import event, select, update
 
 from api.auth.policy import UserRole
+from api.resources.sessions import service as sessions
 from api.tables.projects import Project
 from api.tables.sessions import Session
 from tests.api.cluster import V1, Cluster, ok, refused, sign_in
@@ -130,6 +131,23 @@ async def test_what_starts_or_waits_for_its_project_has_nothing_reserved(ready: 
     await ready.settle()
     assert (await ready.session("large"))["state"] == "RUNNING"
     assert await reserved_on(ready, "large") == []
+
+
+async def test_what_waits_again_has_nothing_reserved_until_that_is_decided(
+    ready: Cluster, manager: httpx.AsyncClient
+) -> None:
+    """A release that knew nothing of it started the session, and left the reservation in its row."""
+    await ready.submit("again", gpu_milli=1000)
+    await ready.submit("short", gpu_milli=1000, preemptible=False, limit_s=MINUTE)
+    await ready.settle()
+    async with ready.database.transaction() as db:
+        await db.execute(update(Session).where(Session.name == "again").values(reserved_on=["worker1"]))
+    async with ready.database.transaction() as db:
+        session = (await db.scalars(select(Session).where(Session.name == "again"))).one()
+        assert await sessions.requeue(db, session, "restarted")
+    assert await ready.states() == {"again": "PENDING", "short": "RUNNING"}
+    assert await reserved_on(ready, "again") == []
+    await ok(manager.post(EXTEND, json={"seconds": 1}))
 
 
 async def test_cycles_that_reserve_the_same_write_nothing(ready: Cluster) -> None:

@@ -81,7 +81,7 @@ class RandomWorld(World):
         return tuple(found)
 
     def no_weights(self) -> tuple[None, int | None]:
-        """By the quota, and in every fourth world also no claim to what is spare."""
+        """By the quota, and in every fourth world also no part of what is spare."""
         return None, 0 if self.number % 4 == 1 else None
 
     def _bounds(self, own: random.Random, unit: int) -> Bounds | None:

@@ -62,7 +62,7 @@ def test_two_projects_do_not_stop_each_other_in_turn() -> None:
     assert lab.held() == {"a": 2000, "b": 1000}
 
 
-def test_without_weight_and_quota_there_is_no_claim_to_what_is_spare() -> None:
+def test_without_weight_and_quota_there_is_no_part_of_what_is_spare() -> None:
     """Such a project has what the others leave, for as long as they do."""
     world = World((node("n", 4),), (project("a", 0, weight=1), project("b", 0), project("c", 1)))
     world.submit(*(work(f"b{at}", "b") for at in range(4)))

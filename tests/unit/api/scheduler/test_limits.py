@@ -98,6 +98,15 @@ def test_what_of_the_limit_is_kept_is_told() -> None:
     )
 
 
+def test_what_is_kept_tells_nobody_how_large_a_private_session_is() -> None:
+    world = World((node("n", 8),), (limited("a", 1, 4, weight=1),), now=NOW)
+    world.running["r"] = runs(work("r", "a", 2), on("n", 1, 1))
+    world.submit(work("first", "a", 3, NOW - 100, private=True), work("small", "a", 1.5, NOW - 99))
+    assert world.step().pending_reasons["small"].reason == (
+        "a holds 2 GPUs of its limit of 4 GPUs and keeps some for a private session of a, served first"
+    )
+
+
 def test_what_is_guaranteed_does_not_wait_for_what_is_not() -> None:
     """The larger one can never be within the quota; the small one is."""
     world = World((node("n", 8),), (limited("a", 3, 4, weight=1),), now=NOW)

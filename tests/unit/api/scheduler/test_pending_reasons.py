@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from api.scheduler.claims import Claim, Standing
+from api.scheduler.cluster import ClusterState
 from api.scheduler.decide import decide
+from api.scheduler.ledger import Ledger
+from api.scheduler.pending_reasons import PendingWorkload, explain
 from api.scheduler.snapshot import (
     Cause,
     NodeSnapshot,
@@ -209,6 +213,28 @@ def test_room_that_is_kept_names_whom_for_to_people_of_that_project(reader: str,
     running = (runs(work("r", "c", 1, preemptible=False), on("n", 1)),)
     found = waits(two, (project("a", 3), project("b", 2), project("c", 1)), queue, running)
     assert found["small"] == PendingReason(Cause.RESERVED, f"the room that is free is kept for {whom}, served first", 2)
+
+
+@pytest.mark.parametrize(
+    ("others", "whom"),
+    [
+        pytest.param((), "2 others with 4 GPUs", id="all are seen"),
+        pytest.param(("b",), "2 others", id="the other one is of another project"),
+        pytest.param(("b", "c"), "2 others with 4 GPUs", id="neither is seen"),
+    ],
+)
+def test_what_several_have_tells_nobody_how_large_the_one_is_that_is_not_seen(
+    others: tuple[str, ...], whom: str
+) -> None:
+    cluster, claims = ClusterState((node("m", 2), node("n", 2))), []
+    for owner, where in zip([*("a",) * (2 - len(others)), *others], ("m", "n"), strict=True):
+        claim = Claim(work(f"of {owner} on {where}", owner, 2), Standing.DEFERRED, (on(where, 1, 1),))
+        cluster.allocate(claim.places, claim.workload)
+        claims.append(claim)
+    gang = PendingWorkload(work("gang", "a", 2, replicas=2))
+    ledger = Ledger.of({"a": project("a", 4)}, {})
+    reason = explain(cluster, ledger, [gang], claims)["gang"].reason
+    assert reason == f"the room that is free is kept for {whom}, served first"
 
 
 def test_a_private_workload_is_named_to_its_owner_and_in_the_log_alone() -> None:

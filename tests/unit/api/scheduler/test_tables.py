@@ -75,7 +75,7 @@ FAIR = {
         waits={"1": Cause.RECLAIMING},
         victims={"c5": "1"},
     ),
-    "one that is larger than the fair share of its project goes for another's: it has no claim to come back": Case(
+    "one that is larger than the fair share of its project goes for another's: it has no right to come back": Case(
         four,
         (project("a", 0, weight=1), project("b", 0, weight=1)),
         (runs(work("r", "b", 4), on("n", 1, 1, 1, 1)),),

@@ -212,7 +212,7 @@ def test_shares_come_in_whole_sessions() -> None:
     assert world.held() == {"a": 2000, "b": 1000, "c": 1000}
 
 
-def test_one_larger_than_what_is_beyond_the_fair_share_goes_where_it_has_no_claim_to_come_back() -> None:
+def test_one_larger_than_what_is_beyond_the_fair_share_goes_where_it_has_no_right_to_come_back() -> None:
     world = World((node("n", 4),), (project("a", 0, weight=1), project("b", 0, weight=1)), now=NOW)
     world.running["large"] = runs(work("large", "b", 3), on("n", 1, 1, 1))
     world.submit(*(work(f"{name}{at}", name, 1, NOW) for name in "ab" for at in range(2)))

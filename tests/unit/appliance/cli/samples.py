@@ -96,6 +96,7 @@ def session(**changes: Any) -> Session:
         "mounts": [],
         "interrupted": "",
         "interrupted_at": None,
+        "not_grown": "",
         "created_at": (datetime.now(UTC) - timedelta(seconds=125)).isoformat(),
         "starts_at": None,
         "scheduled_at": None,

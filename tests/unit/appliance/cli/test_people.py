@@ -229,14 +229,14 @@ def test_how_long_was_waited(logged_in: FakeApi, run: Run, monkeypatch: pytest.M
     }
     logged_in.on("GET", "/accounting/waits", waits)
     assert run("accounting", "--waits", "--by", "project")[1].splitlines() == [
-        "PROJECT       STARTS  MEDIAN   95 %     LONGEST         WAITING NOW  OLDEST",
-        "team-a        3       0:00:30  1:30:00  1 day, 1:01:01  2            0:01:00",
-        "all together  0       -        -        -               0            -",
+        "PROJECT       STARTS  MEDIAN  95 %    LONGEST      WAITING NOW  OLDEST",
+        "team-a        3       30s     1h 30m  1d 1h 1m 1s  2            1m",
+        "all together  0       -       -       -            0            -",
         "from 2026-01-01T00:00:00+00:00 until 2026-01-01T02:00:00+00:00",
     ]
     assert run("accounting", "--waits", "--by", "project", "--steps", "2")[1].splitlines() == [
-        "FROM                       STARTS  MEDIAN   95 %     LONGEST",
-        "2026-01-01T00:00:00+00:00  3       0:00:30  1:30:00  1 day, 1:01:01",
-        "2026-01-01T01:00:00+00:00  0       -        -        -",
+        "FROM                       STARTS  MEDIAN  95 %    LONGEST",
+        "2026-01-01T00:00:00+00:00  3       30s     1h 30m  1d 1h 1m 1s",
+        "2026-01-01T01:00:00+00:00  0       -       -       -",
     ]
     assert logged_in.last.query["points"] == "2"

@@ -191,6 +191,12 @@ def test_get_shows_mounts_the_names_of_variables_and_an_interruption(
     assert "Mount:         /data: volume data, for reading only\nMount:         /mnt: /mnt of the node\n" in out
 
 
+def test_get_says_why_an_elastic_one_does_not_grow(logged_in: FakeApi, run: Run) -> None:
+    elastic = {"replicas": 2, "min_replicas": 2, "max_replicas": 8}
+    logged_in.on("GET", "/sessions/first", session(**elastic, not_grown="no node has 1 GPU free"))
+    assert "Does not grow: no node has 1 GPU free\n" in run("get", "first")[1]
+
+
 def test_restart_puts_it_back_into_the_queue(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("appliance.cli.waiting.WAIT_STEP_S", 0)
     logged_in.on("POST", "/sessions/first/restart", session(state="TERMINATING"), status=202)

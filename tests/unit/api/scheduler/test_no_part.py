@@ -1,4 +1,4 @@
-"""A weight of 0 is no claim to what is spare: such a project has its guarantee, and what nobody with a claim wants."""
+"""A weight of 0 is no part of what is spare: such a project has its guarantee, and what nobody with a part wants."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ def sharing(gpus: int, quota: int, weight: int | None) -> World:
         pytest.param(8, 0, 0, {"a": 0, "b": 8000}, id="neither"),
     ],
 )
-def test_of_the_spare_it_has_what_nobody_with_a_claim_wants(
+def test_of_the_spare_it_has_what_nobody_with_a_part_wants(
     gpus: int, quota: int, weight: int | None, expected: dict[str, int]
 ) -> None:
-    claims = [
+    demands = [
         ProjectDemand(ProjectState("a", quota * 1000, weight=weight), gpus * 1000),
         ProjectDemand(ProjectState("b", 0, weight=1), gpus * 1000),
     ]
-    assert fair_shares(gpus * 1000, claims) == expected
+    assert fair_shares(gpus * 1000, demands) == expected
 
 
-def test_several_without_a_claim_have_what_is_left_in_equal_parts() -> None:
-    claims = [
+def test_several_without_a_part_have_what_is_left_in_equal_parts() -> None:
+    demands = [
         ProjectDemand(ProjectState("a", 4000, weight=0), 16_000),
         ProjectDemand(ProjectState("b", 1000, weight=0), 16_000),
         ProjectDemand(ProjectState("c", 0), 16_000),
         ProjectDemand(ProjectState("d", 2000), 4000),
     ]
-    assert fair_shares(15_000, claims) == {"a": 6000, "b": 3000, "c": 2000, "d": 4000}
+    assert fair_shares(15_000, demands) == {"a": 6000, "b": 3000, "c": 2000, "d": 4000}
 
 
-def test_a_remainder_goes_to_who_has_a_claim() -> None:
+def test_a_remainder_goes_to_who_has_a_part() -> None:
     """Of two and a half guaranteed a whole session can take two, and of the rest nothing is its own."""
-    claims = [
+    demands = [
         ProjectDemand(ProjectState("a", 2500, weight=0), 8000, 3000, 1000),
         ProjectDemand(ProjectState("b", 0, weight=1), 8000, 0, 1000),
         ProjectDemand(ProjectState("c", 0, weight=1), 8000, 0, 1000),
     ]
-    shares = in_whole_workloads(fair_shares(5500, claims), claims)
+    shares = in_whole_workloads(fair_shares(5500, demands), demands)
     assert shares == {"a": 2500, "b": 2000, "c": 1000}
 
 
@@ -85,7 +85,7 @@ def test_it_takes_nothing_back_beyond_its_guarantee() -> None:
     assert world.held() == {"a": 1000, "b": 3000}
 
 
-def test_a_domain_without_a_claim_has_its_quota_alone_where_others_want_the_rest() -> None:
+def test_a_domain_without_a_part_has_its_quota_alone_where_others_want_the_rest() -> None:
     demands = [
         ProjectDemand(ProjectState("a", 0, domain="x"), 8000, unit_milli=1000),
         ProjectDemand(ProjectState("b", 0, domain="y"), 8000, unit_milli=1000),
@@ -94,7 +94,7 @@ def test_a_domain_without_a_claim_has_its_quota_alone_where_others_want_the_rest
     assert dict(Shares.of(8000, demands, domains).fair) == {"a": 4000, "b": 4000}
 
 
-def test_inside_of_a_domain_a_project_without_a_claim_comes_last_to_its_quota() -> None:
+def test_inside_of_a_domain_a_project_without_a_part_comes_last_to_its_quota() -> None:
     demands = [
         ProjectDemand(ProjectState("a", 1000, weight=0, domain="x"), 8000, unit_milli=1000),
         ProjectDemand(ProjectState("b", 1000, domain="x"), 8000, unit_milli=1000),
@@ -103,7 +103,7 @@ def test_inside_of_a_domain_a_project_without_a_claim_comes_last_to_its_quota() 
     assert (dict(shares.fair), dict(shares.guaranteed)) == ({"a": 1000, "b": 7000}, {"a": 1000, "b": 3000})
 
 
-def test_of_spare_cpu_it_has_what_nobody_with_a_claim_wants() -> None:
+def test_of_spare_cpu_it_has_what_nobody_with_a_part_wants() -> None:
     owners = (project("a", 4, cpu=Bounds(1000), weight=0), project("b", 0, weight=1))
     world = World((node("n", 0, cpu_milli=4000),), owners)
     world.submit(*(work(f"a{at}", "a", 0, cpu_milli=1000) for at in range(4)))

@@ -1,6 +1,8 @@
 """Decider: decides on the loop's snapshots, without those that wait and at which decisions fail.
 
 Each of these is tried again alone, later and later, and ended after so many tries; all others are served meanwhile.
+Where two fail that ask for the same, all that ask for it are left out with them: one of these is ended only when it has
+failed so often itself, and as soon as one of them has not failed the others are back.
 """
 
 from __future__ import annotations
@@ -16,13 +18,14 @@ from api.control.cycles import PLACE, DecidedCycle
 from api.control.reconcilers.failures import TRIES, Failures, wait_s
 from api.scheduler.decide import failing_running, failing_waiting
 from api.scheduler.planner import Planner
+from api.scheduler.signature import Signature, signature_of
 from api.scheduler.snapshot import Decision, Running, Snapshot
 from common.checks import Check, CheckState
 
 log = structlog.get_logger()
 
 AT_ONCE = 3
-"""So many are looked for in one pass."""
+"""So many are looked for in one pass, each with all that ask for the same."""
 NAMED = 3
 """So many are named in the check."""
 CHECK = "scheduler"
@@ -40,11 +43,15 @@ class Decider:
         self._failures = failures
         self._planner: Planner | None = None
         self._left_out: dict[str, float] = {}
+        self._untried: dict[str, Signature] = {}
         self._error = ""
 
     @property
     def left_out(self) -> Mapping[str, int]:
-        """How often decisions have failed at each workload that is left out of them."""
+        """How often decisions have failed at each workload that is left out of them.
+
+        0 for one that has not been tried itself: they fail at others that ask for the same.
+        """
         return {id_: self._failures.count(PLACE, id_) for id_ in self._left_out}
 
     @property
@@ -79,9 +86,12 @@ class Decider:
             return Check(*ABOUT, CheckState.FAIL, f"its decisions fail: {self._error}", hint)
         if not self._left_out:
             return Check(*ABOUT, CheckState.OK, "it decides on all that wait")
-        tries = [f"session {id_} ({count} of {TRIES} times)" for id_, count in sorted(self.left_out.items())]
+        failed = [(id_, count) for id_, count in sorted(self.left_out.items()) if count]
+        tries = [f"session {id_} ({count} of {TRIES} times)" for id_, count in failed]
         more = f" and {len(tries) - NAMED} more" if len(tries) > NAMED else ""
-        said = f"it fails at {', '.join(tries[:NAMED])}{more}; all others are served"
+        said = f"it fails at {', '.join(tries[:NAMED])}{more}; " if tries else ""
+        said += f"it leaves out {len(self._untried)} that ask for the same; " if self._untried else ""
+        said += "all others are served"
         hint = f"`penstock logs --site --session {min(self._left_out)}` tells of its request and of what failed"
         return Check(*ABOUT, CheckState.WARN, said, hint)
 
@@ -97,8 +107,7 @@ class Decider:
                 if found is None:
                     log.exception("a decision fails at nobody who waits, and is made anew")
                     break
-                await self._leave_out(found, error, end)
-                snapshot = _without(snapshot, [found])
+                snapshot = _without(snapshot, await self._leave_out_all_like(found, snapshot, error, end))
         return await self._decide_or_end(snapshot, end)
 
     async def _decide_or_end(self, snapshot: Snapshot, end: End) -> DecidedCycle:
@@ -113,12 +122,16 @@ class Decider:
     async def _try_again(self, id_: str, snapshot: Snapshot, cycle: DecidedCycle, end: End) -> DecidedCycle:
         """Decide with one that was left out, too; where that fails again, the cycle without it counts."""
         whole = _without(snapshot, self._left_out.keys() - {id_})
+        # the planner of the cycle without it is as good as it was, whatever becomes of the one that is tried
+        good, self._planner = self._planner, None
         try:
             cycle = await self._decide(whole, {})
         except Exception as error:
+            self._planner = good
             await self._leave_out(id_, error, end)
         else:
-            self._forget([id_])
+            (tried,) = (each for each in snapshot.queue if each.id == id_)
+            self._forget([id_, *(other for other, of in self._untried.items() if of == signature_of(tried))])
         return cycle
 
     async def _decide(self, snapshot: Snapshot, changes: Mapping[str, Running | None]) -> DecidedCycle:
@@ -136,9 +149,26 @@ class Decider:
         self._error = ""
         return DecidedCycle(snapshot, decision)
 
+    async def _leave_out_all_like(self, id_: str, snapshot: Snapshot, error: Exception, end: End) -> Collection[str]:
+        """Leave out one at which a decision fails, and all that ask for the same where it fails at another of these.
+
+        Returns whom. One of the others is asked, on its own: to ask each would take a decision for each.
+        """
+        await self._leave_out(id_, error, end)
+        (found,) = (each for each in snapshot.queue if each.id == id_)
+        others = [each for each in snapshot.queue if each is not found and signature_of(each) == signature_of(found)]
+        if not others or await asyncio.to_thread(failing_waiting, replace(snapshot, queue=(others[-1],))) is None:
+            return [id_]
+        log.warning("the scheduler leaves out all that ask for the same", session=id_, others=len(others))
+        for each in others:
+            self._untried[each.id] = signature_of(found)
+            self._left_out[each.id] = self._left_out[id_]
+        return [id_, *(each.id for each in others)]
+
     async def _leave_out(self, id_: str, error: Exception, end: End) -> None:
         """Leave out a workload until its next try; after so many its session is ended."""
         log.warning("the scheduler leaves out a session at which it fails", session=id_)
+        self._untried.pop(id_, None)
         if self._failures.note(PLACE, id_, error):
             await end(id_)
         self._left_out[id_] = time.monotonic() + wait_s(self._failures.count(PLACE, id_) - 1)
@@ -146,6 +176,7 @@ class Decider:
     def _forget(self, ids: Collection[str]) -> None:
         for id_ in ids:
             del self._left_out[id_]
+            self._untried.pop(id_, None)
             self._failures.forget(PLACE, id_)
 
 

@@ -60,7 +60,10 @@ def without_network(
 
 
 def unplanned(rows: Iterable[Asked], failures: Mapping[str, int]) -> Iterable[PendingReasonUpdate]:
-    """Yield the new pending reasons of those that are left out of decisions, as these failed at them so often."""
+    """Yield the new pending reasons of those that are left out of decisions, as these failed at them so often.
+
+    0: at others that ask for the same.
+    """
     for row in rows:
         count = failures.get(str(row.id))
         if count is None:
@@ -83,6 +86,10 @@ def decided(queue: Sequence[Asked], decision: Decision) -> Iterable[PendingReaso
 
 
 def _failing(count: int) -> str:
+    if not count:
+        return Sentence(
+            "the API failed to find a place for others that ask for the same; it tries again, and the rest is served"
+        )
     return Sentence(
         "the API failed to find it a place, {count} of {most} times; it tries again, and all others are served",
         count=count,

@@ -111,7 +111,9 @@ class Region:
         for node, of_node in zip(nodes, stays, strict=True):
             node.whole = [MILLI + (NOWHERE if held + part > MILLI else 0) for held in of_node]
         self._lacking = [node.lacking(workload) for node in nodes]
-        self._units = sorted(units, key=lambda unit: (bool(unit.needs), self._turn(unit)))
+        in_turn = sorted(((bool(unit.needs), self._turn(unit), unit) for unit in units), key=lambda each: each[:2])
+        self._units = [unit for _, _, unit in in_turn]
+        self._turns = [turn for _, turn, _ in in_turn]
         self._of = {unit.workload.id: unit for unit in units}
         self._has_parts = any(unit.running.part_of for unit in units)
         self._core_of = {id_: unit.workload.id for unit in units for id_ in unit.needs}
@@ -180,8 +182,8 @@ class Region:
 
     def _dive(self) -> None:
         """Take one after the other until there is room; then nobody is taken any more."""
-        heap = [(self._turn(unit), place) for place, unit in enumerate(self._units)]
-        turns = [turn for turn, _ in heap]
+        turns = self._turns.copy()
+        heap = [(turn, place) for place, turn in enumerate(turns)]
         heapify(heap)
         while heap and not self._suffices():
             turn, place = heappop(heap)
@@ -253,7 +255,7 @@ class Region:
         return lacking, held, *unit.rank
 
     def _needed(self, unit: Unit) -> list[Unit]:
-        return [self._of[id_] for id_ in sorted(unit.needs) if id_ in self._of]
+        return [self._of[id_] for id_ in sorted(unit.needs) if id_ in self._of] if unit.needs else []
 
     def _take_with_needs(self, unit: Unit) -> bool:
         """Take a unit after those that go before it; returns whether it may be taken, for those of them that may go."""

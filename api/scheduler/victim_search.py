@@ -16,12 +16,15 @@ from api.scheduler.region import NOWHERE, Region
 from api.scheduler.residents import Candidates, Residents
 from api.scheduler.snapshot import Resource, Running, Workload
 from api.scheduler.topology import allowed, node_sets
-from api.scheduler.victims import Rank, VictimPool, rank
+from api.scheduler.victims import Rank, Taken, VictimPool, rank
 from common.gpu.share import MILLI
 from common.topology import TopologyLevel
 
 LOOKS = 8
 """So many more nodes are looked at, the most promising first, once there is a set."""
+LARGE = 256
+"""A look at so many candidates counts for two, at twice as many for three: a session for which thousands of its own
+project would have to go would else be looked for as long as hundreds of others."""
 EXACT_LOOKS = 2
 """On so many of these all sets are looked at; on the others one that spares whom it can."""
 EXACT_NODES = 64
@@ -32,8 +35,8 @@ WINDOWS = (8, 32, 128, 512)
 Found = tuple[Running, ...] | None
 Spend = Callable[[int], None]
 """Takes notice of steps, which stand for about as much time each."""
-SEARCH, REGION = 100, 10
-"""Steps of a search, and of each look at a few nodes; every candidate there is one more."""
+SEARCH, REGION, OF_LARGE = 100, 10, 3
+"""Steps of a search, and of each look at a few nodes; every candidate there is one more, and of a large look three."""
 
 
 def cheapest(
@@ -46,11 +49,25 @@ def cheapest(
     """Return who has to go, or None where no set that the pool allows makes room."""
     spend(SEARCH)
     candidates = residents.candidates(pool, cluster.layout)
+    if pool.owes and not _pays(candidates, pool):
+        return None
     if cluster.find(workload) is not None:
         return Region.of(cluster, workload, (), candidates.own, pool).search(fits=True) if pool.owes else None
     narrow = workload.within in (TopologyLevel.NODE, TopologyLevel.ISLAND)
     on_one = workload.replicas == 1 or (workload.within_required and narrow)
     return (_on_one if on_one else _on_several)(cluster, candidates, workload, pool, spend)
+
+
+def _steps(region: Region) -> int:
+    return REGION + region.candidates * (1 if region.candidates < LARGE else OF_LARGE)
+
+
+def _pays(candidates: Candidates, pool: VictimPool) -> bool:
+    """Return whether all who owe something come to what is due: else no node has to be looked at."""
+    taken = Taken(pool)
+    for each in candidates.own:
+        taken.add(each.workload)
+    return not taken.is_owed()
 
 
 def _on_one(cluster: ClusterState, candidates: Candidates, workload: Workload, pool: VictimPool, spend: Spend) -> Found:
@@ -70,9 +87,9 @@ def _on_one(cluster: ClusterState, candidates: Candidates, workload: Workload, p
         bound, row = int(found_bounds[at]), int(found_rows[at])
         if best and (bound > best[0][0] or looks >= LOOKS):
             break
-        looks += 1 if best else 0
         region = Region.of(cluster, workload, (row,), [*candidates.on(row), *candidates.own], pool)
-        spend(REGION + region.candidates)
+        spend(_steps(region))
+        looks += 1 + region.candidates // LARGE if best else 0
         found = region.search(best[0] if best else None, exact=looks <= exact)
         if found:
             best = rank(found), found
@@ -100,7 +117,7 @@ def _on_several(
                 continue
             there = [each for row in window for each in candidates.on(row)]
             region = Region.of(cluster, workload, window, [*there, *candidates.own], pool)
-            spend(REGION + region.candidates)
+            spend(_steps(region))
             found = region.search(best[0] if best else None)
             if found:
                 best = rank(found), found

@@ -128,6 +128,8 @@ class Taken:
     def add(self, workload: Workload) -> None:
         """Take one."""
         self._count(workload, 1)
+        if workload.project == self._pool.own:
+            return  # nobody asks of what sizes these are: all of them may go
         insort(self._sizes[workload.project], workload.total_milli)
         if self._pool.lines and (line := self._pool.lines.get(workload.project)):
             insort(self._beside[workload.project], workload.amount(line.resource))
@@ -135,6 +137,8 @@ class Taken:
     def remove(self, workload: Workload) -> None:
         """Give one back."""
         self._count(workload, -1)
+        if workload.project == self._pool.own:
+            return
         self._sizes[workload.project].remove(workload.total_milli)
         if self._pool.lines and (line := self._pool.lines.get(workload.project)):
             self._beside[workload.project].remove(workload.amount(line.resource))

@@ -15,25 +15,17 @@ from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 
 from api.control.loop import Loop
-from api.control.manager import MAX_FAILURES, NEVER
-from api.control.reconcilers import change, deadlines, failures, losses, observe
+from api.control.manager import MAX_FAILURES
+from api.control.reconcilers import change, deadlines, losses, observe
 from api.control.reconcilers.failures import TRIES
 from api.resources.sessions import changes, elastic, repository, resizing, scheduling, service
 from api.resources.sessions.changes import Change
-from api.scheduler.cycle import Cycle
-from api.scheduler.snapshot import Workload
 from api.tables.sessions import State
 from tests.api.cluster import V1, Cluster, ok
+from tests.api.control.failing import GIVEN_UP, Unforeseen, outcome, persist
 from tests.api.steps import delete, listen, lose, pass_time, run
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
-
-LEFT_OUT = f"the API failed to find it a place, {{}} of {TRIES} times; it tries again, and all others are served"
-GIVEN_UP = f"the API failed {TRIES} times {{}}; tell the administrator, its log says why"
-
-
-class Unforeseen(Exception):  # noqa: N818 - as a library would raise it
-    """What nobody has foreseen."""
 
 
 @pytest.fixture(autouse=True)
@@ -41,12 +33,6 @@ async def _in_time() -> AsyncIterator[None]:
     """Fail a test that tries without end."""
     async with asyncio.timeout(60):
         yield
-
-
-async def persist(cluster: Cluster, times: int = TRIES) -> None:
-    """Let all that is due be done several times."""
-    for _ in range(times):
-        await cluster.settle()
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, concerns: Callable[..., bool]) -> Counter[str]:
@@ -65,11 +51,6 @@ def failing(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, concerns:
 
 def is_bad(session: Any, *_: object, **__: object) -> bool:
     return bool(session.name == "bad")
-
-
-async def outcome(cluster: Cluster, name: str = "bad") -> tuple[str, str]:
-    session = await cluster.session(name)
-    return session["state"], session["reason"]
 
 
 async def test_an_environment_that_no_agent_can_be_told(ready: Cluster) -> None:
@@ -266,30 +247,6 @@ async def test_what_a_node_says_of_a_session(ready: Cluster, monkeypatch: pytest
     assert {node["state"] for node in await ok(ready.admin.get(f"{V1}/nodes"))} == {"ready"}
 
 
-class Broken:
-    """Decisions that fail on some queues, for a number of times."""
-
-    times = 0
-    until = 1 << 30
-
-
-def fail_to_decide(
-    monkeypatch: pytest.MonkeyPatch, concerns: Callable[[Sequence[Workload]], bool], until: int = 1 << 30
-) -> Broken:
-    """Let decisions on queues fail that have what is bad; returns how often they did, and until when they do."""
-    begin, broken = Cycle.__init__, Broken()
-    broken.until = until
-
-    def choosy(cycle: Cycle, state: Any, queue: Any, *args: Any) -> None:
-        if broken.times < broken.until and concerns(queue):
-            broken.times += 1
-            raise Unforeseen
-        begin(cycle, state, queue, *args)
-
-    monkeypatch.setattr(Cycle, "__init__", choosy)
-    return broken
-
-
 async def test_a_session_that_waits_and_cannot_be_read(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     failing(monkeypatch, Loop, "_workload", lambda _loop, row, *_: is_bad(row))
     await ready.submit("bad")
@@ -310,73 +267,6 @@ async def test_a_session_that_runs_and_cannot_be_read(ready: Cluster, monkeypatc
     await persist(ready)
     assert await outcome(ready) == ("FAILED", GIVEN_UP.format("to read what it asks for"))
     assert (await ready.states())["good"] == "RUNNING"
-
-
-@pytest.mark.parametrize("others", [0, 1, 6])
-async def test_a_session_at_which_the_decision_fails(
-    ready: Cluster, monkeypatch: pytest.MonkeyPatch, others: int
-) -> None:
-    fail_to_decide(monkeypatch, lambda queue: any(workload.name == "bad" for workload in queue))
-    names = [f"good-{number}" for number in range(others)]
-    for name in [*names[:2], "bad", *names[2:]]:
-        await ready.submit(name, gpu_milli=500)
-    await ready.manager.reconcile()
-    states = await ready.states()
-    assert "PENDING" not in {states[name] for name in names}, "in the same pass"
-    assert await outcome(ready) == ("PENDING", LEFT_OUT.format(1))
-    assert (await ready.session("bad"))["cause"] == "failing"
-    await persist(ready)
-    assert await outcome(ready) == ("FAILED", GIVEN_UP.format("to find it a place"))
-    assert {(await ready.states())[name] for name in names} <= {"RUNNING"}
-
-
-async def test_sessions_at_which_the_decision_fails_wait_alone_and_are_told_of(
-    ready: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As long as they are not to be tried again, all others are served, and the site's checks name them."""
-    monkeypatch.setattr(failures, "RETRY_S", (NEVER,))
-    ids = sorted([(await ready.submit(name))["id"] for name in ("bad-1", "bad-2")])
-    broken = fail_to_decide(monkeypatch, lambda queue: any(workload.id in ids for workload in queue))
-    loop = ready.manager.loop
-    for number in range(3):
-        await ready.submit(f"good-{number}")
-        await ready.settle()
-        assert (await ready.states())[f"good-{number}"] == "RUNNING"
-    assert broken.times < 10, "nobody looks for them again"
-    check, once = loop.check(), f"(1 of {TRIES} times)"
-    assert check.state == "warn"
-    assert check.evidence == f"it fails at session {ids[0]} {once}, session {ids[1]} {once}; all others are served"
-    assert ids[0] in check.hint
-    _, snapshot = await loop.apart()
-    assert not snapshot.queue, "others who decide on it do not fail either"
-    assert loop.last is not None
-    assert not {workload.id for workload in loop.last.snapshot.queue} & {*ids}
-    for name in ("bad-1", "bad-2"):
-        await delete(ready, name)
-    await ready.settle()
-    assert loop.check().state == "ok"
-
-
-async def test_one_that_can_be_decided_on_again_is_served(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    await ready.submit("bad")
-    fail_to_decide(monkeypatch, lambda queue: any(workload.name == "bad" for workload in queue), TRIES - 1)
-    await persist(ready, TRIES)
-    assert await outcome(ready) == ("RUNNING", "")
-    assert ready.manager.loop.check().state == "ok"
-
-
-async def test_where_decisions_fail_whoever_waits_the_check_says_so(
-    ready: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await ready.submit("demo")
-    broken = fail_to_decide(monkeypatch, lambda _: True)
-    await ready.settle()
-    check = ready.manager.loop.check()
-    assert (check.state, check.evidence) == ("fail", "its decisions fail: Unforeseen")
-    broken.until = broken.times
-    await persist(ready)
-    assert await outcome(ready, "demo") == ("RUNNING", "")
-    assert ready.manager.loop.check().state == "ok"
 
 
 async def test_a_decision_that_cannot_be_written(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -14,6 +15,10 @@ __all__ = ["site"]
 
 READERS = {"admin": "en", "auditor": "ko", "boss": "ja", "manager": "zh", "member": "th"}
 """Who looks at the pages, in which language; the boss is the administrator of a domain."""
+Look = tuple[Literal["light", "dark"], int]
+LOOKS: tuple[Look, ...] = (("dark", 360), ("light", 1280), ("dark", 1280), ("light", 360))
+SEEN = (LOOKS, LOOKS[1:2], LOOKS[2:3], LOOKS[3:], LOOKS[:1])
+"""In which colours and on how wide a screen each of these looks: the administrator, who sees all pages, in each way."""
 DETAILS = "main tbody th a[href^='/'], main .tabs a[href^='/']"
 FOCUSED = """
 () => {
@@ -69,20 +74,23 @@ def _addresses(page: Page, selector: str) -> list[str]:
     return [address for address in found if address.startswith("/")]
 
 
-@pytest.mark.parametrize(("name", "language"), READERS.items())
-def test_every_page_can_be_read_in_each_role(peopled: Site, name: str, language: str) -> None:
-    """In the dark and on a narrow screen: the journeys see the other colours and widths."""
+@pytest.mark.parametrize(
+    ("name", "language", "looks"), [(*who, looks) for who, looks in zip(READERS.items(), SEEN, strict=True)]
+)
+def test_every_page_can_be_read_in_each_role(peopled: Site, name: str, language: str, looks: Sequence[Look]) -> None:
+    """In both colours, on a narrow and on a wide screen: each page in all of these, and each role in one at least."""
     with browser(peopled, 360) as window:
         page = window.page
-        page.emulate_media(color_scheme="dark")
         page.set_extra_http_headers({"Accept-Language": language})
         signed_in(page, peopled, name)
         wrong = {}
         for address in pages_of(page, peopled):
             assert page.locator("html").get_attribute("lang") == language
-            window.show(f"{name}{address.partition('?')[0].replace('/', '-')}")
-            if found := findings(page):
-                wrong[address] = found
+            for colours, width in looks:
+                window.look(colours, width)
+                window.show(f"{name}{address.partition('?')[0].replace('/', '-')}-{colours}")
+                if found := findings(page):
+                    wrong[address, colours, width] = found
         assert wrong == {}
         window.faults[:] = [fault for fault in window.faults if "404 (Not Found)" not in fault]
         page.evaluate("document.querySelector('main').append(document.createElement('input'))")

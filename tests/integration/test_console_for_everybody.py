@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser import findings, moved
+from tests.browser import findings, follow, moved
 from tests.integration.test_console import PASSWORD, V1, Site, browser, ok, site
 
 __all__ = ["site"]
@@ -95,6 +96,23 @@ def test_every_page_can_be_read_in_each_role(peopled: Site, name: str, language:
         window.faults[:] = [fault for fault in window.faults if "404 (Not Found)" not in fault]
         page.evaluate("document.querySelector('main').append(document.createElement('input'))")
         assert [found.partition(":")[0] for found in findings(page)] == ["label"], "axe looks"
+
+
+def test_a_member_sees_the_own_place_in_the_queue_and_of_others_how_many_there_are(peopled: Site) -> None:
+    ok(peopled.admin.post(f"{V1}/projects", json={"name": "team-b", "quota_milli": 0, "period": {"ends_at": None}}))
+    peopled.submit("hidden", project="team-b", gpu_milli=4000)
+    with browser(peopled, 360) as window:
+        page = window.page
+        signed_in(page, peopled, "member")
+        window.open("/")
+        follow(page.get_by_role("link", name="Queue", exact=True))
+        row = page.get_by_role("row").filter(has_text="waiting")
+        expect(row.get_by_role("cell").first).to_have_text(re.compile("[1-9]"))
+        expect(row.locator("small")).not_to_be_empty()
+        expect(page.locator("main")).to_contain_text("1 waits that you do not see.")
+        expect(page.locator("main")).not_to_contain_text("hidden")
+        expect(page.get_by_text("What was decided last")).to_have_count(0)
+        window.show("queue-of-a-member")
 
 
 def test_a_page_that_changes_by_itself_keeps_still(peopled: Site) -> None:

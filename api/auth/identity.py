@@ -36,6 +36,11 @@ class Reach:
     projects: frozenset[UUID] = frozenset()
     own: bool = False
 
+    @property
+    def anything(self) -> bool:
+        """Whether it reaches further than to no project at all."""
+        return self.everything or self.own or self.domain is not None or bool(self.projects)
+
 
 @dataclass(frozen=True)
 class Identity:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Form, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.policy import Action
 from api.console import forms, pages
-from api.console.routes import REFRESH, Router
+from api.console.routes import REFRESH, Router, back_to
 from api.endpoints import domains
 from api.endpoints.access import Caller, action
 from api.endpoints.transactions import Reading, Transaction
@@ -21,20 +21,18 @@ from api.resources.schemas import NamePath
 from api.resources.user_policies import service as user_policies
 
 router = Router(prefix="/domains")
-Line = Annotated[str, Field(max_length=2000)]
-Amount = Annotated[float | None, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
 class DomainForm(BaseModel):
     """A domain to create or to change: quota and limit in GPUs; what is empty has none."""
 
-    name: Line = ""
-    description: Line = ""
-    quota: Amount = None
+    name: forms.Line = ""
+    description: forms.Line = ""
+    quota: forms.Amount | None = None
     shares: bool = False
     over_quota_weight: int | None = None
-    limit: Amount = None
-    policy: Line = ""
+    limit: forms.Amount | None = None
+    policy: forms.Line = ""
     shown: forms.Shown = None
 
 
@@ -64,14 +62,11 @@ async def show_domain(name: NamePath, request: Request, db: Reading) -> Response
     return pages.page(request, "domain.html", values)
 
 
-@router.post("/{name}", status_code=204)
+@router.post("/{name}", status_code=204, dependencies=[back_to("/domains")])
 @action(Action.DOMAIN_MANAGE)
-async def change_domain(
-    name: NamePath, form: Annotated[DomainForm, Form()], db: Transaction, response: Response
-) -> None:
+async def change_domain(name: NamePath, form: Annotated[DomainForm, Form()], db: Transaction) -> None:
     """Change a domain. Quotas that are beyond a new limit stay as they are, but grow no more."""
     await domains.change_domain(name, forms.differing(DomainChange, _body(form), form.shown), db)
-    response.headers["HX-Redirect"] = "/domains"
 
 
 @router.post("/{name}/delete", status_code=204, dependencies=[REFRESH])

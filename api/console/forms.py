@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Json, ValidationError
+from pydantic import BaseModel, Field, Json, ValidationError
 
 from common.errors import InputError
 from common.sentence import Sentence, Several
@@ -19,6 +19,10 @@ _EXACT = 1e-6
 """What a number in a form may be off by, as it has no exact form."""
 
 Body = TypeVar("Body", bound=BaseModel)
+Line = Annotated[str, Field(max_length=2000)]
+"""What is typed into one field."""
+Amount = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
+"""An amount as people write it, in GPUs, cores or GiB."""
 Shown = Json[dict[str, Any]] | None
 """What a form showed when a browser came to it, as the API tells it."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Depends, Form, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from sqlalchemy import Table
 from starlette.requests import HTTPConnection
 
 from api.auth.policy import Action
 from api.console import forms, pages
-from api.console.routes import REFRESH, Router
+from api.console.routes import REFRESH, Router, back_to
 from api.control.manager import WakeAfterwards
 from api.endpoints import auditing, groups
 from api.endpoints.access import Caller, action
@@ -29,20 +29,19 @@ LISTS = ("nodes", "users", "projects")
 SAID = {"description", "purpose", "gpu_model", "switch", "region"}
 
 router = Router(prefix="/resource-groups")
-Line = Annotated[str, Field(max_length=2000)]
 
 
 class GroupForm(BaseModel):
     """A resource group to create; names are parted by spaces or commas."""
 
-    name: Line = ""
-    description: Line = ""
-    nodes: Line = ""
-    gpu_model: Line = ""
+    name: forms.Line = ""
+    description: forms.Line = ""
+    nodes: forms.Line = ""
+    gpu_model: forms.Line = ""
     open: bool = False
-    users: Line = ""
-    projects: Line = ""
-    domain: Line = ""
+    users: forms.Line = ""
+    projects: forms.Line = ""
+    domain: forms.Line = ""
 
 
 class ChangeForm(BaseModel):
@@ -55,18 +54,18 @@ class ChangeForm(BaseModel):
     open: bool | None = None
     described: bool = False
     moved: bool = False
-    description: Line = ""
-    purpose: Line = ""
-    gpu_model: Line = ""
-    switch: Line = ""
-    region: Line = ""
-    domain: Line = ""
-    add_nodes: Line = ""
-    remove_nodes: Line = ""
-    add_users: Line = ""
-    remove_users: Line = ""
-    add_projects: Line = ""
-    remove_projects: Line = ""
+    description: forms.Line = ""
+    purpose: forms.Line = ""
+    gpu_model: forms.Line = ""
+    switch: forms.Line = ""
+    region: forms.Line = ""
+    domain: forms.Line = ""
+    add_nodes: forms.Line = ""
+    remove_nodes: forms.Line = ""
+    add_users: forms.Line = ""
+    remove_users: forms.Line = ""
+    add_projects: forms.Line = ""
+    remove_projects: forms.Line = ""
 
 
 @router.get("")
@@ -134,11 +133,8 @@ async def change_group(
     await service.change(db, name, change, caller)
 
 
-@router.post("/{name}/delete", status_code=204)
+@router.post("/{name}/delete", status_code=204, dependencies=[back_to("/resource-groups")])
 @action(Action.GROUP_MANAGE)
-async def delete_group(
-    name: NamePath, caller: Caller, db: Transaction, response: Response, wake: WakeAfterwards
-) -> None:
+async def delete_group(name: NamePath, caller: Caller, db: Transaction, wake: WakeAfterwards) -> None:
     """Delete a resource group that no project keeps to and no live session asks for."""
     await groups.delete_group(name, caller, db, wake)
-    response.headers["HX-Redirect"] = "/resource-groups"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Form, Query, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from api.auth.policy import Action
 from api.console import forms, pages
@@ -23,17 +23,16 @@ from api.tables.images import Image, image_projects
 SHOWN = 200
 
 router = Router(prefix="/images")
-Line = Annotated[str, Field(max_length=2000)]
 
 
 class ImageForm(BaseModel):
     """An image to register; without projects it is for all. Names are parted by spaces or commas."""
 
-    name: Line = ""
-    tag: Line = ""
-    reference: Line = ""
-    projects: Line = ""
-    description: Line = ""
+    name: forms.Line = ""
+    tag: forms.Line = ""
+    reference: forms.Line = ""
+    projects: forms.Line = ""
+    description: forms.Line = ""
 
 
 @router.get("")

@@ -120,7 +120,7 @@ def _filled(request: Request, template: str, values: Mapping[str, Any]) -> str:
         "languages": texts.NAMES,
         "chosen": known.language if known else None,
         "notices": getattr(request.state, "notices", ()) if caller else (),
-        "may": lambda action: caller is not None and caller.allows(Action[action]),
+        "may": lambda action: caller is not None and caller.reach(Action[action]).anything,
     }
     return _environment.get_template(template).render(about | dict(values))
 

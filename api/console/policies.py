@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Form, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from api.auth.policy import Action
 from api.console import forms, pages
-from api.console.routes import REFRESH, Router
+from api.console.routes import REFRESH, Router, back_to
 from api.endpoints import user_policies
 from api.endpoints.access import Caller, action
 from api.endpoints.transactions import Reading, Transaction
@@ -18,19 +18,17 @@ from api.resources.schemas import NamePath
 from api.resources.user_policies.schemas import PolicyChange, PolicyRequest
 
 router = Router(prefix="/user-policies")
-Line = Annotated[str, Field(max_length=2000)]
-Amount = Annotated[float | None, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
 class PolicyForm(BaseModel):
     """A policy to create or to change: GPUs, cores and GiB; what is empty has no limit."""
 
-    name: Line = ""
-    description: Line = ""
+    name: forms.Line = ""
+    description: forms.Line = ""
     max_sessions: int | None = None
-    gpus: Amount = None
-    cores: Amount = None
-    memory_gib: Amount = None
+    gpus: forms.Amount | None = None
+    cores: forms.Amount | None = None
+    memory_gib: forms.Amount | None = None
     shown: forms.Shown = None
 
 
@@ -59,14 +57,11 @@ async def show_policy(name: NamePath, request: Request, db: Reading) -> Response
     return pages.page(request, "policy.html", {"policy": await user_policies.get_policy(name, db)})
 
 
-@router.post("/{name}", status_code=204)
+@router.post("/{name}", status_code=204, dependencies=[back_to("/user-policies")])
 @action(Action.POLICY_MANAGE)
-async def change_policy(
-    name: NamePath, form: Annotated[PolicyForm, Form()], db: Transaction, response: Response
-) -> None:
+async def change_policy(name: NamePath, form: Annotated[PolicyForm, Form()], db: Transaction) -> None:
     """Change a user policy; it holds for what is submitted from now on."""
     await user_policies.change_policy(name, forms.differing(PolicyChange, _body(form), form.shown), db)
-    response.headers["HX-Redirect"] = "/user-policies"
 
 
 @router.post("/{name}/delete", status_code=204, dependencies=[REFRESH])

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from api.auth.policy import Action
 from api.console import forms, pages
-from api.console.routes import REFRESH, Router
+from api.console.routes import REFRESH, Router, back_to
 from api.endpoints import presets
 from api.endpoints.access import Caller, SettingsOf, action
 from api.endpoints.transactions import Reading, Transaction
@@ -22,18 +22,16 @@ from common.gpu.kinds import Enforcement
 from common.protocol import DEFAULT_SHM_MIB
 
 router = Router(prefix="/presets")
-Line = Annotated[str, Field(max_length=2000)]
-Amount = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
 class PresetForm(BaseModel):
     """A preset to create or to change, for one container: GPUs, cores, GiB of memory, MiB of `/dev/shm`."""
 
-    name: Line = ""
-    description: Line = ""
-    gpus: Amount = 0
-    cores: Amount = 0
-    memory_gib: Amount = 0
+    name: forms.Line = ""
+    description: forms.Line = ""
+    gpus: forms.Amount = 0
+    cores: forms.Amount = 0
+    memory_gib: forms.Amount = 0
     shm_mib: Annotated[int, Field(ge=0)] = DEFAULT_SHM_MIB
     enforcement: Enforcement = Enforcement.NONE
     shown: forms.Shown = None
@@ -65,15 +63,14 @@ async def show_preset(name: NamePath, request: Request, db: Reading) -> Response
     return pages.page(request, "preset.html", {"preset": await presets.get_preset(name, db), "kinds": Enforcement})
 
 
-@router.post("/{name}", status_code=204)
+@router.post("/{name}", status_code=204, dependencies=[back_to("/presets")])
 @action(Action.PRESET_MANAGE)
 async def change_preset(
-    name: NamePath, form: Annotated[PresetForm, Form()], db: Transaction, settings: SettingsOf, response: Response
+    name: NamePath, form: Annotated[PresetForm, Form()], db: Transaction, settings: SettingsOf
 ) -> None:
     """Change a preset; sessions that were submitted with it stay as they are."""
     change = forms.differing(PresetChange, _body(form, settings), form.shown)
     await presets.change_preset(name, change, db, settings)
-    response.headers["HX-Redirect"] = "/presets"
 
 
 @router.post("/{name}/delete", status_code=204, dependencies=[REFRESH])

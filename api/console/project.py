@@ -22,19 +22,18 @@ from api.resources.schemas import NamePath
 LISTS = ("members", "managers")
 
 router = Router(prefix="/projects")
-Line = Annotated[str, Field(max_length=2000)]
 Gpus = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
 class NewForm(BaseModel):
     """A project to create; without an end it holds for ever."""
 
-    name: Line = ""
-    description: Line = ""
+    name: forms.Line = ""
+    description: forms.Line = ""
     quota: Gpus = 0
     over_quota: bool = False
-    ends_at: Line = ""
-    members: Line = ""
+    ends_at: forms.Line = ""
+    members: forms.Line = ""
 
 
 class ChangeForm(BaseModel):
@@ -42,10 +41,10 @@ class ChangeForm(BaseModel):
 
     quota: Gpus | None = None
     over_quota: bool | None = None
-    add_members: Line = ""
-    remove_members: Line = ""
-    add_managers: Line = ""
-    remove_managers: Line = ""
+    add_members: forms.Line = ""
+    remove_members: forms.Line = ""
+    add_managers: forms.Line = ""
+    remove_managers: forms.Line = ""
 
 
 @router.get("/{name}")

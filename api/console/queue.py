@@ -1,4 +1,4 @@
-"""The queue of the site: who waits, in which order and why, and what the scheduler decided last, in plain words."""
+"""The queue: who waits, in which order and why; to those who look after the site also what was decided last."""
 
 from __future__ import annotations
 
@@ -26,17 +26,24 @@ router = Router(prefix="/queue")
 
 
 @router.get("")
-@action(Action.SCHEDULER_READ)
+@action(Action.SESSION_READ)
 async def show_queue(
     *, request: Request, caller: Caller, db: Reading, loop: Annotated[Loop, Depends(loop_of)]
 ) -> Response:
-    """Show who waits, and the last cycle of this process if it schedules."""
-    last = loop.last
+    """Show who waits of those whom the caller sees, and where that is all, the last cycle if this process schedules."""
+    whole = caller.allows(Action.SCHEDULER_READ)
+    last = loop.last if whole else None
     stamp = await stamps.stamp(db, (*stamps.PEOPLE, Session), caller.id, last.snapshot.now if last else 0)
     if answer := pages.unchanged(request, stamp):
         return answer
-    waiting, more = await queue.page(db, limit=SHOWN, after=None)
-    values = {"waiting": waiting, "more": more, "cycle": _told(last) if last else None}
+    waiting, more = await queue.page(db, caller, limit=SHOWN)
+    values = {
+        "waiting": waiting,
+        "more": more,
+        "others": await queue.others(db, caller),
+        "whole": whole,
+        "cycle": _told(last) if last else None,
+    }
     return await pages.live(request, "queue.html", "queue_live.html", values, stamp=stamp)
 
 

@@ -61,6 +61,17 @@ async def refresh(response: Response) -> None:
 
 REFRESH = Depends(refresh)
 """Belongs to routes that change what their page shows."""
+
+
+def back_to(address: str) -> Any:
+    """Return what belongs to routes that change a thing on its own page: browsers go back to where all are."""
+
+    async def go(response: Response) -> None:
+        response.headers["HX-Redirect"] = address
+
+    return Depends(go)
+
+
 Router = partial(APIRouter, route_class=PageRoute, include_in_schema=False, dependencies=[Depends(speak)])
 """Makes the routers of the console."""
 

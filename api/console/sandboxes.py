@@ -10,7 +10,7 @@ from sqlalchemy import Table
 
 from api.auth.policy import Action
 from api.console import forms, pages
-from api.console.routes import REFRESH, Router
+from api.console.routes import REFRESH, Router, back_to
 from api.endpoints import sandboxes
 from api.endpoints.access import Caller, action
 from api.endpoints.transactions import Reading, Transaction
@@ -27,15 +27,14 @@ OF_SANDBOXES: tuple[type[Base] | Table, ...] = (*stamps.PEOPLE, Sandbox, sandbox
 """What says how sandboxes are."""
 
 router = Router(prefix="/sandboxes")
-Line = Annotated[str, Field(max_length=2000)]
 Lines = Annotated[str, Field(max_length=1 << 16)]
 
 
 class SandboxForm(BaseModel):
     """A sandbox to create or to change: a rule a line, as the command line writes it, and names of whom it is for."""
 
-    name: Line = ""
-    description: Line = ""
+    name: forms.Line = ""
+    description: forms.Line = ""
     rules: Lines = ""
     site_wide: bool = False
     projects: Lines = ""
@@ -69,14 +68,11 @@ async def show_sandbox(name: NamePath, request: Request, caller: Caller, db: Rea
     return pages.page(request, "sandbox.html", {"sandbox": await sandboxes.get_sandbox(name, caller, db)})
 
 
-@router.post("/{name}", status_code=204)
+@router.post("/{name}", status_code=204, dependencies=[back_to("/sandboxes")])
 @action(Action.SANDBOX_MANAGE)
-async def change_sandbox(
-    name: NamePath, form: Annotated[SandboxForm, Form()], caller: Caller, db: Transaction, response: Response
-) -> None:
+async def change_sandbox(name: NamePath, form: Annotated[SandboxForm, Form()], caller: Caller, db: Transaction) -> None:
     """Change a sandbox; sessions that were submitted before keep the rules of then."""
     await sandboxes.change_sandbox(name, forms.differing(SandboxChange, _body(form), form.shown), caller, db)
-    response.headers["HX-Redirect"] = "/sandboxes"
 
 
 @router.post("/{name}/delete", status_code=204, dependencies=[REFRESH])

@@ -42,7 +42,7 @@ async def list_queue(
 
     Where there are more than `limit`, `X-Next` is what to send as `after` to get those that follow.
     """
-    entries, following = await queue.page(db, limit=limit, after=after)
+    entries, following = await queue.page(db, None, limit=limit, after=after)
     if following:
         response.headers["X-Next"] = following
     return entries

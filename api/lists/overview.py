@@ -160,7 +160,7 @@ async def read(
     rows = await _projects(db)
     projects = [_project(row, idle_by_project) for row in rows]
     running, _ = await session_search.page(db, caller, Search(states=[State.RUNNING]), limit=limit)
-    waiting, _ = await queue.page(db, limit=limit, after=None)
+    waiting, _ = await queue.page(db, None, limit=limit)
     shown = (await db.scalars(select(Node.id).order_by(case((IS_OPEN, 1), else_=0), Node.name).limit(boxes))).all()
     found = {node["id"]: node for node in await nodes.rows(db, shown, groups)}
     return OverviewView(

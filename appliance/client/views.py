@@ -743,13 +743,17 @@ class Project(TypedDict):
 
 
 class QueueEntry(TypedDict):
-    """A session that waits for the scheduler; `gpu_milli` is for one of its `replicas`."""
+    """A session that waits for the scheduler, for nodes of its resource group where it names one.
+
+    `gpu_milli` is for one of its `replicas`.
+    """
 
     id: str
     name: str
     project: str
     user: str
     kind: Kind
+    group: str
     priority: int
     replicas: int
     gpu_milli: int

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
@@ -162,13 +162,19 @@ class Browser:
     def __init__(self, page: Page, site: Site, width: int) -> None:
         self.page, self.site, self.width = page, site, width
         self.faults: list[str] = []
-        page.set_viewport_size({"width": width, "height": 800})
+        self.look("light", width)
         page.on("console", self._note)
         page.on("pageerror", lambda error: self.faults.append(f"error {error}"))
         page.on("request", lambda request: self._note_address(request.url))
 
     def open(self, path: str) -> None:
         self.page.goto(self.site.url + path)
+
+    def look(self, colours: Literal["light", "dark"], width: int) -> None:
+        """Show everything from now on in these colours, on a screen of a width."""
+        self.width = width
+        self.page.set_viewport_size({"width": width, "height": 800})
+        self.page.emulate_media(color_scheme=colours)
 
     def show(self, name: str) -> None:
         """Keep a picture of the page, which is as wide as the screen and no wider."""

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser import findings, moved
+from tests.browser import findings, follow, moved
 from tests.integration.test_console import PASSWORD, V1, Site, browser, ok, site
 
 __all__ = ["site"]
 
 READERS = {"admin": "en", "auditor": "ko", "boss": "ja", "manager": "zh", "member": "th"}
 """Who looks at the pages, in which language; the boss is the administrator of a domain."""
+Look = tuple[Literal["light", "dark"], int]
+LOOKS: tuple[Look, ...] = (("dark", 360), ("light", 1280), ("dark", 1280), ("light", 360))
+SEEN = (LOOKS, LOOKS[1:2], LOOKS[2:3], LOOKS[3:], LOOKS[:1])
+"""In which colours and on how wide a screen each of these looks: the administrator, who sees all pages, in each way."""
 DETAILS = "main tbody th a[href^='/'], main .tabs a[href^='/']"
 FOCUSED = """
 () => {
@@ -69,24 +75,44 @@ def _addresses(page: Page, selector: str) -> list[str]:
     return [address for address in found if address.startswith("/")]
 
 
-@pytest.mark.parametrize(("name", "language"), READERS.items())
-def test_every_page_can_be_read_in_each_role(peopled: Site, name: str, language: str) -> None:
-    """In the dark and on a narrow screen: the journeys see the other colours and widths."""
+@pytest.mark.parametrize(
+    ("name", "language", "looks"), [(*who, looks) for who, looks in zip(READERS.items(), SEEN, strict=True)]
+)
+def test_every_page_can_be_read_in_each_role(peopled: Site, name: str, language: str, looks: Sequence[Look]) -> None:
+    """In both colours, on a narrow and on a wide screen: each page in all of these, and each role in one at least."""
     with browser(peopled, 360) as window:
         page = window.page
-        page.emulate_media(color_scheme="dark")
         page.set_extra_http_headers({"Accept-Language": language})
         signed_in(page, peopled, name)
         wrong = {}
         for address in pages_of(page, peopled):
             assert page.locator("html").get_attribute("lang") == language
-            window.show(f"{name}{address.partition('?')[0].replace('/', '-')}")
-            if found := findings(page):
-                wrong[address] = found
+            for colours, width in looks:
+                window.look(colours, width)
+                window.show(f"{name}{address.partition('?')[0].replace('/', '-')}-{colours}")
+                if found := findings(page):
+                    wrong[address, colours, width] = found
         assert wrong == {}
         window.faults[:] = [fault for fault in window.faults if "404 (Not Found)" not in fault]
         page.evaluate("document.querySelector('main').append(document.createElement('input'))")
         assert [found.partition(":")[0] for found in findings(page)] == ["label"], "axe looks"
+
+
+def test_a_member_sees_the_own_place_in_the_queue_and_of_others_how_many_there_are(peopled: Site) -> None:
+    ok(peopled.admin.post(f"{V1}/projects", json={"name": "team-b", "quota_milli": 0, "period": {"ends_at": None}}))
+    peopled.submit("hidden", project="team-b", gpu_milli=4000)
+    with browser(peopled, 360) as window:
+        page = window.page
+        signed_in(page, peopled, "member")
+        window.open("/")
+        follow(page.get_by_role("link", name="Queue", exact=True))
+        row = page.get_by_role("row").filter(has_text="waiting")
+        expect(row.get_by_role("cell").first).to_have_text(re.compile("[1-9]"))
+        expect(row.locator("small")).not_to_be_empty()
+        expect(page.locator("main")).to_contain_text("1 waits that you do not see.")
+        expect(page.locator("main")).not_to_contain_text("hidden")
+        expect(page.get_by_text("What was decided last")).to_have_count(0)
+        window.show("queue-of-a-member")
 
 
 def test_a_page_that_changes_by_itself_keeps_still(peopled: Site) -> None:

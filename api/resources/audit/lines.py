@@ -54,8 +54,12 @@ def whole(pending: Pending) -> Entry:
 
 
 def domains_of(change: Mapping[str, Any]) -> set[str | None]:
-    """Return the domains of a changed row: its present one, and where it has come from another one, that."""
-    return {values.get("domain") for values in (change["subject"], change["before"], change["after"]) if values}
+    """Return the domains of a changed row: its present one, and where it has come from another one, that.
+
+    A domain is its own.
+    """
+    named = "name" if change["kind"] == "domains" else "domain"
+    return {values.get(named) for values in (change["subject"], change["before"], change["after"]) if values}
 
 
 def first_of(entries: Sequence[tuple[str, Entry]]) -> Sequence[tuple[str, Entry]]:

@@ -90,13 +90,17 @@ class DryRunView(View):
 
 
 class QueueEntryView(View):
-    """A session that waits for the scheduler; `gpu_milli` is for one of its `replicas`."""
+    """A session that waits for the scheduler, for nodes of its resource group where it names one.
+
+    `gpu_milli` is for one of its `replicas`.
+    """
 
     id: UUID
     name: str
     project: str
     user: str
     kind: Kind
+    group: str
     priority: int
     replicas: int
     gpu_milli: int

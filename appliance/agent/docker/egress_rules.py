@@ -5,6 +5,8 @@ session begins is judged at that entrance, before anything routes or rewrites it
 nodes, from this one, and, as the bridge hands its frames to them too, from its neighbours; by IPv4, IPv6 and link-local
 addresses alike. Answers to what others begin, such as the edge by the agent, go out.
 
+What accounts of this node begin is judged where it leaves the node for a container.
+
 No table of others takes back what this one refuses, and no flush of theirs empties it.
 """
 
@@ -64,6 +66,13 @@ table inet {TABLE} {{
     chain refuse {{
         meta l4proto tcp counter reject with tcp reset
         counter reject with icmpx admin-prohibited
+    }}
+    # apps of sessions ask nobody who comes, as the edge has: of this node root alone, as whom the agent runs, begins
+    # anything with a container, and no job that people have here beside sessions
+    chain output {{
+        type filter hook output priority mangle; policy accept;
+        oifname "{bridge}" meta skuid != 0 ct state new jump refuse
+        oifname "{BRIDGE_PREFIX}*" meta skuid != 0 ct state new jump refuse
     }}
     # a gang's own bridge leads to its members alone: neither to this node nor out
     chain input {{

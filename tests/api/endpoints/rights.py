@@ -68,7 +68,7 @@ RIGHTS = {
     "POST /users":                                       CHANGE_DOMAIN,
     "POST /users/{name}":                                CHANGE_DOMAIN,
     "POST /users/{name}/delete":                         CHANGE_DOMAIN,
-    "GET /queue":                                        READ_SITE,
+    "GET /queue":                                        KNOWN,
     "GET /nodes":                                        "S S D D D D D . .",
     "POST /nodes/{name}/mode":                           CHANGE_DOMAIN,
     "GET /images":                                        "S S D D P P 0 . .",

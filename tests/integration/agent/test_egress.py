@@ -225,6 +225,31 @@ def test_ports_of_sessions_lead_in_and_the_agent_is_none_of_their_business(
     assert get(held, state).startswith("hello from"), "connections of before the rules came back do not matter"
 
 
+def test_programs_of_other_accounts_of_the_node_reach_an_app_by_its_agent_alone(
+    held: Agent, engine: docker.DockerClient, spec: Make
+) -> None:
+    """Apps ask nobody who comes, as the edge has; and jobs of people run beside sessions where Slurm lends places."""
+    serving = spec(command=["sh", "-c"], args=SERVE, ports=[8080])
+    with held.client() as client:
+        state = launch(client, serving)
+    _, address = on_bridge(engine, serving)
+    way = f"tcp,{address},8080"
+
+    def reached_by_people() -> set[str]:
+        words = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c", TRY, way)
+        return {target for target, error in json.loads(run(*words)).items() if not error}
+
+    def unheld_people() -> set[str]:
+        flush()
+        return reached_by_people()
+
+    assert get(held, state).startswith("hello from")
+    assert reached_by_people() == set()
+    soon(unheld_people, {way})
+    soon(reached_by_people, set())
+    assert get(held, state).startswith("hello from")
+
+
 def test_a_session_holds_some_connections_and_leaves_those_of_its_node_to_the_others(
     held: Agent, other_node: OtherNode, engine: docker.DockerClient, spec: Make, listening: Callable[..., None]
 ) -> None:

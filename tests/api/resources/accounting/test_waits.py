@@ -7,10 +7,12 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select, text, update
 
+from api.auth.identity import Reach
 from api.clock import now
-from api.resources.accounting import service
+from api.resources.accounting import repository, service
+from api.resources.accounting.schemas import By
 from api.tables.accounting import Span
 from api.tables.projects import Project
 from api.tables.sessions import Kind, Session, State
@@ -121,6 +123,18 @@ async def test_waits_of_one_size_stand_for_each_other(cluster: Cluster) -> None:
     assert (row["count"], row["longest_s"]) == (200, 1199.0)
     assert 1099.0 <= row["median_s"] <= 1.05 * 1099
     assert 1189.0 <= row["p95_s"] <= 1199.0
+
+
+async def test_each_report_is_planned_for_its_own_period(cluster: Cluster) -> None:
+    """A plan for any period reads a million spans one by one, by the index of their starts."""
+    reach = Reach(everything=True)
+    async with cluster.database.reading() as db:
+        for hour in range(12):
+            wanted = repository.Wanted(at(hour), at(hour + 1), reach, uuid4())
+            await repository.waits_by(db, wanted, By.USER)
+            await repository.waits_over_time(db, wanted, 60)
+        plans = "SELECT COALESCE(SUM(generic_plans), 0) FROM pg_prepared_statements WHERE statement LIKE '%waited_s%'"
+        assert await db.scalar(text(plans)) == 0
 
 
 async def test_what_waits_now_is_told_apart(cluster: Cluster) -> None:

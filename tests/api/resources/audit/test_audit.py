@@ -319,10 +319,24 @@ async def test_a_domain_sees_what_concerns_it_alone(audited: Cluster) -> None:
     await ok(chief.patch(f"{V1}/projects/rockets", json={"description": "Up"}))
     await audited.settle()
     seen = await ok(chief.get(f"{V1}/audit"))
-    assert [line["object"] for line in seen] == ["projects/rockets", "users/chief", "projects/rockets"]
+    concerned = ["projects/rockets", "users/chief", "projects/rockets", "domains/acme"]
+    assert [line["object"] for line in seen] == concerned
     assert all("acme" in line["domains"] for line in seen)
     for path in ("verification", "files"):
         assert (await chief.get(f"{V1}/audit/{path}")).status_code == 403
+
+
+async def test_a_domain_sees_what_is_changed_of_itself(audited: Cluster) -> None:
+    for domain in ("acme", "globex"):
+        await ok(audited.admin.post(f"{V1}/domains", json={"name": domain}))
+    chief = await audited.user("chief", UserRole.ADMIN)
+    await ok(audited.admin.patch(f"{V1}/users/chief", json={"domain": "acme"}))
+    for domain in ("acme", "globex"):
+        await ok(audited.admin.patch(f"{V1}/domains/{domain}", json={"quota_milli": 4000}))
+    await audited.settle()
+    line, *_ = await ok(chief.get(f"{V1}/audit?action=domain_manage"))
+    assert (line["object"], line["domains"]) == ("domains/acme", ["acme"])
+    assert [change["after"] for change in line["changes"]] == [{"quota_milli": 4000}]
 
 
 async def test_a_domain_sees_what_it_loses_and_not_what_becomes_of_it(audited: Cluster) -> None:

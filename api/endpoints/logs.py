@@ -13,7 +13,7 @@ from api.endpoints.access import Caller, SettingsOf, action
 from api.endpoints.routes import Router
 from api.endpoints.transactions import DatabaseOf
 from api.lists import texts
-from api.resources.logs import search, senders
+from api.resources.logs import hash_table, search, senders
 from api.resources.logs.schemas import LogEntryView
 from api.resources.logs.search import Search
 from api.resources.schemas import Moment, NameQuery
@@ -71,9 +71,12 @@ async def list_logs(
     known = await asyncio.to_thread(senders.names, settings.logs_folder)
     if not known:
         return []
-    words = search.command(settings.logs_folder, wanted, limit, after)
     turns: asyncio.Semaphore = connection.app.state.log_searches
     async with turns:
+        files = await asyncio.to_thread(hash_table.patterns, settings.logs_folder, search.rare(wanted))
+        if not files:
+            return []
+        words = search.command(files, wanted, limit, after)
         printed = await asyncio.to_thread(process.run, words, hint="look at `penstock-api` in the master's journal")
     found = list(search.entries(printed, known, node))
     if following := search.last(found, limit):

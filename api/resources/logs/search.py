@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,17 +39,13 @@ class Search:
     until: datetime | None = None
 
 
-def command(folder: Path, wanted: Search, limit: int, after: str | None) -> list[str]:
-    """Return the call that prints `limit` entries at most, newest first; those after a cursor, where one is given."""
-    words = [
-        "timeout",
-        str(PATIENCE_S),
-        "journalctl",
-        f"--file={folder / senders.FILES}",
-        "--quiet",
-        "--no-pager",
-        "--reverse",
-    ]
+def command(files: Iterable[Path], wanted: Search, limit: int, after: str | None) -> list[str]:
+    """Return the call that prints `limit` entries at most, newest first; those after a cursor, where one is given.
+
+    `files` are patterns of their names.
+    """
+    words = ["timeout", str(PATIENCE_S), "journalctl", *(f"--file={each}" for each in files)]
+    words += ["--quiet", "--no-pager", "--reverse"]
     words += ["--output=json", f"--output-fields={','.join(_FIELDS)}", f"--lines={limit}"]
     words += [f"--after-cursor={after}"] if after else []
     words += [f"--since=@{wanted.since.timestamp():.6f}"] if wanted.since else []
@@ -57,6 +53,12 @@ def command(folder: Path, wanted: Search, limit: int, after: str | None) -> list
     words += [f"--until=@{wanted.until.timestamp() - 1e-6:.6f}"] if wanted.until else []
     words += [f"--priority={LEVELS.index(wanted.level)}"] if wanted.level else []
     return [*words, *_matches(wanted)]
+
+
+def rare(wanted: Search) -> list[str]:
+    """Return the values that are looked for, `FIELD=value`, of those that few files have."""
+    named = {REQUEST: wanted.request, SESSION: wanted.session}
+    return [f"{name}={value}" for name, value in named.items() if value]
 
 
 def _matches(wanted: Search) -> list[str]:

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from appliance.site.playbook import Result
-from reservoir.bundle import bundles
-from reservoir.contents.artifact import DebianArtifact
-from tests.integration.reservoir.conftest import Machine, docker
+from tests.integration.reservoir.conftest import Machine
 from tests.integration.site import role_alone
+from tests.integration.site.packages import machine_with_packages
 
 WATCHED = "find /etc /usr/sbin /var/lib/dpkg/info -type f | sort | xargs sha256sum | sha256sum"
 UNIT = "/etc/systemd/system/penstock-infiniband.service"
@@ -41,28 +40,9 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def worker(product_bundle: Path, node_image: str, tmp_path: Path) -> Iterator[Worker]:
     (tmp_path / "class").mkdir()
-    repository = tmp_path / "repository"
-    repository.mkdir()
-    index = ""
-    for deb in bundles.read_signed(product_bundle, None).bundle.of_kind(DebianArtifact):
-        if "debian12" in deb.targets:
-            (repository / f"{deb.sha256}.deb").hardlink_to(product_bundle / "blobs/sha256" / deb.sha256)
-            fields = f"Filename: ./{deb.sha256}.deb\nSize: {deb.size}\nSHA256: {deb.sha256}\n"
-            index += f"{deb.metadata.stanza.rstrip()}\n{fields}\n"
-    (repository / "Packages").write_text(index)
-    mounts = [f"{tmp_path / 'class'}:/sys/class:ro", f"{repository}:/repository:ro"]
-    options = [word for mount in mounts for word in ("--volume", mount)]
-    identity = docker(
-        *("run", "--detach", "--network", "none", "--cap-add", "NET_ADMIN", *options, node_image, "sleep", "infinity")
-    )
-    try:
-        worker = Worker(identity, tmp_path)
-        worker.run("echo force-unsafe-io > /etc/dpkg/dpkg.cfg.d/test; rm -f /etc/apt/sources.list.d/*")
-        worker.run("echo 'deb [trusted=yes] file:/repository ./' > /etc/apt/sources.list && apt-get update --quiet")
-        worker.run("apt-get install --quiet --yes python3-apt")
-        yield worker
-    finally:
-        docker("rm", "--force", "--volumes", identity, check=False)
+    options = ("--cap-add", "NET_ADMIN", "--volume", f"{tmp_path / 'class'}:/sys/class:ro")
+    with machine_with_packages(product_bundle, "debian12", node_image, tmp_path, *options) as machine:
+        yield Worker(machine.identity, tmp_path)
 
 
 def reasons(result: Result) -> str:

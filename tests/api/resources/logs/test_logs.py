@@ -111,6 +111,19 @@ async def test_pages_follow_each_other(cluster: Cluster, gathered: Path) -> None
     assert seen == ["line 4", "line 3", "line 2"]
 
 
+async def test_pages_of_a_request_follow_each_other_from_node_to_node(cluster: Cluster, gathered: Path) -> None:
+    for number, node in enumerate(("worker1", "worker2", "storage1", "worker1"), 5):
+        send(gathered, f"{node}", {number: line(number, node, "penstock-agent", request="r1")})
+    seen: list[str] = []
+    after: dict[str, str] = {}
+    for _ in range(6):
+        answer = await cluster.admin.get(f"{V1}/logs", params={"limit": 1, "request": "r1", **after})
+        seen += [entry["message"].removeprefix("line ") for entry in answer.json()]
+        after = {"after": answer.headers["X-Next"]}
+    assert seen == ["8", "7", "6", "5", "1", "0"]
+    assert await found(cluster, request="r1", node="storage1") == ["7"]
+
+
 async def test_a_session_is_found_by_its_name_in_its_project(ready: Cluster, gathered: Path) -> None:
     session = await run(ready, "one")
     send(gathered, "worker1", {5: line(5, "worker1", "penstock-agent", session=session["id"])})

@@ -20,7 +20,7 @@ from tests.integration.test_api_agent import Site
 from tests.postgresql import new_database
 
 SEEN_S = 15
-"""So soon it is seen that an agent is gone, as is promised: two of its heartbeats, and a look of the leader."""
+"""So soon it is seen that an agent is gone, as we say: two of its heartbeats, and a look of the leader."""
 
 
 @pytest.fixture

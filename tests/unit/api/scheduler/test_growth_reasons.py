@@ -67,7 +67,7 @@ def test_the_nodes_that_it_reaches_have_no_room() -> None:
     }
 
 
-def test_room_that_is_kept_for_others_is_told_as_that() -> None:
+def test_room_that_is_reserved_for_others_is_told_as_that() -> None:
     world = World((node("m", 1), node("n", 4)), (project("a", 0, weight=1), project("b", 4)), now=100)
     world.running["1"] = runs(work("1", "a", 2, preemptible=False), on("n", 1, 1))
     world.running["g"] = growing(0, where="m")

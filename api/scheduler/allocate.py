@@ -33,12 +33,12 @@ def kept(draft: Draft, claim: Claim) -> Statement | None:
 
     Places that are reserved for others may lie over them, on the same running work: it was nominated first.
     """
-    workload, places = claim.workload, claim.places
+    workload, places, taken = claim.workload, claim.places, claim.taking
     others = [other for other in draft.claims.with_places() if other.standing is not Standing.NOMINATED]
     with draft.without([claim, *others]):
-        if draft.ledger.may_hold(workload) and draft.cluster.has_free(places, workload):
+        if draft.ledger.may_hold(taken) and draft.cluster.has_free(places, workload):
             return Statement(workload, places)
-        if not draft.ledger.may_retain(workload) or not draft.later.has_free(places, workload):
+        if not draft.ledger.may_retain(taken) or not draft.later.has_free(places, workload):
             return None
     terminating = pending_reasons.blockers(draft.terminating.values(), places, workload.project)
     return Statement(workload, places, terminating=terminating)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from api.scheduler.snapshot import Placement, Resource, Workload
+from api.scheduler.snapshot import Placement, Resource, Workload, taking
 
 NEVER = 1 << 62
 SECOND = 1_000_000
@@ -52,6 +52,11 @@ class Claim:
     leaving_fixed: int = 0
     leaving_cap: int = 0
     stopped_for: bool = False
+
+    @property
+    def taking(self) -> Workload:
+        """The workload as it will be on its places: of a slice it takes all."""
+        return taking(self.workload, self.places) if self.places else self.workload
 
     def kept(self, *, fixed: bool = False) -> int:
         """Return what of its project's quota is kept beside what runs, or of that for what cannot be reclaimed."""
@@ -149,12 +154,12 @@ class Claims:
         own = self._of.get(workload.id) if workload and workload.project == project else None
         if own is None or own.standing is not Standing.NOMINATED or (fixed and own.workload.preemptible):
             return None
-        return own.workload
+        return own.taking
 
     def _count(self, claim: Claim, sign: int) -> None:
         if claim.standing is not Standing.NOMINATED:
             return
-        workload = claim.workload
+        workload = claim.taking
         self._nominated[workload.project] += sign * workload.total_milli
         if not workload.preemptible:
             self._nominated_fixed[workload.project] += sign * workload.total_milli

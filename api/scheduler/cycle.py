@@ -18,7 +18,7 @@ from api.scheduler.pending_reasons import PendingWorkload
 from api.scheduler.reclaim import may_be_for, pools, reclaim
 from api.scheduler.reserve import Reserve, quota_alone
 from api.scheduler.shares import Shares
-from api.scheduler.snapshot import Decision, SchedulerSettings, Workload
+from api.scheduler.snapshot import Decision, SchedulerSettings, Workload, taking
 
 Key = tuple[int, int, int, int, int, str]
 NOBODY: frozenset[str] = frozenset()
@@ -102,7 +102,7 @@ class Cycle:
             kept, key=lambda item: (item.id not in self.was_nominated, self._goes_beyond(item), item.id)
         ):
             places, stopped_for = self.before[workload.id], workload.id in self.was_nominated
-            may = self.ledger.may_retain(workload) and not self.draft.lacks_network(workload)
+            may = self.ledger.may_retain(taking(workload, places)) and not self.draft.lacks_network(workload)
             if may and self.draft.later.has_free(places, workload):
                 self.queues[workload.project].remove(workload)
                 claim = Claim(workload, Standing.NOMINATED, places, stopped_for=stopped_for)

@@ -3,52 +3,49 @@
 from __future__ import annotations
 
 import random
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from dataclasses import replace
-from math import gcd
 
+from api.control.cycles import next_change
 from api.scheduler.cluster import ClusterState
-from api.scheduler.elastic import parts
-from api.scheduler.fairness import ProjectDemand, fair_shares, in_whole_workloads
 from api.scheduler.feasibility import Feasibility
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import (
     Bounds,
-    Cause,
     Decision,
+    GpuState,
     NodeSnapshot,
-    Placement,
     ProjectState,
-    Resource,
-    Running,
     SchedulerSettings,
     Snapshot,
     Workload,
 )
+from common.gpu.kinds import Enforcement
 from common.topology import TopologyLevel
+from tests.unit.api.scheduler.judged_worlds import JudgedWorld, given_to
 from tests.unit.api.scheduler.truth import check_reasons
-from tests.unit.api.scheduler.world import SECOND, World, node, to_wait
+from tests.unit.api.scheduler.world import SECOND, node, to_wait
 
 DAY = 86_400
-LONG, SHORT, QUIET = 56, 16, 60
-"""Cycles with arrivals, ends and losses, in every fifth world and in the others, and until nothing changes at most."""
-READ = 4
-"""The reasons of every fourth decision are held against the cluster."""
-REFUSED_BESIDE = r"(CPUs?|MiB of memory) (more )?are asked for; (ask|stop)"
-WITHOUT = Cause.NEVER_FITS, Cause.NO_NETWORK
+CYCLES, QUIET = 80, 80
+"""Cycles with arrivals, ends and losses, and until nothing changes at most."""
+PAUSES = (0, 0, 30, 150, 600, 2400, 9600)
+"""Seconds between the cycles in which nothing changes any more: whoever waits or runs for long has its turn in them."""
+SMALL, MUCH, CROWD = (0.5, 0.5, 1), (1, 2, 2, 3, 4), 12
+"""GPUs of sessions that fill a cluster, and of those that come then; so many of the former at most."""
+SLICES = ((500, 500), (250, 250, 500), (142, 285, 571))
 SIZES = (0.1, 0.25, 0.5, 0.5, 0.6, 0.7, 1, 1, 1, 1, 1.3, 2, 2, 4)
 
 
-class RandomWorld(World):
+class RandomWorld(JudgedWorld):
     """A world by its number: the same number is the same world."""
 
     def __init__(self, seed: int) -> None:
         draw = random.Random(seed)
         self.number = seed
         nodes = tuple(self._node(draw, at) for at in range(draw.choice((1, 2, 2, 3, 4))))
-        self.total = sum(len(each.gpus) for each in nodes)
+        self.total = sum(gpu.capacity_milli for each in nodes for gpu in each.gpus) // 1000
         settings = SchedulerSettings(draw.choice((0, 0, 0, 30)), draw.choice((0, 5, 60, 60)), draw.random() < 0.4)
         super().__init__(nodes, self._projects(draw), settings, now=3 * DAY)
         self.planner = Planner()
@@ -59,6 +56,8 @@ class RandomWorld(World):
         self.beneficiaries: dict[str, int] = {}
         self.cycle = 0
         self.patience = 1
+        self.seen: object = None
+        self.due = 0
 
     def _node(self, draw: random.Random, at: int) -> NodeSnapshot:
         gpus = draw.choice((1, 2, 2, 4, 4, 8))
@@ -66,7 +65,21 @@ class RandomWorld(World):
         if not self.number % 3:
             more = {"cpu_milli": gpus * 4000, "memory_mib": gpus * 1024}
         groups = draw.choice(((), (), (), ("red",), ("blue",)))
-        return node(f"n{at}", gpus, island=2, groups=groups, switch=draw.choice(("", "s", "t")), **more)
+        found = node(f"n{at}", gpus, island=2, groups=groups, switch=draw.choice(("", "s", "t")), **more)
+        return found if self.number % 5 != 2 else self._sliced(found)
+
+    def _sliced(self, whole: NodeSnapshot) -> NodeSnapshot:
+        """In every fifth world half of the nodes have a GPU in slices, of which each goes whole to one container."""
+        own = random.Random(f"{self.number}{whole.name}")
+        if own.random() < 0.5:
+            return whole
+        sizes, kept, first = own.choice(SLICES), whole.gpus[:-1], len(whole.gpus) - 1
+        firm = {"island": whole.gpus[-1].island, "enforcement": Enforcement.MIG, "slice": True}
+        cut = [
+            GpuState(first + at, f"{whole.name}-{first + at}", capacity_milli=size, **firm)  # type: ignore[arg-type]
+            for at, size in enumerate(sizes)
+        ]
+        return replace(whole, gpus=(*kept, *cut))
 
     def _projects(self, draw: random.Random) -> tuple[ProjectState, ...]:
         left, found = self.total * 1000, []
@@ -91,8 +104,8 @@ class RandomWorld(World):
         quota = own.randint(0, 2 * self.total) * unit
         return Bounds(quota, quota + own.randint(0, self.total) * unit if own.random() < 0.3 else None)
 
-    def arrive(self) -> None:
-        """Let a session come, just now or submitted long ago."""
+    def arrive(self, sizes: Sequence[float] = SIZES, project: str = "") -> None:
+        """Let a session come, just now or submitted long ago, of a random project where none is named."""
         draw, name = self.random, f"w{self.made:03}"
         self.made += 1
         gang = draw.random() < 0.15
@@ -101,13 +114,14 @@ class RandomWorld(World):
             more = {"within": draw.choice((TopologyLevel.NODE, TopologyLevel.SWITCH)), "within_required": True}
         if draw.random() < 0.1:
             more["groups"] = draw.choice((("red",), ("blue",), ("red", "blue")))
-        owner = draw.choice(self.projects)
+            more["grouped_only"] = random.Random(f"{self.number}{name} group").random() < 0.3
+        owner = project or draw.choice(self.projects).name
         least, most = self._elastic(name, 2 if gang else 1) if "within" not in more else (0, 0)
-        gpus = draw.choice(SIZES) if draw.random() < (0.95 if self.number % 3 else 0.6) else 0
+        gpus = draw.choice(sizes) if draw.random() < (0.95 if self.number % 3 else 0.6) else 0
         self.submit(
             Workload(
                 name,
-                owner.name,
+                owner,
                 (self.now - draw.choice((0, 0, 0, 30, 100, DAY, 2 * DAY))) * SECOND,
                 name,
                 replicas=least or (draw.randint(2, 3) if gang else 1),
@@ -163,11 +177,11 @@ class RandomWorld(World):
 
     def step(self) -> Decision:
         """Decide once, ten seconds later, and see that what is said is so."""
-        self.delete(*(id_ for id_, each in self.running.items() if 0 < each.ends_at <= self.now * SECOND))
+        self.delete(*self._ended())
         before = self.snapshot()
+        self.seen, self.due = self._changing(), next_change(before)
         decision = super().step()
-        if self.cycle % READ == 0:
-            check_reasons(before, decision)
+        check_reasons(before, decision)
         self.now += 9
         self.cycle += 1
         for id_ in decision.placements:
@@ -181,10 +195,27 @@ class RandomWorld(World):
             assert self.evicted[pair] == 1 or each.ranks, f"evicted twice for the same: {pair}"
         return decision
 
+    def _ended(self) -> list[str]:
+        return [id_ for id_, each in self.running.items() if 0 < each.ends_at <= self.now * SECOND]
+
+    def _changing(self) -> object:
+        return self.nodes, self.projects, self.running.copy(), self.queue.copy()
+
+    def _step_if_new(self) -> None:
+        """As the API's loop does: where nothing changed, and time alone changes nothing yet, ten seconds pass."""
+        is_round = self.decisions and self.decisions[-1].left_out
+        if self.seen != self._changing() or self._ended() or self.now * SECOND >= self.due or is_round:
+            self.step()
+        else:
+            self.now += 10
+            self.cycle += 1
+
     def run(self) -> None:
         """Live, come to rest and drain; a promise that is broken is told with the number of the world."""
         try:
             self.live()
+            if self.number % 2:
+                self.crowd()
             self.check_rest(self.rest())
             self.drain()
         except Exception as error:
@@ -193,150 +224,42 @@ class RandomWorld(World):
 
     def live(self) -> None:
         """Arrivals, ends and losses."""
-        for _ in range(SHORT if self.number % 5 else LONG):
-            for _ in range(self.random.choice((0, 0, 0, 0, 1, 1, 2))):
+        for _ in range(CYCLES):
+            for _ in range(self.random.choice((0, 0, 0, 0, 0, 0, 1, 2))):
                 self.arrive()
             if self.random.random() < 0.04:
                 self.lose()
-            if self.running and self.random.random() < 0.25:
+            if self.running and self.random.random() < 0.35:
                 self.delete(self.random.choice(sorted(self.running)))
-            self.step()
+            self._step_if_new()
         for each in self.nodes:
             self._set_open(each, is_open=True)
 
+    def crowd(self) -> None:
+        """Let what runs end but for a few, and small sessions of one project take their places.
+
+        Then the others ask for much, mostly within their quotas: several have to go for one.
+        """
+        self.delete(*sorted(self.running)[2:])
+        guest, *others = sorted(self.projects, key=lambda each: (not each.over_quota, each.quota_milli, each.name))
+        for _ in range(min(2 * self.total, CROWD)):
+            self.arrive(SMALL, guest.name)
+        for _ in range(2):
+            self.step()
+        for each in others:
+            self.arrive([size for size in MUCH if 1000 * size <= each.quota_milli] or SIZES, each.name)
+
     def rest(self) -> Decision:
-        """Nothing comes and nothing ends: nothing changes any more."""
+        """Nothing comes, and what has no end stays: nothing changes any more, however long that is looked at."""
         still = 0
         for _ in range(QUIET * self.patience):
             before = self.running.copy(), self.queue.copy()
             decision = self.step()
             still = still + 1 if (self.running, self.queue) == before else 0
-            if still > 8 * self.patience:
+            if still >= len(PAUSES) * self.patience:
                 return decision
+            self.now += PAUSES[still // self.patience]
         raise AssertionError(f"no rest after {QUIET * self.patience} cycles: {decision.log}")
-
-    def check_rest(self, decision: Decision) -> None:
-        """Assert what holds once nothing changes any more."""
-        waits = decision.pending_reasons
-        assert not any(wait.cause is Cause.RECLAIMING for wait in waits.values()), "whoever reclaims starts"
-        for id_, cycle in self.beneficiaries.items():
-            assert id_ not in self.queue, f"{id_} was made room for in cycle {cycle} and waits"
-        free = ClusterState(self.nodes)
-        for each in self.running.values():
-            free.allocate(each.placements, each.workload)
-        for id_, places in decision.reservations.items():
-            free.allocate(places, self.queue[id_] if id_ in self.queue else self.running[id_].workload)
-        for id_, wait in waits.items():
-            if wait.cause not in (Cause.QUOTA, Cause.NEVER_FITS, Cause.NO_NETWORK) and " of its " not in wait.reason:
-                assert free.find(self.queue[id_]) is None, f"{id_} fits and waits: {wait.reason}"
-        self._check_claims(decision)
-        self._check_beside(decision)
-
-    def _check_claims(self, decision: Decision) -> None:
-        """The first of each project has no single one in its way that is beyond what its project is entitled to.
-
-        Within its quota against those beyond theirs; within its fair share against those that go beyond theirs by no
-        less than what would be stopped: so shares are met within one session.
-        """
-        held, quotas = self.held(), {each.name: each.quota_milli for each in self.projects}
-        rights, lines, given = *self._fair_shares(), self._given_to(quotas)
-        kept = decision.reservations
-        for project in self.projects:
-            mine = [item for item in self.queue.values() if item.project == project.name and item.total_milli]
-            mine = [item for item in mine if decision.pending_reasons[item.id].cause not in WITHOUT]
-            mine = [item for item in mine if not re.search(REFUSED_BESIDE, decision.pending_reasons[item.id].reason)]
-            first = min(mine, key=lambda item: (-item.priority, item.submitted_at, item.id), default=None)
-            if first is None:
-                continue
-            after = held[project.name] + first.total_milli
-            for each in self._alone():
-                owner, milli = each.workload.project, each.workload.total_milli
-                if owner == project.name or not each.workload.preemptible or milli == 0:
-                    continue
-                if not self._may(first, each.workload):
-                    continue
-                owed = after <= quotas[project.name] and held[owner] > given[owner]
-                is_fair = first.preemptible and after <= rights[project.name] and held[owner] - milli >= lines[owner]
-                others = [(self.queue[id_], places) for id_, places in kept.items() if id_ != first.id]
-                if owed or is_fair:
-                    assert not self.fits_without(each.workload.id, first, () if owed else others), (
-                        f"{first.id} is within its {'quota' if owed else 'fair share'}, {each.workload.id} is not:"
-                        f" {decision.pending_reasons[first.id]}"
-                    )
-
-    def _alone(self) -> list[Running]:
-        """Whoever may be stopped alone: of a gang that has grown its further containers."""
-        return [part for each in self.running.values() for part in parts(each) if not part.extras]
-
-    def _check_beside(self, decision: Decision) -> None:
-        """Nobody who has CPU or memory guaranteed waits behind a guest that has no right of its own."""
-        held: Counter[tuple[str, Resource]] = Counter()
-        for each in self.running.values():
-            held.update({(each.workload.project, item): each.workload.amount(item) for item in Resource})
-        given = {each.name: _given(each) for each in self.projects}
-
-        def has_right(workload: Workload, *, more: bool) -> bool:
-            name = workload.project
-            asked = [(item, bounds.quota) for item, bounds in given[name] if workload.amount(item)]
-            return bool(asked) and all(
-                held[name, item] + (workload.amount(item) if more else 0) <= quota for item, quota in asked
-            )
-
-        waits = decision.pending_reasons
-        asking = [item for item in self.queue.values() if waits[item.id].cause is not Cause.NO_NETWORK]
-        for first in [item for item in asking if not item.total_milli and has_right(item, more=True)]:
-            others = [(self.queue[id_], places) for id_, places in decision.reservations.items() if id_ != first.id]
-            for each in self.running.values():
-                other = each.workload
-                is_guest = not other.total_milli and other.preemptible and other.project != first.project
-                if is_guest and not has_right(other, more=False):
-                    assert not self.fits_without(other.id, first, others), f"{first.id} waits behind {other.id}"
-
-    def _may(self, first: Workload, gone: Workload) -> bool:
-        """Whether nothing but places and shares keeps one from starting in another's stead."""
-        return first.project != gone.project
-
-    def _given_to(self, quotas: Mapping[str, int]) -> Mapping[str, int]:
-        """What is guaranteed to each, so that no other guarantee takes of it."""
-        return quotas
-
-    def _fair_shares(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
-        """What of the cluster is whose, in whole sessions: what each has a right to, and what nobody takes of it."""
-        demands = self._demands()
-        shares = in_whole_workloads(fair_shares(self.total * 1000, demands), demands)
-        return shares, shares
-
-    def _demands(self) -> list[ProjectDemand]:
-        """What each project has and asks for."""
-        can_never, held = Feasibility(ClusterState(self.nodes)), self.held()
-        demands: list[ProjectDemand] = []
-        for project in self.projects:
-            able = [item for item in self.queue.values() if item.project == project.name and item.total_milli]
-            able = [item for item in able if not can_never.never_fits(item)]
-            runs = [each.workload for each in self.running.values() if each.workload.project == project.name]
-            fixed = sum(item.total_milli for item in runs if not item.preemptible)
-            asked = sum(item.total_milli for item in able if not item.preemptible)
-            asked = min(asked, max(0, project.quota_milli - fixed))
-            asked += sum(item.total_milli for item in able if item.preemptible)
-            unit = gcd(*(item.total_milli for item in (*able, *runs))) or 1
-            demands.append(ProjectDemand(project, held[project.name] + asked, held[project.name], unit))
-        return demands
-
-    def _most(self, project: ProjectState, *, bound: bool) -> int:
-        """The most that a project may hold, or that of it which cannot be reclaimed."""
-        return project.quota_milli if bound else project.limit_milli or self.total * 1000
-
-    def fits_without(
-        self, gone: str, workload: Workload, others: Iterable[tuple[Workload, tuple[Placement, ...]]] = ()
-    ) -> bool:
-        """Whether a workload would fit if one did not run, beside what is kept for others."""
-        cluster = ClusterState(self.nodes)
-        for each in (part for running in self.running.values() for part in parts(running)):
-            if each.workload.id != gone:
-                cluster.allocate(each.placements, each.workload)
-        for other, places in others:
-            cluster.allocate(places, other)
-        return cluster.find(workload) is not None
 
     def drain(self) -> None:
         """Nothing comes and what runs ends, one after the other: whatever can run at all has its turn."""
@@ -350,12 +273,8 @@ class RandomWorld(World):
             bound = not project.over_quota or not workload.preemptible
             most = self._most(project, bound=bound)
             most_beside = [
-                (each, bounds.quota if bound else project.cap_of(bounds)) for each, bounds in _given(project)
+                (each, bounds.quota if bound else project.cap_of(bounds)) for each, bounds in given_to(project)
             ]
             may = all(workload.amount(each) <= amount for each, amount in most_beside)
             if not can_never.never_fits(workload) and workload.total_milli <= most and may:
                 raise AssertionError(f"{workload.id} never had its turn")
-
-
-def _given(project: ProjectState) -> list[tuple[Resource, Bounds]]:
-    return [(each, bounds) for each in Resource if (bounds := project.bounds(each))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from api.scheduler.shares import Shares
@@ -61,12 +61,12 @@ class SharingWorld(RandomWorld):
             found[of[each.workload.project]] += each.workload.total_milli
         return found
 
-    def _may(self, first: Workload, gone: Workload) -> bool:
-        """Also its domain may have it in the other's stead."""
+    def _may(self, first: Workload, gone: Sequence[Workload]) -> bool:
+        """Also its domain may have it in the others' stead."""
         of = {each.name: each.domain for each in self.projects}
         limits = {each.name: each.limit_milli for each in self.domains}
         limit, domain = limits.get(of[first.project]), of[first.project]
-        freed = gone.total_milli if of[gone.project] == domain else 0
+        freed = sum(each.total_milli for each in gone if of[each.project] == domain)
         fits = limit is None or self._of_domains()[domain] - freed + first.total_milli <= limit
         return fits and super()._may(first, gone)
 
@@ -80,7 +80,7 @@ class SharingWorld(RandomWorld):
         return {name: min(pair) for name, *pair in both}, {name: max(pair) for name, *pair in both}
 
     def _shares(self) -> Shares:
-        return Shares.of(self.total * 1000, self._demands(), {each.name: each for each in self.domains})
+        return Shares.of(self.total_milli, self._demands(), {each.name: each for each in self.domains})
 
     def _most(self, project: ProjectState, *, bound: bool) -> int:
         most = super()._most(project, bound=bound)

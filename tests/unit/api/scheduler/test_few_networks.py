@@ -98,7 +98,7 @@ def test_a_guarantee_of_gpus_takes_a_network_that_is_reserved_for_a_fair_share()
     assert not decision.reservations
 
 
-@pytest.mark.parametrize("number", range(60))
+@pytest.mark.parametrize("number", range(30))
 def test_worlds_with_few_networks(number: int) -> None:
     world = RandomWorld(number)
     world.networks = 1 + number % 2

@@ -25,7 +25,7 @@ from api.scheduler.snapshot import (
 )
 from common.gpu.kinds import Enforcement
 from common.gpu.share import GpuShare
-from tests.unit.api.scheduler.world import SECOND, node, on, project, runs, work
+from tests.unit.api.scheduler.world import SECOND, World, node, on, project, runs, work
 
 NOW = 1000
 FIRM = Enforcement.MIG
@@ -331,3 +331,19 @@ def test_what_is_held_and_given_back_leaves_what_was_there(
     for workload, places in held:
         cluster.release(places, replace(workload))
     assert cluster.state.milli.tolist() == before
+
+
+def test_a_slice_that_is_being_freed_for_one_counts_as_a_whole_before_it_has_it() -> None:
+    """Else its project would be given more beside it meanwhile than it may have."""
+    world = World((sliced("n", 500, gpus=1),), (project("a", 1.2, over_quota=False), project("b", 0)), now=NOW)
+    world.running["leaves"] = runs(work("leaves", "b", 0.5), on("n", 0, 0.5))
+    world.delete("leaves")
+    world.submit(work("first", "a", 0.3, enforcement=FIRM), work("second", "a", 0.75, at=1))
+    decision = world.step()
+    assert decision.pending_reasons["first"].cause is Cause.RECLAIMING
+    assert decision.pending_reasons["second"].reason == (
+        "a holds 0 GPU and gets 0.5 GPU more of its quota of 1.2 GPUs and may not go beyond; stop one of its sessions, "
+        "or ask for a larger quota"
+    )
+    world.settle()
+    assert world.held() == {"a": 500, "b": 0}

@@ -104,7 +104,7 @@ def test_why_one_waits_that_is_left_out_is_so(searches: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("searches")
-@pytest.mark.parametrize("number", range(60))
+@pytest.mark.parametrize("number", range(30))
 def test_worlds_with_few_turns(number: int) -> None:
     """Whatever a decision leaves out the next ones do: all that holds in other worlds holds here."""
     world = RandomWorld(number)

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import combinations
 
 from api.scheduler.cluster import ClusterState
 from api.scheduler.elastic import one_more, part_id, parts
 from api.scheduler.phrases import gpus
-from api.scheduler.snapshot import Cause, Decision, Placement, Reclaim, Resource, Running, Snapshot, Workload
+from api.scheduler.snapshot import (
+    Cause,
+    Decision,
+    GpuState,
+    Placement,
+    Reclaim,
+    Resource,
+    Running,
+    Snapshot,
+    Workload,
+    taking,
+)
 
 AMOUNT = r"([\d.]+) GPUs?"
 UNITS = {Resource.CPU: "CPUs?", Resource.MEMORY: "MiB of memory"}
@@ -65,18 +77,20 @@ class _Truth:
         reclaims, placements = list(self.decision.reclaims), list(self.placed)
         grown = {each.workload.id: each for each in self.grown}
         taken: list[tuple[str, int]] = []
+        said: set[str] = set()
         for line in self.decision.log:
             if line.startswith(("reclaimed: ", "moved: ")):
                 reclaim = reclaims.pop(0)
                 assert line.endswith(reclaim.reason)
                 victim = self.running[reclaim.victim].workload
                 soon = [each.workload for each in placements if each.workload.id in self.snapshot.reservations]
-                self._check_numbers(reclaim.reason, victim, now, line, (soon, [*soon, *self.lost()]))
+                self._check_numbers(reclaim.reason, victim, now, line, self.ways(victim.project, said, soon))
                 taken += [(victim.project, self.running[id_].workload.total_milli) for id_ in self.going(reclaim)]
             else:
                 for project, milli in taken:
                     now[project] -= milli
                 taken.clear()
+            said.update(re.findall(r"^waits: ([\w-]+) of", line))
             if line.startswith(("placed: ", "grown: ")):
                 by_rank = re.match(r"grown: ([\w-]+) of \w+ by container (\d+)", line)
                 each = grown.pop(part_id(by_rank[1], int(by_rank[2]))) if by_rank else placements.pop(0)
@@ -84,7 +98,7 @@ class _Truth:
                 self._check_numbers(line, each.workload, now, line)
 
     def _check_numbers(
-        self, text: str, workload: Workload, held: Counter[str], where: str, soon: Sequence[Sequence[Workload]] = ((),)
+        self, text: str, workload: Workload, held: Counter[str], where: str, ways: Iterable[Sequence[Workload]] = ()
     ) -> None:
         name = workload.project
         for amount in re.findall(rf"\b{name} holds {AMOUNT}", text):
@@ -92,7 +106,7 @@ class _Truth:
             assert amount == _number(now), f"{name} holds {_number(now)}: {where}"
         for amount in re.findall(rf"\b{name} holds .* and gets {AMOUNT} more", text):
             fixed_only = "by work that cannot be reclaimed" in text
-            gets = {_number(self.gets(name, each, fixed_only=fixed_only)) for each in soon}
+            gets = {_number(_gets(name, each, fixed_only=fixed_only)) for each in ways or (self.about,)}
             assert text.startswith(("placed: ", "grown: ")) or amount in gets, where
         line = self.limits.get(name) if "larger limit" in text else self.quotas.get(name, 0)
         for amount in re.findall(rf"(?:quota of|\(quota) {AMOUNT}", text):
@@ -134,7 +148,8 @@ class _Truth:
         if cause in (Cause.NO_ROOM, Cause.FAIR_SHARE):
             assert self.cluster.find(workload) is None, f"it fits: {where}"
         for amount, name in re.findall(rf"largest free piece is {AMOUNT} on ([\w-]+)", text):
-            assert amount == _number(self.pieces[name]), f"{self.pieces}: {where}"
+            piece = self.piece(name, workload)
+            assert amount == _number(piece), f"{piece} on {name}: {where}"
             assert float(amount) * 1000 < workload.gpu_milli or workload.replicas > 1 or "where" in text, where
         if "every GPU" in text:
             is_kept = "or kept for a session" in text
@@ -165,7 +180,7 @@ class _Truth:
         ):
             domain = next(each for each in self.snapshot.domains if each.name == names)
             members = [each.name for each in self.snapshot.projects if each.domain == names]
-            have = sum(self.held[name] + self.gets(name, fixed_only=False) for name in members)
+            have = sum(self.held[name] + _gets(name, self.about, fixed_only=False) for name in members)
             assert (together, limit) == (_number(have), _number(domain.limit_milli or 0)), f"{have}: {where}"
             assert have + workload.total_milli > (domain.limit_milli or 0), where
         if cause is Cause.RECLAIMING:
@@ -185,12 +200,12 @@ class _Truth:
         told = re.findall(rf"free on nodes out of service: {AMOUNT} \(([^)]*)\)", text)
         for amount, names in told:
             named = set(re.sub(r" and \d+ more", "", names).split(", "))
-            assert named <= {name for name in closed if self.left_on[name]}, where
+            assert named <= {name for name in closed if self.left_on(name, workload)}, where
             if workload.groups is None:
-                assert amount == _number(sum(self.left_on[name] for name in closed)), where
+                assert amount == _number(sum(self.left_on(name, workload) for name in closed)), where
         if "no node has" in text and workload.gpu_milli and workload.groups is None:
-            assert bool(told) == any(self.left_on[name] for name in closed), where
-        open_gpus = 1000 * sum(len(node.gpus) for node in self.snapshot.nodes if node.open)
+            assert bool(told) == any(self.left_on(name, workload) for name in closed), where
+        open_gpus = sum(gpu.capacity_milli for node in self.snapshot.nodes if node.open for gpu in node.gpus)
         numbers = rf"quotas come to {AMOUNT} and nodes in service have {AMOUNT}: other projects hold {AMOUNT} within"
         for quotas, most, others in re.findall(numbers, text):
             known = {name: milli for name, milli in self.held.items() if name != workload.project}
@@ -233,14 +248,24 @@ class _Truth:
             if each.project == name and not each.preemptible
         )
 
-    def gets(self, name: str, soon: Sequence[Workload] = (), *, fixed_only: bool) -> int:
-        """What a project is about to have when the decision is done, with reserved ones that begin `soon`."""
+    def ways(self, name: str, said: Collection[str], soon: Sequence[Workload]) -> list[Sequence[Workload]]:
+        """Who may have been about to start when a line of the log was written.
+
+        Those of whom one was written before are; of those who are told of later, who are placed `soon` and who lost
+        their places some were.
+        """
+        settled = [each for each in self.about if each.id in said]
+        others = [each for each in (*self.about, *soon, *self.lost()) if each.id not in said and each.project == name]
+        counts = range(len(others) + 1)
+        return [[*settled, *some] for count in counts for some in combinations(others, count)]
+
+    @cached_property
+    def about(self) -> list[Workload]:
+        """Those who are about to start when the decision is done, as they will be on their places."""
         known = {id_: each.workload for id_, each in self.running.items()} | self.queued
-        own = [known[id_] for id_ in self.decision.reservations if known[id_].project == name]
+        own = [taking(known[id_], places) for id_, places in self.decision.reservations.items()]
         waits = self.decision.pending_reasons
-        about = [each for each in own if each.id not in waits or waits[each.id].cause is Cause.RECLAIMING]
-        about += [each for each in soon if each.project == name]
-        return sum(each.total_milli for each in about if not fixed_only or not each.preemptible)
+        return [each for each in own if each.id not in waits or waits[each.id].cause is Cause.RECLAIMING]
 
     def everything(self) -> Iterator[tuple[Workload, Sequence[Placement]]]:
         """Return who has places: what runs, what is placed, and whom places are kept for."""
@@ -268,27 +293,43 @@ class _Truth:
             cluster.allocate(places, workload)
         return cluster
 
-    @cached_property
-    def left_on(self) -> dict[str, int]:
-        """What is free on each node, of all its GPUs together."""
-        used: Counter[str] = Counter()
-        for _, places in self.everything():
-            for share in (share for place in places for share in place.shares):
-                used[share.uuid] += share.milli
-        return {node.name: sum(max(0, 1000 - used[gpu.uuid]) for gpu in node.gpus) for node in self.snapshot.nodes}
+    def left_on(self, name: str, workload: Workload) -> int:
+        """What is free on a node of what the workload may have some of: of slices those that are large enough."""
+        return sum(self.free[gpu.uuid] for gpu in self.gpus[name] if not gpu.slice or _may_have(workload, gpu))
+
+    def piece(self, name: str, workload: Workload) -> int:
+        """What is free on a node for one container: whole GPUs and the most that is left of a shared one, or a slice.
+
+        A slice is told also where it is too small; what asks for a whole GPU has none.
+        """
+        left = [self.free[gpu.uuid] for gpu in self.gpus[name] if not gpu.slice]
+        slices = [self.free[gpu.uuid] for gpu in self.gpus[name] if gpu.slice and workload.gpu_milli < 1000]
+        whole = 1000 * left.count(1000) + max([part for part in left if part < 1000], default=0)
+        return max([whole, *slices])
 
     @cached_property
-    def pieces(self) -> dict[str, int]:
-        """What is free on each node for one container: whole GPUs, and the most that is left of a shared one."""
+    def gpus(self) -> dict[str, tuple[GpuState, ...]]:
+        """The GPUs of each node, and their slices."""
+        return {node.name: node.gpus for node in self.snapshot.nodes}
+
+    @cached_property
+    def free(self) -> dict[str, int]:
+        """What is free of each GPU, and of each slice, which has one container or none."""
         used: Counter[str] = Counter()
         for _, places in self.everything():
             for share in (share for place in places for share in place.shares):
                 used[share.uuid] += share.milli
-        found = {}
-        for node in self.snapshot.nodes:
-            left = [1000 - used[gpu.uuid] for gpu in node.gpus]
-            found[node.name] = 1000 * left.count(1000) + max([part for part in left if 0 < part < 1000], default=0)
-        return found
+        left = {gpu: gpu.capacity_milli - used[gpu.uuid] for node in self.snapshot.nodes for gpu in node.gpus}
+        return {gpu.uuid: 0 if gpu.slice and used[gpu.uuid] else max(0, milli) for gpu, milli in left.items()}
+
+
+def _gets(name: str, about: Iterable[Workload], *, fixed_only: bool) -> int:
+    """What a project is about to have of these."""
+    return sum(each.total_milli for each in about if each.project == name and not (fixed_only and each.preemptible))
+
+
+def _may_have(workload: Workload, gpu: GpuState) -> bool:
+    return workload.gpu_milli < 1000 and gpu.capacity_milli >= workload.gpu_milli
 
 
 def _number(milli: int) -> str:

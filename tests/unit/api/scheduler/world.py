@@ -117,7 +117,8 @@ class World:
             workload = self.queue.pop(id_)
             ends_at = (self.now + workload.limit_s) * SECOND if workload.limit_s else 0
             grows_at = max(1, self.now * SECOND) if workload.is_elastic else 0
-            self.running[id_] = Running(workload, places, self.now * SECOND, ends_at=ends_at, grows_at=grows_at)
+            taken = taking(workload, places)
+            self.running[id_] = Running(taken, places, self.now * SECOND, ends_at=ends_at, grows_at=grows_at)
         shrunk = {id_: running for id_, running in self.running.items() if running.leaving and not running.terminating}
         for id_, running in shrunk.items():
             self.running[id_] = of_ranks(
@@ -173,10 +174,9 @@ def of_ranks(running: Running, places: Mapping[int, Placement]) -> Running:
 
 
 def to_wait(workload: Workload, now: int) -> Workload:
-    """A session that is back in the queue: an elastic one asks for its least again."""
+    """A session that is back in the queue: an elastic one asks for its least again, and nobody holds anything."""
     replicas = workload.min_replicas if workload.is_elastic else workload.replicas
-    held = 0 if workload.is_elastic else workload.held_milli
-    return replace(workload, requeued_at=now * SECOND, replicas=replicas, held_milli=held)
+    return replace(workload, requeued_at=now * SECOND, replicas=replicas, held_milli=0)
 
 
 def held(running: Iterable[Running], projects: Iterable[ProjectState]) -> dict[str, int]:
@@ -304,7 +304,12 @@ def check_room(nodes: Iterable[NodeSnapshot], running: Iterable[Running], placed
             home = known[placement.node]
             assert home.open, "a closed node takes nothing new"
             milli = [share.milli for share in placement.shares]
-            assert sum(milli) == workload.gpu_milli, "a container gets exactly its share"
+            slices = {gpu.uuid: gpu.capacity_milli for gpu in home.gpus if gpu.slice}
+            if cut := [share for share in placement.shares if share.uuid in slices]:
+                assert milli == [slices[cut[0].uuid]], "a slice goes whole to one container, and alone"
+                assert workload.gpu_milli <= milli[0] < 1000
+            else:
+                assert sum(milli) == workload.gpu_milli, "a container gets exactly its share"
             assert sum(1 for part in milli if part < 1000) <= 1
             assert {share.uuid for share in placement.shares} <= {gpu.uuid for gpu in home.gpus}
     for shares in parts.values():

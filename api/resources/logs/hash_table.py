@@ -1,4 +1,4 @@
-"""Whether a journal may have a value, by the hash table of its file, in two or three reads of a few bytes.
+"""Hash tables of journals: whether a file may have a value, in two or three reads of a few bytes.
 
 journalctl opens every file and maps it. Where the disk reads ahead by megabytes, as those of a RAID do, a search by it
 alone reads most of what is kept, and then finds a request in one file of hundreds.

@@ -57,7 +57,7 @@ STARTS_S = 120.0
 WHERE = """SELECT pg_get_wal_replay_pause_state() = 'paused', pg_last_wal_replay_lsn() - '0/0'::pg_lsn,
 extract(epoch FROM pg_last_xact_replay_timestamp())"""
 TABLES = "SELECT coalesce(json_agg(format('%I', tablename)), '[]') FROM pg_tables WHERE schemaname = 'public'"
-FORGOTTEN = ("recovery_target_time", "recovery_target_action", "restore_command")
+FORGOTTEN = ("recovery_target_time", "recovery_target_action", "recovery_target_timeline", "restore_command")
 
 
 class FaultError(Exception):
@@ -89,6 +89,35 @@ class Archive:
         if not backups or not archived:
             raise FaultError(f"{self.folder} has no backup of the database yet. Hint: run `penstock backup now`.")
         return sorted(backups, key=_stop), max(archived)
+
+    def timeline_at(self, moment: float | None, backups: list[dict[str, Any]]) -> int:
+        """Return the timeline that the cluster was on at a moment, or is on now.
+
+        Each way back begins one, and what it has undone is found on the one before alone.
+        """
+        begun = {1: 0.0}
+        for path in self.folder.glob(f"archive/{STANZA}/*/*.history*"):
+            begun[int(path.name[:8], 16)] = path.stat().st_mtime
+        for each in backups:
+            begun.setdefault(_timeline(each), _stop(each))
+        return max(number for number, since in begun.items() if moment is None or since <= moment)
+
+    def left(self, timeline: int) -> dict[int, int]:
+        """Return the timelines before one, and where in the log each was left for the next."""
+        if timeline == 1:
+            return {}
+        with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+            shutil.chown(folder, "postgres")
+            self.call("archive-get", f"{timeline:08X}.history", f"{folder}/history")
+            lines = [line.split() for line in Path(folder, "history").read_text().splitlines()]
+        return {int(words[0]): _place(words[1]) for words in lines if words and words[0].isdigit()}
+
+    def last_of(self, timeline: int, left: Mapping[int, int]) -> str:
+        """Return the last segment of a timeline that is archived whole; the one that it begins in, if there is none."""
+        begins = max(left.values(), default=0)
+        first = f"{timeline:08X}{begins >> 32:08X}{(begins & 0xFFFFFFFF) // SEGMENT:08X}"
+        found = self.folder.glob(f"archive/{STANZA}/*/{timeline:08X}*/{timeline:08X}*")
+        return max((path.name[:24] for path in found if ".partial" not in path.name), default=first)
 
     def archived_at(self, segment: str) -> float:
         """Return when a segment came into the archive."""
@@ -139,12 +168,18 @@ def recover(archive: Archive, options: Mapping[str, Any]) -> dict[str, Any]:
     """Recover the cluster beside the present one up to a moment, count its rows, and stop it; a fault leaves none."""
     backups, last = archive.known()
     to = datetime.fromisoformat(options["to"]).timestamp() if options["to"] else None
-    chosen = [each for each in backups if to is None or _stop(each) <= to]
-    if not chosen:
+    if to and to < _stop(backups[0]):
         raise FaultError(f"the archive begins at {_moment(_stop(backups[0]))}. Hint: name a later moment.")
     if to and (ended := archive.archived_at(last)) < to:
         raise FaultError(f"the archive ends at {_moment(ended)}. Hint: name an earlier moment, or its end.")
-    target = [f"recovery_target_time={_moment(to, '%FT%T.%f+00')}", "recovery_target_action=pause"] if to else []
+    timeline = archive.timeline_at(to, backups)
+    left = archive.left(timeline)
+    last = archive.last_of(timeline, left)
+    chosen = [each for each in backups if (to is None or _stop(each) <= to) and _leads_to(each, timeline, left)]
+    if not chosen:
+        raise FaultError("no backup is older than what a way back has undone. Hint: run `penstock backup now`.")
+    target = [f"recovery_target_timeline={timeline}"]
+    target += [f"recovery_target_time={_moment(to, '%FT%T.%f+00')}", "recovery_target_action=pause"] if to else []
     shutil.rmtree(archive.beside, ignore_errors=True)
     begin = time.monotonic()
     try:
@@ -279,6 +314,22 @@ def _read(file: Any) -> str:
 
 def _stop(backup: Mapping[str, Any]) -> float:
     return float(backup["timestamp"]["stop"])
+
+
+def _timeline(backup: Mapping[str, Any]) -> int:
+    return int(backup["archive"]["stop"][:8], 16)
+
+
+def _leads_to(backup: Mapping[str, Any], timeline: int, left: Mapping[int, int]) -> bool:
+    """Return whether a backup is of a timeline, or of one before it from the time before that was left."""
+    own = _timeline(backup)
+    return own == timeline or _place(backup["lsn"]["stop"]) <= left.get(own, -1)
+
+
+def _place(said: str) -> int:
+    """Return a place in the log, as PostgreSQL writes it, in bytes."""
+    high, _, low = said.partition("/")
+    return (int(high, 16) << 32) + int(low, 16)
 
 
 def _moment(seconds: float, form: str = "%FT%TZ") -> str:

@@ -133,6 +133,16 @@ def test_a_page_that_changes_by_itself_keeps_still(peopled: Site) -> None:
         assert moved(page) > STILL, "what moves is seen"
 
 
+def test_buttons_do_not_fade_while_a_page_asks_for_news(peopled: Site) -> None:
+    with browser(peopled, 1280) as window:
+        page = window.page
+        signed_in(page, peopled, "admin")
+        window.open("/domains")
+        page.locator("#live").evaluate("live => live.classList.add('htmx-request')")
+        shown = page.locator("#live .danger").first.evaluate("button => getComputedStyle(button).opacity")
+        assert shown == "1"
+
+
 def test_a_user_gets_along_without_a_mouse(peopled: Site) -> None:
     with browser(peopled, 1280) as window:
         page, keys = window.page, window.page.keyboard

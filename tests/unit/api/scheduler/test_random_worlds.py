@@ -7,7 +7,7 @@ from hypothesis import settings
 
 from tests.unit.api.scheduler.random_worlds import RandomWorld
 
-PARTS = 8
+PARTS = 20
 """Tests that run beside each other, each with a part of the worlds."""
 MANY, FEW = 500, 25
 """Worlds in the full profile and in the fast one; with those in which projects share, 1,300 and 50."""

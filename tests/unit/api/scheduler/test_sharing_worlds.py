@@ -8,7 +8,7 @@ from hypothesis import settings
 from tests.unit.api.scheduler.sharing_worlds import SharingWorld
 from tests.unit.api.scheduler.test_random_worlds import FEW_EXAMPLES
 
-PARTS = 8
+PARTS = 20
 MANY, FEW = 800, 25
 
 

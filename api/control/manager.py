@@ -166,7 +166,7 @@ class Manager:
         looks what there is to do.
         """
         seen = await self._look(reading)
-        if await self._part("time", partial(self._timed.apply, seen)):
+        if await self._part("time", partial(self._timed.apply, seen, begin)):
             seen = await self._look(reading)
         if seen.resizing:
             await self._part("shares", partial(self._take_space, begin))
@@ -270,10 +270,11 @@ class Manager:
             self._passed["lead"] = self._clock.monotonic()
             try:
                 async with self._database.leadership() as leadership:
-                    self._timed.begin()
                     while True:
                         self._passed["lead"] = self._clock.monotonic()
-                        if leadership.held or await leadership.renew():
+                        if not leadership.held and await leadership.renew():
+                            self._timed.begin()
+                        if leadership.held:
                             await self.reconcile(leadership.transaction, leadership.reading)
                         await _wait(self._woken, TICK_S)
                         await asyncio.sleep(GATHER_S)

@@ -14,7 +14,7 @@ from api.control.reconcilers.clock_steps import ClockSteps
 from api.control.reconcilers.failures import Failures
 from api.control.reconcilers.glance import Glance
 from api.control.reconcilers.unchanged import Unchanged
-from api.database import Database
+from api.database import Begin, Database
 from api.resources.nodes import service as nodes
 from api.resources.projects import spare_had
 from api.resources.sessions import lifecycle
@@ -56,9 +56,12 @@ class TimedReconciler:
         """Begin to lead."""
         self._steps.begin()
 
-    async def apply(self, seen: Glance | None = None) -> bool:
-        """Do what is due, of what was seen at a glance; returns whether anything has changed."""
-        at = await self._steps.follow(self._database)
+    async def apply(self, seen: Glance | None = None, begin: Begin | None = None) -> bool:
+        """Do what is due, of what was seen at a glance; returns whether anything has changed.
+
+        `begin` gives the transactions of a leader: who leads no more has not followed the clock.
+        """
+        at = await self._steps.follow(begin or self._database.transaction)
         if seen is None:
             async with self._database.reading() as db:
                 seen = await glance.look(db, self._settings, at)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
 import pytest
 from sqlalchemy import select, update
+from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.requests import HTTPConnection
 
 from api.clock import now
 from api.control.reconcilers.failures import RETRY_S, Failures
 from api.control.reconcilers.observe import MISSING_LIMIT
 from api.control.reconcilers.timed import SLACK_S, STALL_S, TimedReconciler
+from api.database import Begin, Leadership
 from api.endpoints import nodes as endpoints
 from api.endpoints import repeats
 from api.endpoints.access import clock_offset_s
 from api.engine.base import UnreachableError
 from api.resources.nodes import heartbeats
 from api.tables.images import Image, Status
+from common.errors import UnavailableError
 from common.protocol import ContainerStatus
 from tests.api.cluster import V1, Cluster, SlowClock, ok
 from tests.api.steps import delete, listen, lose, once, pass_time, run, set_clock
@@ -195,6 +201,56 @@ async def test_who_leads_anew_moves_nothing_by_a_step_of_before(
     set_clock(monkeypatch, 60)
     successor.begin()
     await successor.apply()
+    assert (await ready.session("demo"))["expires_at"] == session["expires_at"]
+
+
+async def test_who_has_waited_to_lead_moves_nothing_by_a_step_of_that_time(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stood beside a leader that has followed the clock, and takes over when that goes."""
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"interactive_limit_s": HOUR}))
+    session = await run(ready, interactive=True)
+    asked, leading = asyncio.Event(), asyncio.Event()
+    renew, reconcile = Leadership.renew, ready.manager.reconcile
+
+    async def noted(leadership: Leadership) -> bool:
+        held = await renew(leadership)
+        asked.set()
+        return held
+
+    async def looked(*transactions: Begin | None) -> bool:
+        done = await reconcile(*transactions)
+        leading.set()
+        return done
+
+    monkeypatch.setattr(Leadership, "renew", noted)
+    monkeypatch.setattr(ready.manager, "reconcile", looked)
+    async with asyncio.timeout(60):
+        async with ready.database.leadership() as leader:
+            assert await renew(leader)
+            waiting = asyncio.create_task(ready.manager.run())
+            await asked.wait()
+            set_clock(monkeypatch, -2 * HOUR)
+        await leading.wait()
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    after = await ready.session("demo")
+    assert (after["state"], after["expires_at"]) == ("RUNNING", session["expires_at"])
+
+
+async def test_who_leads_no_more_moves_nothing(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its successor follows the clock, while it itself has stood still and does not know."""
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"interactive_limit_s": HOUR}))
+    session = await run(ready, interactive=True)
+
+    @asynccontextmanager
+    async def refused() -> AsyncIterator[AsyncSession]:
+        async with ready.database.transaction() as db:
+            yield db
+            raise UnavailableError("the connection that held the leader's lock is lost", hint="start PostgreSQL")
+
+    set_clock(monkeypatch, 60)
+    await ready.manager.reconcile(refused)
     assert (await ready.session("demo"))["expires_at"] == session["expires_at"]
 
 

@@ -6,7 +6,7 @@ room, and gives back whom it did not need. Of a few candidates all sets are look
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
@@ -100,6 +100,7 @@ class Region:
 
     def __init__(self, workload: Workload, pool: VictimPool, nodes: list[Node], units: list[Unit]) -> None:
         self._workload, self._nodes = workload, nodes
+        units = _able(units, pool)
         self._taken: dict[str, Unit] = {}
         self._count = Taken(pool)
         self._fitting = [node.fitting(workload) for node in nodes]
@@ -320,6 +321,22 @@ class Region:
                 self._take(unit)
         if self._best is None or rank(victims) < self._best[0]:
             self._best = rank(victims), victims
+
+
+def _able(units: Sequence[Unit], pool: VictimPool) -> list[Unit]:
+    """Return those that may be taken at all, after what has to go before them; what others hold stays."""
+    of = {unit.workload.id: unit for unit in units}
+    return [unit for unit in units if _is_able(unit, of, Taken(pool))]
+
+
+def _is_able(unit: Unit, of: Mapping[str, Unit], count: Taken) -> bool:
+    if not unit.needs <= of.keys():
+        return False
+    for each in (*(of[id_] for id_ in sorted(unit.needs)), unit):
+        if not count.allows(each.workload):
+            return False
+        count.add(each.workload)
+    return True
 
 
 def _unit(cluster: ClusterState, running: Running, place: dict[str, int], rows: Sequence[int]) -> Unit:

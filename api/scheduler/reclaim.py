@@ -9,7 +9,7 @@ from api.scheduler import pending_reasons
 from api.scheduler.claims import Claim, Standing
 from api.scheduler.draft import Draft, Pool, Statement, Vain
 from api.scheduler.signature import signature_of
-from api.scheduler.snapshot import NO_CAP, Workload
+from api.scheduler.snapshot import NO_CAP, Running, Workload
 from api.scheduler.victim_search import cheapest
 from api.scheduler.victims import Line, VictimPool
 
@@ -46,9 +46,25 @@ def reclaim(draft: Draft, workload: Workload, vain: Vain) -> Statement | None:
             with draft.once_gone(victims):
                 is_taken = pool.own and _is_for_another(draft, on_work, guaranteed=makes_guaranteed)
                 places = None if is_taken else draft.later.find(workload)
-        if places and draft.may_take(workload, places, draft.ledger.may_retain):
+        if places and draft.may_take(workload, places, partial(_has_right, draft, kind, victims)):
             return Statement(workload, places, victims, pending_reasons.names(victims, workload.project))
     return None
+
+
+def _has_right(draft: Draft, kind: Pool, victims: Sequence[Running], workload: Workload) -> bool:
+    """Return whether a workload as it would be on its places may have these gone: a slice, for one, counts whole.
+
+    Else it would be beyond the line itself, and those that had to go would be within theirs and have it gone in turn.
+    """
+    ledger = draft.ledger
+    if not ledger.may_retain(workload):
+        return False
+    if not workload.total_milli or kind[0] in ("own", "extras"):
+        return True
+    if kind[0] == "both":
+        own = sum(each.workload.total_milli for each in victims if each.workload.project == workload.project)
+        return ledger.after(workload) - own <= ledger.project(workload.project).quota_milli
+    return ledger.may_reclaim_fairly(workload) if kind[0].startswith("fair") else ledger.in_quota(workload)
 
 
 def pools(draft: Draft, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, VictimPool]]:

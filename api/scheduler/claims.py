@@ -62,11 +62,11 @@ class Claim:
         """Return what of its project's quota is kept beside what runs, or of that for what cannot be reclaimed."""
         if fixed and self.workload.preemptible:
             return 0
-        return max(0, self.workload.total_milli - (self.leaving_fixed if fixed else self.leaving))
+        return max(0, self.taking.total_milli - (self.leaving_fixed if fixed else self.leaving))
 
     def kept_of_cap(self) -> int:
         """Return what of the most that its project may hold is kept beside what runs."""
-        return max(0, self.workload.total_milli - self.leaving_cap)
+        return max(0, self.taking.total_milli - self.leaving_cap)
 
     def delayed_by(self, workload: Workload, now: int) -> bool:
         """Return whether another one of its project would still be there."""

@@ -385,6 +385,9 @@ class Cycle:
         may_ask = self.ledger.may_retain(workload) and (self.ledger.in_quota(workload) or not workload.total_milli)
         if is_first and self.draft.waited_long(workload) and may_ask:
             found = self._for_guarantees.places(workload, self.before.get(workload.id, ()))
+            if found and not self.ledger.may_retain(found.taking):
+                # a place that counts for more than it asks for is of no use to it before its project holds less
+                found = quota_alone(self.draft, found.taking)
             if found:
                 self._keep(self.claims.of(workload), replace(found, standing=_standing(workload)))
 

@@ -120,7 +120,7 @@ class Cycle:
         One that the limit of its project is too small for as yet has none, and lets nobody have some before it.
         """
         heads = [head for queue in self.queues.values() if (head := next(filter(self._wants_more, queue), None))]
-        for workload in sorted(filter(self.ledger.may_retain, heads), key=lambda item: (item.submitted_at, item.id)):
+        for workload in sorted(filter(self.ledger.may_retain, heads), key=lambda item: (item.waiting_since, item.id)):
             if self.ledger.within_fair_share(workload) and self.draft.waited_long(workload):
                 claim = self._for_fair_shares.places(workload, self.before.get(workload.id, ()))
                 if claim:
@@ -132,7 +132,7 @@ class Cycle:
         Its project would use the GPUs that become free one by one, so that there would never be enough of them.
         """
         heads = [head for queue in self.queues.values() if (head := next(filter(self._waits_for_quota, queue), None))]
-        for workload in sorted(heads, key=lambda item: (item.submitted_at, item.id)):
+        for workload in sorted(heads, key=lambda item: (item.waiting_since, item.id)):
             is_alone = not self.claims.of(workload) and self._for_fair_shares.may_ask(workload)
             if is_alone and self.draft.waited_too_long(workload) and self.ledger.may_retain(workload):
                 own = [each for each in self.claims.with_places() if each.workload.project == workload.project]
@@ -243,7 +243,7 @@ class Cycle:
             part = self.ledger.beside.spare.part(workload) if self.ledger.beside.counts else (0, 0)
             return 2, 0, *part, workload.submitted_at, workload.id
         if in_quota and (self.guarantees_fit or self.draft.waited_long(workload)):
-            return 0 if self.draft.waited_long(workload) else 1, 0, 0, 0, workload.submitted_at, workload.id
+            return 0 if self.draft.waited_long(workload) else 1, 0, 0, 0, workload.waiting_since, workload.id
         tier = 1 if in_quota else 2 if self.ledger.within_fair_share(workload) else 3
         had = self.ledger.had(workload.project)
         return tier, *self.ledger.ratios(workload.project, workload), had, workload.submitted_at, workload.id

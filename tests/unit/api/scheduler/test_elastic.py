@@ -168,3 +168,15 @@ def test_gangs_in_a_full_group_hide_no_other_one() -> None:
     world.running["h"] = replace(runs(gang("h", "b", 1, 4, groups=("y",)), on("n", 1)), grows_at=1)
     world.step()
     assert ranks(world, "h") == (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize(("gpus", "replicas"), [(1, 4), (2, 2), (4, 1), (1, 3), (0.5, 8)])
+def test_a_guarantee_has_what_a_gang_of_parts_grew_to_however_it_lies(gpus: float, replicas: int) -> None:
+    """The first container cannot go, and what lies beside it is of no use: that is not given up in vain."""
+    world = World((node("m", 4), node("n", 4)), (project("a", 4), project("b", 4)))
+    world.submit(gang("g", "a", 1, 16, 0.5))
+    world.settle()
+    world.submit(work("owner", "b", gpus, world.now, replicas=replicas))
+    world.settle()
+    assert "owner" in world.running
+    assert world.held()["a"] == 8000 - round(1000 * gpus) * replicas

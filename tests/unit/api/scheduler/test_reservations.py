@@ -281,3 +281,16 @@ def test_one_who_waits_for_closed_nodes_does_not_take_the_turn_of_its_project(ow
         world.running["own"] = runs(work("own", "a", gpus), on("o", 1, 1, 1, 1))
     world.submit(work("mate", "a", 4, NOW - 1000, **STUCK), work("large", "a", 4, NOW - 100))
     assert set(world.step().reservations) == {"large"}
+
+
+def test_who_is_queued_again_goes_behind_who_waited_meanwhile() -> None:
+    """The time in which it ran is none in which it waited, also once both have waited for long."""
+    settings = SchedulerSettings(reserve_after_s=10)
+    world = World((node("n", 4),), (project("a", 4), project("b", 4)), settings)
+    world.running["runs"] = replace(runs(work("runs", "b", 1, preemptible=False), on("n", 1)), ends_at=100 * SECOND)
+    world.submit(work("large", "a", 4, 20, preemptible=False))
+    world.submit(replace(work("again", "b", 1, 0, preemptible=False), requeued_at=30 * SECOND))
+    world.now = 60
+    world.step()
+    assert world.decisions[-1].reservations.keys() == {"large"}
+    assert "again" in world.queue

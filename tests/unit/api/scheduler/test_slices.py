@@ -347,3 +347,52 @@ def test_a_slice_that_is_being_freed_for_one_counts_as_a_whole_before_it_has_it(
     )
     world.settle()
     assert world.held() == {"a": 500, "b": 0}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "projects", "each"),
+    [
+        ((500,), (project("a", 0.3), project("b", 0.3)), 1),
+        ((500,) * 4, (project("a", 0.5), project("b", 0.5), project("c", 0.5)), 3),
+        ((428,) * 3, (project("a", 0.75), project("b", 0.75)), 3),
+        ((142,) * 7, (project("a", 0), project("b", 0)), 7),
+    ],
+)
+def test_slices_are_not_taken_in_turns_by_those_who_would_each_go_beyond(
+    sizes: tuple[int, ...], projects: tuple[ProjectState, ...], each: int
+) -> None:
+    """Who asks for less than a slice is within a line by what it asks for, and beyond it by what it then holds."""
+    world = World((sliced("n", *sizes),), projects)
+    asked = min(sizes) / 2000
+    world.submit(*(work(f"{owner.name}{at}", owner.name, asked) for owner in projects for at in range(each)))
+    assert world.settle() == []
+    assert sum(world.held().values()) == sum(sizes)
+
+
+@pytest.mark.parametrize("asked", [0.25, 0.5])
+def test_a_slice_is_kept_for_nobody_whose_project_may_not_have_it(asked: float) -> None:
+    """Small work of its project leaves less than a slice of its cap: that is kept for it, and the slice for nobody."""
+    world = World(
+        (sliced("s", 500, groups=("cut",)), node("n", 1, groups=("whole",))),
+        (project("a", 0.5, over_quota=False), project("b", 1)),
+    )
+    world.submit(work("waits", "a", asked, groups=("cut",)))
+    world.running["before"] = replace(
+        runs(work("before", "b", 0.5, preemptible=False), on("s", 0.5)), ends_at=100 * SECOND
+    )
+    for minute in range(30):
+        world.submit(work(f"small{minute}", "a", 0.125, world.now, groups=("whole",)))
+        if minute == 5:
+            world.submit(work("other", "b", asked, world.now, groups=("cut",)))
+        over = [
+            id_
+            for id_, one in world.running.items()
+            if one.since + 300 * SECOND <= world.now * SECOND and id_ != "before"
+        ]
+        for id_ in [*over, *(["before"] if world.now >= 100 and "before" in world.running else [])]:
+            del world.running[id_]
+        world.step()
+        world.now += 59
+        if "waits" not in world.queue and "other" not in world.queue:
+            return
+    raise AssertionError(world.decisions[-1].log)

@@ -370,7 +370,7 @@ def test_slices_are_not_taken_in_turns_by_those_who_would_each_go_beyond(
 
 
 @pytest.mark.parametrize("asked", [0.25, 0.5])
-def test_a_slice_is_kept_for_nobody_whose_project_may_not_have_it(asked: float) -> None:
+def test_a_slice_is_reserved_for_nobody_whose_project_may_not_have_it(asked: float) -> None:
     """Small work of its project leaves less than a slice of its cap: that is kept for it, and the slice for nobody."""
     world = World(
         (sliced("s", 500, groups=("cut",)), node("n", 1, groups=("whole",))),

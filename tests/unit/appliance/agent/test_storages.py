@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -34,6 +35,14 @@ async def reason_of(storages: Storages, folder: Path) -> str:
     except MissingStorageError as error:
         return error.problems[0].reason
     return ""
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(2_000):
+        if holds():
+            return
+        await anyio.sleep(0.01)
+    raise AssertionError("it does not come to hold")
 
 
 async def test_what_has_the_marker_is_the_storage_and_nothing_else_is(root: Path) -> None:
@@ -101,9 +110,10 @@ async def test_a_storage_that_hangs_is_told_in_time_and_holds_up_one_thread(
     reasons = [await reason_of(storages, root) for _ in range(5)]
     assert time.monotonic() - began < 5
     assert set(reasons) == {"the storage shared does not answer on this node"}
+    await until(lambda: len(threads) > 0)
     assert len(threads) == 1
+    monkeypatch.setattr(module, "ANSWER_S", 60.0)
     answers.set()
-    await anyio.sleep(0.1)
     assert await reason_of(storages, root) == ""
 
 
@@ -113,9 +123,11 @@ async def test_what_changes_is_told_and_nothing_else(root: Path, monkeypatch: py
     async with anyio.create_task_group() as group:
         group.start_soon(storages.run, lambda: told.append(dict(storages.missing)))
         await anyio.sleep(0.1)
+        assert told == []
         (root / MARKER).rename(root / "kept")
-        await anyio.sleep(0.1)
+        await until(lambda: len(told) == 1)
         (root / "kept").rename(root / MARKER)
+        await until(lambda: len(told) == 2)
         await anyio.sleep(0.1)
         group.cancel_scope.cancel()
     assert [list(missing) for missing in told] == [["shared"], []]

@@ -91,17 +91,12 @@ static void forget_orders(int gpu)
 }
 
 /* Trimming leaves what streams have freed until somebody has waited for them; for those that are idle, that is us. The caller
- * has the lock of the streams. */
-static void wait_for_idle(int gpu)
-{
-    if (psg_settle_streams(&freed_on[gpu]))
-        atomic_store(&waited, true);
-}
-
+ * has the stock's lock. */
 static void settle_frees(int gpu)
 {
     psg_lock(&freeing);
-    wait_for_idle(gpu);
+    if (psg_settle_streams(&freed_on[gpu]))
+        atomic_store(&waited, true);
     psg_unlock(&freeing);
 }
 
@@ -142,12 +137,14 @@ void psg_pools_settle(int gpu)
     psg_unlock(&stocks[gpu].lock);
 }
 
+/* What this GPU has is settled: more may be charged than it has by now, for what it is about to take. */
 static void unlock_stock(int gpu)
 {
     psg_unlock(&stocks[gpu].lock);
     if (atomic_load_explicit(&waited, memory_order_relaxed) && atomic_exchange(&waited, false))
         for (int each = 0; each < (int)psg_gpus(); each++)
-            psg_pools_settle(each);
+            if (each != gpu)
+                psg_pools_settle(each);
 }
 
 /* What has been given up without a word to us; the caller has no stock's lock. */
@@ -305,8 +302,6 @@ void psg_pooled_gone(const struct psg_entry *entry)
 void psg_pooled_gone_on(const struct psg_entry *entry, void *stream)
 {
     psg_lock(&freeing);
-    if (!psg_has_room(&freed_on[entry->gpu], stream))
-        wait_for_idle(entry->gpu);
     psg_watch(&freed_on[entry->gpu], stream);
     psg_unlock(&freeing);
     psg_pooled_gone(entry);
@@ -314,13 +309,20 @@ void psg_pooled_gone_on(const struct psg_entry *entry, void *stream)
 
 void psg_pools_stream_gone(void *stream)
 {
-    psg_lock(&freeing);
-    for (int gpu = 0; gpu < (int)psg_gpus(); gpu++)
-        if (psg_is_watched(&freed_on[gpu], stream)) {
-            wait_for_idle(gpu);
-            psg_unwatch(&freed_on[gpu], stream);
-        }
-    psg_unlock(&freeing);
+    for (int gpu = 0; gpu < (int)psg_gpus(); gpu++) {
+        psg_lock(&freeing);
+        bool has_freed = psg_is_watched(&freed_on[gpu], stream);
+        psg_unlock(&freeing);
+        if (!has_freed)
+            continue;
+        /* pools may shrink by this, and nobody must count on what one of them has in stock meanwhile */
+        psg_lock(&stocks[gpu].lock);
+        settle_frees(gpu);
+        unlock_stock(gpu);
+        psg_lock(&freeing);
+        psg_unwatch(&freed_on[gpu], stream);
+        psg_unlock(&freeing);
+    }
 }
 
 void psg_pools_context_gone(uint64_t context)

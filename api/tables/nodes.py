@@ -37,10 +37,13 @@ class Node(Base):
 
     `message` says what is wrong with it, where something is. At `drain_until` what still runs on a draining node is
     ended. `started_at` is when its agent started. With `unknown_containers` it takes nothing new, for these hold GPUs
-    that no session of ours is known to hold; `orphaned_milli` is what orphaned containers, these among them, hold of
-    each GPU, which is given to nobody. `enforcement` is how its GPU shares are held, `enforcement_pending` which
-    kind follows and what that waits for. `heard` counts its heartbeats: whether it lives is told by no clock. With
-    a `clock_offset_s` its own clock is so far ahead of the API's, beyond the bounds, and it takes nothing new.
+    that no session of ours is known to hold; `unknown_ids` are theirs, with those that have ended. `orphaned_milli` is
+    what orphaned containers, these among them, hold of each GPU, which is given to nobody. `reported_to` is the
+    database, as `this_database()` tells it, to which its agent has said what it runs: until that is this one, the node
+    takes nothing new, and nothing is launched there. `enforcement` is how its GPU shares are held,
+    `enforcement_pending` which kind follows and what that waits for. `heard` counts its heartbeats: whether it lives is
+    told by no clock. With a `clock_offset_s` its own clock is so far ahead of the API's, beyond the bounds, and it
+    takes nothing new.
     `missing_storages` says by the names of storages why it lacks them: what mounts one of them is not placed on it.
     `protocol` is what its agent speaks, `machine` which start of which machine it reports from. With failing
     checks that matter it is `unhealthy`, and takes nothing new.
@@ -68,6 +71,8 @@ class Node(Base):
     drain_until: Mapped[datetime | None]
     message: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
     unknown_containers: Mapped[int] = mapped_column(default=0, server_default="0")
+    unknown_ids: Mapped[list[str]] = mapped_column(JSONB, default=list, server_default=text("'[]'::jsonb"))
+    reported_to: Mapped[str] = mapped_column(Text, server_default=text("this_database()"))
     orphaned_milli: Mapped[dict[str, int]] = mapped_column(JSONB, default=dict, server_default=text("'{}'::jsonb"))
     agent_version: Mapped[str] = mapped_column(Text, default="")
     engine_version: Mapped[str] = mapped_column(Text, default="")

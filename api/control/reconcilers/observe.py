@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -47,6 +47,8 @@ LOOKS_AGAIN = 200
 """So many nodes at once are looked at in full for that reason: all of a large site began at the same time."""
 CHUNK = 200
 """So many nodes are written in one transaction."""
+UNDER_WAY = timedelta(seconds=2)
+"""So long after the database was exchanged a container may still come to be that was asked for before."""
 
 Missing = tuple[UUID, int, int]
 
@@ -73,6 +75,7 @@ class Observer:
         self._looked: dict[str, float] = {}
         self._settings = settings
         self._orphans = Orphans(settings.unknown_containers_keep_s)
+        self._this_database, self._known_since = "", datetime.min.replace(tzinfo=UTC)
 
     def look_at(self, name: str) -> None:
         """Look at a node's next heartbeat in full: something was begun there of which the last one could not tell."""
@@ -164,7 +167,7 @@ class Observer:
         With `singly` one session at which it fails hinders no other: that takes more statements.
         """
         alone = self._failures.alone if singly else _as_it_is
-        known, returned = await nodes.record(db, reports)
+        known, returned = await nodes.record(db, reports, self._since)
         checks = {known[report.heartbeat.name].id: report.heartbeat.checks for report in reports}
         await health.record(db, self._settings, checks, {node.id: node for node in known.values()})
         watched = await sessions.of_nodes(db, {node.id for node in known.values()}, WATCHED)
@@ -190,6 +193,14 @@ class Observer:
         await losses.after_return(db, [known[name] for name in returned], self._failures)
         await _free_networks(db, {known[report.heartbeat.name].id: report for report in reports})
         return found.orphans, still_open
+
+    def _since(self, this: str) -> datetime:
+        """Return from when on agents have spoken to this database: what this one heard itself began with its start."""
+        if this != self._this_database:
+            if self._this_database:
+                self._known_since = now() + UNDER_WAY
+            self._this_database = this
+        return self._known_since
 
     def _compare(self, node: Node, boot: str, containers: Container[str], live: Sequence[Session]) -> None:
         """Note which containers an agent does not find that has just begun: it saw none of them go."""

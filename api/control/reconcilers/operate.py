@@ -35,6 +35,7 @@ from api.tables.nodes import NodeState
 from api.tables.sessions import Container, Session, State
 from common import request_id
 from common.errors import ConflictError, InputError, PenstockError, UnavailableError
+from common.gpu.share import MILLI
 from common.messages import protocol_of
 from common.protocol import ContainerState
 from common.sentence import Sentence
@@ -161,6 +162,8 @@ class Operator:
         if protocol_of(spec) > container.node.protocol:
             # its node went back to an earlier release since the session got its place
             return ConflictError(f"the agent of {agent.name} is of an earlier release, which does not know all of it")
+        if _is_taken(container):
+            return ConflictError(Sentence("{node} runs containers that hold its place", node=agent.name))
         try:
             state = await self._engine.launch(agent, spec)
         except UnreachableError as error:
@@ -282,6 +285,13 @@ class Operator:
     async def _change(self, session: Session, noted: Noted, **values: Any) -> bool:
         """Write what is new of a session and its containers; returns whether nobody else was faster."""
         return await self._outcomes.write(Outcome(Change.of(session, values, noted)))
+
+
+def _is_taken(container: Container) -> bool:
+    """Return whether what nobody wants on its node holds what a container was given: that was told since."""
+    node, orphaned = container.node, container.node.orphaned_milli
+    shares = container.gpu_shares
+    return node.unknown_containers > 0 or any(orphaned.get(each.uuid, 0) + each.milli > MILLI for each in shares)
 
 
 def _refusal(node: str, error: PenstockError) -> PenstockError:

@@ -15,7 +15,7 @@ from api.database import among, fingerprint
 from api.resources.groups import service as groups
 from api.resources.groups.selection import is_model
 from api.resources.nodes import traits
-from api.resources.nodes.repository import IS_OPEN
+from api.resources.nodes.repository import IS_OPEN, THIS_DATABASE
 from api.scheduler.cluster import ClusterState
 from api.scheduler.snapshot import GpuState, NodeSnapshot, Workload
 from api.tables.nodes import Gpu, Node
@@ -58,16 +58,18 @@ class Fleet:
         self.gpu_models: tuple[str, ...] = ()
         self.version: tuple[object, ...] | None = None
         self.rights: tuple[object, ...] = ()
-        """What is another value whenever somebody may use other groups than before."""
+        """What is another value whenever somebody may use other groups than before, or the database is another one."""
         self._known: dict[UUID, tuple[int, NodeSnapshot]] = {}
         self._cluster: ClusterState | None = None
 
     async def refresh(self, db: AsyncSession) -> object:
         """Read what has changed of the nodes; returns what is another value whenever something has."""
-        query = select(fingerprint(Node.id, Node.revision), groups.version_of_people(), *groups.version())
-        nodes, of_people, *of_groups = (await db.execute(query)).one()
-        self.rights = (of_people, *of_groups)
-        version = (nodes, tuple(of_groups), int(time.monotonic()) // READ_ANYWAY_S)
+        query = select(
+            fingerprint(Node.id, Node.revision), THIS_DATABASE, groups.version_of_people(), *groups.version()
+        )
+        nodes, this, of_people, *of_groups = (await db.execute(query)).one()
+        self.rights = (this, of_people, *of_groups)
+        version = (nodes, (this, *of_groups), int(time.monotonic()) // READ_ANYWAY_S)
         if version != self.version:
             await self._read(db, anew=self.version is None or version[1:] != self.version[1:])
             self.version = version

@@ -17,7 +17,12 @@ CANNOT_BE_CALLED = "its agent cannot be called since "
 """Begins the message of a node whose agent reports and cannot be called."""
 IS_LOST = Node.state == NodeState.LOST
 CANNOT_CALL = and_(Node.state == NodeState.READY, Node.message.startswith(CANNOT_BE_CALLED))
+THIS_DATABASE = select(func.this_database()).scalar_subquery()
+"""Another one after each restore, and after each start of its server."""
+HAS_REPORTED = Node.reported_to == THIS_DATABASE
+"""What it runs is known: its agent has said it to this database. One that was restored knows less than its agents."""
 IS_OPEN = and_(
+    HAS_REPORTED,
     Node.state == NodeState.READY,
     Node.mode == NodeMode.ACTIVE,
     Node.unhealthy == "",
@@ -48,10 +53,16 @@ async def by_name(db: AsyncSession, name: str, *, lock: bool = False) -> Node | 
     return (await db.scalars(query)).one_or_none()
 
 
-async def by_names(db: AsyncSession, names: Iterable[str]) -> dict[str, Node]:
-    """Return the nodes of those names that exist, by name, with their GPUs."""
-    rows = await db.scalars(select(Node).where(among(Node.name, names)).options(selectinload(Node.gpus)))
-    return {node.name: node for node in rows}
+async def by_names(db: AsyncSession, names: Iterable[str]) -> tuple[dict[str, Node], str]:
+    """Return the nodes of those names that exist, by name, with their GPUs, and which database this is."""
+    query = select(Node, THIS_DATABASE).where(among(Node.name, names)).options(selectinload(Node.gpus))
+    rows = (await db.execute(query)).all()
+    return {node.name: node for node, _ in rows}, rows[0][1] if rows else await this_database(db)
+
+
+async def this_database(db: AsyncSession) -> str:
+    """Return which database this is: another one after each restore, and after each start of its server."""
+    return str((await db.scalars(select(THIS_DATABASE))).one())
 
 
 async def by_id(db: AsyncSession, node_id: UUID) -> Node | None:
@@ -77,12 +88,15 @@ async def silent(db: AsyncSession, counts: Mapping[UUID, int]) -> Sequence[Node]
 
 
 async def note_alive(db: AsyncSession, heard: Mapping[str, datetime]) -> set[str]:
-    """Move `last_seen` of nodes that are not lost to when each was heard; returns the names of those."""
+    """Move `last_seen` of nodes to when each was heard, but for lost ones; returns the names of those.
+
+    One that has not said to this database what it runs is left out, too: whatever it says is news.
+    """
     given = rows_of({"name": (Node.name.type, heard), "at": (Node.last_seen.type, heard.values())})
     locked = (
         select(Node.id, given.c.at)
         .join(given, Node.name == given.c.name)
-        .where(Node.state != NodeState.LOST)
+        .where(Node.state != NodeState.LOST, HAS_REPORTED)
         .order_by(Node.name)
         .with_for_update(of=Node, key_share=True)
         .cte("locked")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -59,9 +59,14 @@ async def by_id(db: AsyncSession, node_id: UUID) -> Node | None:
     return await repository.by_id(db, node_id)
 
 
-async def record(db: AsyncSession, reports: Sequence[HeardHeartbeat]) -> tuple[dict[str, Node], list[str]]:
-    """Write what heartbeats say of their nodes; returns the nodes by name, and which of them were lost until now."""
-    nodes = await repository.by_names(db, [report.heartbeat.name for report in reports])
+async def record(
+    db: AsyncSession, reports: Sequence[HeardHeartbeat], known_since: Callable[[str], datetime]
+) -> tuple[dict[str, Node], list[str]]:
+    """Write what heartbeats say of their nodes; returns the nodes by name, and which of them were lost until now.
+
+    What was heard before this process knew the database is none of its reports: more may run by now.
+    """
+    nodes, this = await repository.by_names(db, [report.heartbeat.name for report in reports])
     returned = [node.name for node in nodes.values() if node.state is NodeState.LOST]
     # the rows are locked in this order by whoever writes many
     await repository.note_heard(
@@ -70,9 +75,11 @@ async def record(db: AsyncSession, reports: Sequence[HeardHeartbeat]) -> tuple[d
     for report in reports:
         name = report.heartbeat.name
         if name not in nodes:
-            nodes[name] = Node(name=name, gpus=[], heard=1, last_seen=report.received_at)
+            nodes[name] = Node(name=name, gpus=[], heard=1, last_seen=report.received_at, reported_to="")
             repository.add(db, nodes[name])
         _describe(nodes[name], report)
+        if nodes[name].reported_to != this and report.received_at >= known_since(this):
+            nodes[name].reported_to = this
     await db.flush()
     return nodes, returned
 

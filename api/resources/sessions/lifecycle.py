@@ -8,11 +8,13 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, delete, distinct, exists, func, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, and_, delete, distinct, exists, func, not_, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
+from api.resources.nodes.repository import HAS_REPORTED
 from api.resources.sessions import elastic, networks, repository, service
+from api.tables.nodes import Node
 from api.tables.projects import Project
 from api.tables.sessions import BEFORE_START, ENDED, HOLDS, Container, GpuShareRow, Session, State
 from common.gpu.kinds import Enforcement
@@ -22,6 +24,7 @@ IN_PREPARATION = (State.SCHEDULED, State.PREPARING)
 
 
 _UNASKED = exists().where(Container.session_id == Session.id, Container.status.is_(None))
+_ON_UNHEARD = exists().where(Container.session_id == Session.id, Container.node_id == Node.id, not_(HAS_REPORTED))
 IS_WAITING = Session.state == State.PENDING
 IS_UNSTARTED = Session.state.in_(IN_PREPARATION)
 IS_BEFORE_START = Session.state.in_(BEFORE_START)
@@ -35,9 +38,14 @@ IS_IN_OPERATION = or_(
 
 
 async def in_operation(db: AsyncSession) -> dict[UUID, State]:
-    """Return the sessions for which agents are to be called, the oldest first."""
-    query = select(Session.id, Session.state).where(IS_IN_OPERATION).order_by(Session.created_at, Session.id)
-    return {row.id: row.state for row in await db.execute(query)}
+    """Return the sessions for which agents are to be called, the oldest first.
+
+    What is to be launched, or to have another share, waits until it is known what all its nodes run.
+    """
+    query = select(Session.id, Session.state).where(
+        IS_IN_OPERATION, or_(Session.state == State.TERMINATING, not_(_ON_UNHEARD))
+    )
+    return {row.id: row.state for row in await db.execute(query.order_by(Session.created_at, Session.id))}
 
 
 async def unstarted(db: AsyncSession) -> dict[UUID, datetime]:

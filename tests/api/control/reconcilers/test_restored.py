@@ -1,0 +1,193 @@
+"""A database that was restored: what nodes run is asked before anything is given away, or launched."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from api.control.reconcilers import observe
+from api.endpoints.app import set_up
+from tests.api.cluster import V1, Cluster, ok, running_cluster
+from tests.api.steps import pass_time, run
+from tests.installed import TEMPLATE, InstalledDatabase
+from tests.postgresql import connect, new_database
+
+pytestmark = pytest.mark.anyio
+
+CONNECTED = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = ANY(%s)"
+
+
+class Backup:
+    """A backup of a cluster's database, as it was when this was made."""
+
+    def __init__(self, cluster: Cluster, server: Path) -> None:
+        self._server, self._name = server, str(cluster.database.engine.url.database)
+        self._do(f"CREATE DATABASE {self._name}_dump TEMPLATE {self._name}")
+
+    def restore(self) -> None:
+        """Change names, as `penstock backup restore` does; the database before is kept under another one."""
+        self._do(
+            f"ALTER DATABASE {self._name} RENAME TO {self._name}_before",
+            f"ALTER DATABASE {self._name}_dump RENAME TO {self._name}",
+        )
+
+    def _do(self, *statements: str) -> None:
+        with closing(connect(self._server, "postgres")) as connection:
+            connection.execute(CONNECTED, [[self._name, f"{self._name}_dump"]])
+            for statement in statements:
+                connection.execute(statement)
+
+
+@pytest.fixture
+def own_database_url(_installed_database: InstalledDatabase, postgresql_server: Path) -> str:
+    """A database that no other test uses."""
+    _installed_database.fresh()
+    return new_database(postgresql_server, TEMPLATE)
+
+
+@pytest.fixture
+async def site(own_database_url: str) -> AsyncIterator[Cluster]:
+    """A cluster on a database of its own, with a node of four GPUs, an image and a project that may use all of it."""
+    async with running_cluster(own_database_url) as cluster:
+        await cluster.add_node()
+        await cluster.add_image()
+        await cluster.add_project("team-a", 4000)
+        yield cluster
+
+
+@pytest.fixture
+def server(postgresql_server: Path) -> Path:
+    return postgresql_server
+
+
+def begin_again(cluster: Cluster) -> None:
+    """Let the process of the API be a new one."""
+    set_up(cluster.app, cluster.settings, cluster.database, cluster.engine, cluster.clock)
+
+
+def launched(cluster: Cluster) -> list[str]:
+    return [node for call, node, _ in cluster.engine.calls if call == "launch"]
+
+
+async def test_a_node_is_given_away_when_it_has_said_what_it_runs(site: Cluster, server: Path) -> None:
+    """Its GPUs are those of a session that the restored database does not know."""
+    backup = Backup(site, server)
+    await run(site, "forgotten", gpu_milli=4000)
+    backup.restore()
+    begin_again(site)
+    await site.submit("next", gpu_milli=1000)
+    await site.settle()
+    assert (await site.session("next"))["state"] == "PENDING"
+    await site.heartbeat()
+    await site.settle()
+    assert (await site.session("next"))["state"] == "PENDING"
+    await ok(site.admin.delete(f"{V1}/nodes/worker1/unknown-containers"))
+    await site.heartbeat()
+    await site.settle()
+    assert (await site.session("next"))["state"] == "RUNNING"
+
+
+async def test_what_was_said_before_the_restore_opens_no_node(site: Cluster, server: Path) -> None:
+    """A process that goes on has heard it, and had not written it yet; more was launched since."""
+    backup = Backup(site, server)
+    await run(site, "forgotten", gpu_milli=4000)
+    await site.heartbeat(containers=[])
+    backup.restore()
+    await site.submit("next", gpu_milli=1000)
+    await site.settle()
+    assert (await site.session("next"))["state"] == "PENDING"
+    await site.heartbeat()
+    await site.settle()
+    assert (await site.session("next"))["state"] == "PENDING"
+    assert (await ok(site.admin.get(f"{V1}/nodes/worker1")))["unknown_containers"] == 1
+
+
+async def test_a_process_that_goes_on_opens_nodes_whose_agents_say_nothing_new(
+    site: Cluster, server: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observe, "UNDER_WAY", timedelta())
+    await site.heartbeat()
+    await site.settle()
+    Backup(site, server).restore()
+    for _ in range(2):  # the first one tells that the database is another one
+        await site.heartbeat()
+        await site.settle()
+    await run(site)
+
+
+async def test_one_whose_containers_are_all_known_is_given_away_at_its_next_report(site: Cluster, server: Path) -> None:
+    backup = Backup(site, server)
+    backup.restore()
+    begin_again(site)
+    await site.submit("demo")
+    await site.settle()
+    assert (await site.session("demo"))["state"] == "PENDING"
+    await site.heartbeat()
+    await site.settle()
+    assert (await site.session("demo"))["state"] == "RUNNING"
+
+
+async def test_only_nodes_that_have_said_so_are(site: Cluster, server: Path) -> None:
+    await site.add_node("worker2")
+    backup = Backup(site, server)
+    backup.restore()
+    begin_again(site)
+    await site.submit("demo")
+    await site.heartbeat("worker2")
+    await site.settle()
+    assert (await site.session("demo"))["node"] == "worker2"
+
+
+async def test_nothing_is_launched_where_that_is_not_known(site: Cluster, server: Path) -> None:
+    """It had got its places when the backup was taken, and ended after that; somebody else has its GPUs by now."""
+    await site.submit("placed", gpu_milli=4000)
+    await site.manager.loop.run()
+    backup = Backup(site, server)
+    await site.settle()
+    await ok(site.admin.delete(f"{V1}/sessions/placed", params={"project": "team-a"}))
+    await site.settle()
+    await run(site, "forgotten", gpu_milli=4000)
+    backup.restore()
+    begin_again(site)
+    site.engine.calls.clear()
+    await site.settle()
+    assert (launched(site), (await site.session("placed"))["state"]) == ([], "SCHEDULED")
+    await site.heartbeat()
+    await site.settle()
+    found = await site.session("placed")
+    assert (launched(site), found["reason"]) == ([], "worker1 runs containers that hold its place; it is tried again")
+    pass_time(site, site.settings.launch_limit_s + 1)
+    await site.settle()
+    assert (launched(site), (await site.session("placed"))["state"]) == ([], "PENDING")
+
+
+async def test_what_had_its_places_is_launched_once_they_are_known_to_be_free(site: Cluster, server: Path) -> None:
+    await site.submit("placed", gpu_milli=4000)
+    await site.manager.loop.run()
+    backup = Backup(site, server)
+    backup.restore()
+    begin_again(site)
+    await site.heartbeat()
+    await site.settle()
+    assert (await site.session("placed"))["state"] == "RUNNING"
+
+
+async def test_one_that_is_placed_where_nobody_reports_waits_again(site: Cluster, server: Path) -> None:
+    await site.submit("placed")
+    await site.manager.loop.run()
+    backup = Backup(site, server)
+    backup.restore()
+    begin_again(site)
+    await site.settle()
+    pass_time(site, site.settings.launch_limit_s + 1)
+    await site.settle()
+    assert (await site.session("placed"))["state"] in ("TERMINATING", "PENDING")
+
+
+async def test_another_leader_or_process_asks_for_nothing_where_the_database_is_the_same(site: Cluster) -> None:
+    begin_again(site)
+    await run(site)

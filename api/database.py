@@ -47,6 +47,9 @@ STAY_S = SILENT_S / 5
 CONNECTIONS = 15
 """So many connections a process has at most, beside that of the notices."""
 
+WHICH = """SELECT concat_ws('/', system_identifier, timeline_id, pg_database.oid)
+FROM pg_control_system(), pg_control_checkpoint(), pg_database WHERE datname = current_database()"""
+
 Begin = Callable[[], AbstractAsyncContextManager[AsyncSession]]
 """What gives a transaction: `Database.transaction`, or the leader's."""
 
@@ -138,6 +141,11 @@ class Database:
                     await asyncio.wait([beside], timeout=1)
                 # The lock ends with the connection only if that is closed, not given back to the pool.
                 await connection.invalidate()
+
+    async def which(self) -> str:
+        """Return what another database has another text of, of the same name too; it outlives starts of the server."""
+        async with self.reading() as db:
+            return str((await db.execute(text(WHICH))).scalar_one())
 
     async def notices(self) -> AsyncGenerator[str]:
         """Yield the notices of other transactions as they come, after an empty one: from then on none is missed.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -17,7 +16,6 @@ from api.control.reconcilers import drains, losses
 from api.engine.base import Engine
 from api.resources.images import service as images
 from api.resources.nodes import rights, service
-from api.resources.nodes.heartbeats import Heartbeats
 from api.resources.nodes.schemas import ModeRequest
 from api.resources.sessions import lifecycle
 from api.resources.sessions import service as sessions
@@ -79,6 +77,12 @@ async def remove(db: AsyncSession, name: str, caller: Identity) -> None:
             where="name",
             hint="drain it first; it can be deleted when it is in maintenance and empty, or lost",
         )
+    if node.state is not NodeState.LOST and node.unknown_containers:
+        raise ConflictError(
+            f"{name} runs {node.unknown_containers} containers of sessions that the database does not know",
+            where="name",
+            hint=f"end them first: `penstock node end-unknown {name}`",
+        )
     await losses.after_removal(db, node)
     await lifecycle.forget_places(db, node.id)
     await service.remove(db, node)
@@ -87,27 +91,17 @@ async def remove(db: AsyncSession, name: str, caller: Identity) -> None:
     log.info("removed", node=name, by=caller.name)
 
 
-async def unknown(db: AsyncSession, heartbeats: Heartbeats, name: str, caller: Identity) -> tuple[Node, list[str]]:
-    """Return a node and the ids of its containers whose sessions the database does not know, for who may end them."""
+async def unknown(db: AsyncSession, name: str, caller: Identity) -> Node:
+    """Return a node for who may end its containers whose sessions the database does not know."""
     await rights.check(db, name, caller, Action.NODE_CHANGE)
     node = await service.get(db, name)
-    reported = heartbeats.latest(name)
-    if reported is None:
+    if not await service.has_reported(db, name):
         raise ConflictError(f"{name} has not reported yet", where="name", hint="try again in some seconds")
-    ids = {container.id: _uuid(container.session_id) for container in reported.containers}
-    known = await sessions.by_ids(db, [id_ for id_ in ids.values() if id_])
-    return node, [container for container, id_ in ids.items() if id_ not in known]
+    return node
 
 
-async def end(engine: Engine, node: Node, containers: Sequence[str], caller: Identity) -> None:
-    """End containers of a node that are nobody's."""
-    for container in containers:
+async def end_unknown(engine: Engine, node: Node, caller: Identity) -> None:
+    """End the containers of a node that are nobody's."""
+    for container in node.unknown_ids:
         log.warning("unknown container ended", node=node.name, container=container, by=caller.name)
         await engine.terminate(agent_of(node), container, GRACE_S)
-
-
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -38,6 +38,8 @@ STALL_S = 6.0
 """After a longer pause between two looks silence says nothing: it may be ours."""
 ANSWER_S = 5.0
 DAY_S = 24 * 3600
+NAMED = 3
+"""So many unknown containers are named."""
 AGENT = "agent"
 
 
@@ -63,7 +65,7 @@ class HealthCheck:
         self._settings = settings
         self._clock = clock
         self._looked = self._looked_at_site = self._looked_at_agents = self._began = clock.monotonic()
-        self._agents: dict[UUID, CheckState] = {}
+        self._agents: dict[UUID, list[CheckReport]] = {}
         self._site: DampedChecks[tuple[str, str]] | None = None
 
     @property
@@ -72,14 +74,18 @@ class HealthCheck:
         return self._clock.monotonic() - self._looked >= AGENTS_S
 
     async def look(self, *, silent: bool = True) -> None:
-        """Look once; where no agent is `silent`, and none was, they are looked at once in a while: one may be new."""
+        """Look once; where no agent is `silent` or says something odd, and none did, it is once in a while.
+
+        One may be new.
+        """
         moment = self._clock.monotonic()
         if moment - self._looked > STALL_S:
             # another one may have led meanwhile
             self._began, self._agents = moment, {}
         self._looked = moment
         is_time = moment - self._looked_at_agents >= ALL_AGENTS_S
-        if silent or is_time or set(self._agents.values()) != {CheckState.OK}:
+        told = [check.state for checks in self._agents.values() for check in checks]
+        if silent or is_time or set(told) != {CheckState.OK}:
             self._looked_at_agents = moment
             await self._look_at_agents(self._clock.now(), moment)
         if moment - self._looked_at_site >= self._settings.health_interval_s:
@@ -92,14 +98,14 @@ class HealthCheck:
         judges = moment - self._began >= service.silent_s(self._settings)
         async with self._database.reading() as db:
             found = await service.silent(db, self._settings, at)
-        self._agents = {node.id: state for node, _ in found if (state := self._agents.get(node.id))}
+        self._agents = {node.id: told for node, _ in found if (told := self._agents.get(node.id))}
         # silence that cannot be judged is neither a failure nor a sign of life: what counted counts
         judged = [(node, silent) for node, silent in found if not silent or judges or node.state is NodeState.LOST]
-        checks = [(node, CheckReport.of(_agent(node, silent=bool(silent)))) for node, silent in judged]
-        if changed := [(node, check) for node, check in checks if self._agents.get(node.id) is not check.state]:
+        checks = [(node, list(_checks(node, silent=bool(silent)))) for node, silent in judged]
+        if changed := [(node, told) for node, told in checks if _is_new(self._agents.get(node.id), told)]:
             async with self._database.transaction() as db:
                 await service.record_nodes(db, self._settings, changed)
-            self._agents |= {node.id: check.state for node, check in changed}
+            self._agents |= {node.id: told for node, told in changed}
 
     async def _look_at_site(self, moment: float) -> None:
         looks: list[Callable[[], Awaitable[Iterable[Check]]]] = [
@@ -195,6 +201,27 @@ class HealthCheck:
         hint = "run `penstock site deploy`, which renews it" if state is not CheckState.OK else ""
         said = f"counts until {datetime.fromtimestamp(until, UTC):%Y-%m-%d}"
         return Check("certificate", "certificate counts for long", state, said, hint, url)
+
+
+def _checks(node: Node, *, silent: bool) -> Iterator[CheckReport]:
+    yield CheckReport.of(_agent(node, silent=silent))
+    if node.unknown_containers:
+        yield CheckReport.of(_containers(node))
+
+
+def _is_new(before: Sequence[CheckReport] | None, told: Sequence[CheckReport]) -> bool:
+    """Return whether checks come to something else; since when an agent is silent is told once."""
+    return before is None or [(each.id, each.state) for each in before] != [(each.id, each.state) for each in told]
+
+
+def _containers(node: Node) -> Check:
+    """Tell of containers that close a node, which is as ready as it was."""
+    ids = node.unknown_ids
+    more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
+    said = f"runs {node.unknown_containers} containers of sessions that the database does not know: "
+    hint = f"the node takes nothing new until they are gone; `penstock node end-unknown {node.name}` ends them"
+    about = "containers", "containers are of known sessions"
+    return Check(*about, CheckState.FAIL, said + ", ".join(ids[:NAMED]) + more, hint)
 
 
 def _agent(node: Node, *, silent: bool) -> Check:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ from api.resources.sessions import lifecycle
 from api.settings import Settings
 from api.tables.sessions import Session, State
 from common import request_id
-from common.errors import PenstockError
+from common.errors import PenstockError, UnavailableError
 from common.sentence import Sentence
 
 log = structlog.get_logger()
@@ -97,10 +98,16 @@ class Manager:
         clock: Clock = Clock(),
         *,
         launcher: Launcher | None = None,
+        start_over: Callable[[], None] = partial(signal.raise_signal, signal.SIGTERM),
     ) -> None:
-        """Prepare the reconcilers; places are lent by the launcher of the settings, or by another one."""
+        """Prepare the reconcilers; places are lent by the launcher of the settings, or by another one.
+
+        `start_over` is called where the database was exchanged: then all that this process remembers is of another one.
+        """
         launcher = launcher or launcher_of(settings, partial(installation.own_id, database))
         self._clock = clock
+        self._start_over = start_over
+        self._which_database = ""
         self._database = database
         self._settings = settings
         self._engine = engine
@@ -209,7 +216,7 @@ class Manager:
             if part.is_due and name not in self._busy:
                 self._begin(name, part.look(), wakes=False)
         if self._health.is_due and "health" not in self._busy:
-            self._begin("health", self._health.look(silent=seen.silent or seen.lost), wakes=False)
+            self._begin("health", self._health.look(silent=seen.silent or seen.lost or seen.unknown), wakes=False)
 
     def _begin_audit(self, seen: Glance) -> None:
         if self._audit.is_due(unwritten=seen.audit) and "audit" not in self._busy:
@@ -270,18 +277,30 @@ class Manager:
             self._passed["lead"] = self._clock.monotonic()
             try:
                 async with self._database.leadership() as leadership:
+                    # nobody exchanges a database to which there are connections
+                    await self._check_database()
                     while True:
                         self._passed["lead"] = self._clock.monotonic()
                         if not leadership.held and await leadership.renew():
                             self._timed.begin()
                         if leadership.held:
                             await self.reconcile(leadership.transaction, leadership.reading)
+                        else:
+                            await self._timed.watch()
                         await _wait(self._woken, TICK_S)
                         await asyncio.sleep(GATHER_S)
                         self._woken.clear()
             except Exception as error:
                 log.exception("lead", error=str(error))
                 await asyncio.sleep(TICK_S)
+
+    async def _check_database(self) -> None:
+        """Raise UnavailableError where the database is another one than before, and let the process start over."""
+        found = await self._database.which()
+        if self._which_database not in ("", found):
+            self._start_over()
+            raise UnavailableError("the database was exchanged, as by a restore", hint="wait: the API starts over")
+        self._which_database = found
 
     async def _load(self, ids: Sequence[UUID]) -> Mapping[UUID, Session]:
         """Load sessions that are to be operated on, together; where that fails each is loaded alone, and may fail."""

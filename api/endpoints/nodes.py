@@ -111,11 +111,10 @@ async def delete_node(name: NamePath, caller: Caller, db: Transaction, _wake: Wa
 async def end_unknown_containers(name: NamePath, caller: Caller, database: DatabaseOf, request: Request) -> Done:
     """End the containers of a node that belong to sessions which the database does not know."""
     engine: Engine = request.app.state.engine
-    heartbeats: Heartbeats = request.app.state.heartbeats
     async with database.transaction() as db:
-        node, unknown = await administration.unknown(db, heartbeats, name, caller)
+        node = await administration.unknown(db, name, caller)
         await auditing.record(db, request)
-    await administration.end(engine, node, unknown, caller)
+    await administration.end_unknown(engine, node, caller)
     return Done()
 
 

@@ -25,6 +25,7 @@ class Glance:
 
     lost: bool
     silent: bool
+    unknown: bool
     draining: bool
     out_of_reach: bool
     unstarted: bool
@@ -52,6 +53,7 @@ async def look(db: AsyncSession, settings: Settings, at: datetime) -> Glance:
     conditions: dict[str, ColumnElement[bool]] = {
         "lost": nodes.IS_LOST,
         "silent": health.is_silent(settings, at),
+        "unknown": nodes.HAS_UNKNOWN,
         "draining": nodes.IS_DRAINING,
         "out_of_reach": nodes.CANNOT_CALL,
         "unstarted": lifecycle.IS_UNSTARTED,

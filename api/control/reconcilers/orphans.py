@@ -117,6 +117,8 @@ class Orphans:
         for key in known - self._since.keys():
             log.warning("a container of a session that the database does not know", node=key[0], container=key[1])
             self._since[key] = moment
+        if (ids := sorted(item.id for item in unknown)) != node.unknown_ids:
+            node.unknown_ids = ids
         over = [item for item in unknown if self._since[node.name, item.id] + self._keep_s <= moment]
         _say(node, [item for item in unknown if item not in over and not item.status.is_final])
         return [Orphan(agent_of(node), item.id, item.session_id) for item in over]

@@ -56,6 +56,10 @@ class TimedReconciler:
         """Begin to lead."""
         self._steps.begin()
 
+    async def watch(self) -> None:
+        """Count heartbeats while another one leads: who follows it knows then for how long nodes have been silent."""
+        await self._silent()
+
     async def apply(self, seen: Glance | None = None, begin: Begin | None = None) -> bool:
         """Do what is due, of what was seen at a glance; returns whether anything has changed.
 

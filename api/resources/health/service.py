@@ -57,13 +57,15 @@ async def record(
     await close(db, settings, [nodes[id_] for id_ in told])
 
 
-async def record_nodes(db: AsyncSession, settings: Settings, found: Sequence[tuple[Node, CheckReport]]) -> None:
-    """Write what the leader found of nodes, one check of each."""
+async def record_nodes(
+    db: AsyncSession, settings: Settings, found: Sequence[tuple[Node, Sequence[CheckReport]]]
+) -> None:
+    """Write what the leader found of nodes."""
     known: defaultdict[UUID | None, list[HealthCheck]] = defaultdict(list)
     for row in await repository.of_nodes(db, [node.id for node, _ in found], Source.LEADER):
         known[row.node_id].append(row)
-    for node, check in found:
-        await Writer(db, settings, node).write(known[node.id], [check], Source.LEADER)
+    for node, checks in found:
+        await Writer(db, settings, node).write(known[node.id], checks, Source.LEADER)
 
 
 async def of_site(db: AsyncSession) -> Sequence[HealthCheck]:

@@ -32,6 +32,7 @@ IS_OPEN = and_(
     not_(Node.message.startswith(CANNOT_BE_CALLED)),
 )
 """It takes new sessions."""
+HAS_UNKNOWN = Node.unknown_containers > 0
 IS_DRAINING = Node.mode == NodeMode.DRAINING
 
 
@@ -58,6 +59,11 @@ async def by_names(db: AsyncSession, names: Iterable[str]) -> tuple[dict[str, No
     query = select(Node, THIS_DATABASE).where(among(Node.name, names)).options(selectinload(Node.gpus))
     rows = (await db.execute(query)).all()
     return {node.name: node for node, _ in rows}, rows[0][1] if rows else await this_database(db)
+
+
+async def has_reported(db: AsyncSession, name: str) -> bool:
+    """Return whether it is known what the node of that name runs."""
+    return await db.scalar(select(Node.id).where(Node.name == name, HAS_REPORTED)) is not None
 
 
 async def this_database(db: AsyncSession) -> str:

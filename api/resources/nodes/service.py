@@ -16,13 +16,14 @@ from common.errors import NotFoundError
 from common.protocol import NodeInfo
 
 note_alive = repository.note_alive
+has_reported = repository.has_reported
 heard = repository.heard
 draining = repository.draining
 replace_message = repository.replace_message
 not_callable = repository.not_callable
 lost = repository.lost
 move = repository.move
-IS_LOST, IS_DRAINING = repository.IS_LOST, repository.IS_DRAINING
+IS_LOST, IS_DRAINING, HAS_UNKNOWN = repository.IS_LOST, repository.IS_DRAINING, repository.HAS_UNKNOWN
 CANNOT_BE_CALLED, CANNOT_CALL = repository.CANNOT_BE_CALLED, repository.CANNOT_CALL
 
 DESCRIBED = tuple(NodeInfo.model_fields.keys() - {"name", "gpus", "hcas", "unready"})

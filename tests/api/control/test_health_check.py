@@ -14,6 +14,7 @@ from api.clock import now
 from api.control.health_check import ALL_AGENTS_S, HealthCheck
 from api.tables.health import HealthAlert
 from common.checks import Check, CheckState
+from common.protocol import ContainerState, ContainerStatus
 from tests.api.cluster import V1, Cluster, ok
 
 pytestmark = pytest.mark.anyio
@@ -62,6 +63,30 @@ async def test_an_agent_that_is_silent_is_seen_before_its_node_is_lost(ready: Cl
     ready.clock.ahead = timedelta()
     await passes(ready, 3)
     assert (await checks(ready, "worker1"))["agent"]["state"] == "ok"
+
+
+async def test_unknown_containers_are_told_while_they_run(ready: Cluster) -> None:
+    """As after a restore: their node is ready and takes nothing."""
+    await passes(ready, 3)
+    assert checks_of_leader(await checks(ready, "worker1")) == {"agent": "ok"}
+    unknown = ContainerState(id="session-0-0", session_id="none", status=ContainerStatus.RUNNING)
+    await ready.heartbeat(containers=[unknown])
+    await passes(ready, 3)
+    found = await checks(ready, "worker1")
+    assert checks_of_leader(found) == {"agent": "ok", "containers": "fail"}
+    assert (
+        found["containers"]["evidence"] == "runs 1 containers of sessions that the database does not know: session-0-0"
+    )
+    assert found["containers"]["hint"] == (
+        "the node takes nothing new until they are gone; `penstock node end-unknown worker1` ends them"
+    )
+    await ready.heartbeat(containers=[])
+    await passes(ready, 3)
+    assert checks_of_leader(await checks(ready, "worker1")) == {"agent": "ok"}
+
+
+def checks_of_leader(found: dict[str, dict[str, Any]]) -> dict[str, str]:
+    return {check: found[check]["state"] for check in ("agent", "containers") if check in found}
 
 
 async def test_where_all_agents_report_no_look_asks_the_database(ready: Cluster, statements: list[str]) -> None:

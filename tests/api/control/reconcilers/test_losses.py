@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from api.control.reconcilers.failures import RETRY_S
+from api.clock import now
+from api.control.reconcilers.failures import RETRY_S, Failures
+from api.control.reconcilers.timed import SLACK_S, STALL_S, TimedReconciler
 from api.engine.base import UnreachableError
 from api.resources.nodes import service as nodes
 from api.resources.sessions import changes, service
@@ -160,6 +162,23 @@ async def test_a_message_of_an_unknown_session_does_not_disturb_the_return(ready
     await ready.settle()
     node = await ok(ready.admin.get(f"{V1}/nodes/worker1"))
     assert (node["state"], node["unknown_containers"]) == ("ready", 1)
+
+
+async def test_who_leads_next_knows_for_how_long_nodes_have_been_silent(ready: Cluster) -> None:
+    """As where a node goes together with the leader: it is lost no later for that."""
+    await ready.add_node("worker2")
+    successor = TimedReconciler(ready.database, ready.settings, ready.clock, Failures())
+    until = ready.clock.passed + ready.settings.node_lost_s + SLACK_S
+    while ready.clock.passed < until:
+        async with ready.database.transaction() as db:
+            await nodes.note_alive(db, {"worker2": now()})
+        await successor.watch()
+        ready.clock.passed += STALL_S
+    assert (await ok(ready.admin.get(f"{V1}/nodes/worker1")))["state"] == "ready", "it does not lead yet"
+    successor.begin()
+    await successor.apply()
+    found = await ok(ready.admin.get(f"{V1}/nodes"))
+    assert {node["name"]: node["state"] for node in found} == {"worker1": "lost", "worker2": "ready"}
 
 
 async def test_when_the_api_stood_still_nobody_was_silent(ready: Cluster) -> None:

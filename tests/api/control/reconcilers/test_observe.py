@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,6 +20,7 @@ from api.resources.nodes.heartbeats import HeardHeartbeat
 from tests.api.cluster import V1, Cluster, ok
 
 pytestmark = pytest.mark.anyio
+Since = Callable[[str], datetime]
 
 
 async def seen(cluster: Cluster, name: str) -> datetime:
@@ -78,10 +79,10 @@ async def test_no_heartbeat_is_lost_by_an_outage_of_the_database(
     await cluster.heartbeat(gpus=2)
     record, answers = nodes.record, iter([DBAPIError("INSERT", {}, ValueError()), outage])
 
-    async def failing(db: AsyncSession, reports: Sequence[HeardHeartbeat]) -> Any:
+    async def failing(db: AsyncSession, reports: Sequence[HeardHeartbeat], known_since: Since) -> Any:
         for error in answers:
             raise error
-        return await record(db, reports)
+        return await record(db, reports, known_since)
 
     monkeypatch.setattr(nodes, "record", failing)
     with pytest.raises(type(outage)):
@@ -100,10 +101,10 @@ async def test_a_heartbeat_that_cannot_be_written_takes_no_other_with_it(
         await cluster.heartbeat(name, 2)
     record = nodes.record
 
-    async def failing(db: AsyncSession, reports: Sequence[HeardHeartbeat]) -> Any:
+    async def failing(db: AsyncSession, reports: Sequence[HeardHeartbeat], known_since: Since) -> Any:
         if any(report.heartbeat.name == "worker2" for report in reports):
             raise odd
-        return await record(db, reports)
+        return await record(db, reports, known_since)
 
     monkeypatch.setattr(nodes, "record", failing)
     with capture_logs() as lines:
@@ -143,11 +144,11 @@ async def test_what_is_written_already_is_not_written_again_after_an_outage(
         await cluster.heartbeat(name)
     record, written = nodes.record, list[str]()
 
-    async def failing(db: AsyncSession, reports: Sequence[HeardHeartbeat]) -> Any:
+    async def failing(db: AsyncSession, reports: Sequence[HeardHeartbeat], known_since: Since) -> Any:
         written.extend(report.heartbeat.name for report in reports)
         if len(written) == 2:
             raise OperationalError("SELECT", {}, OSError())
-        return await record(db, reports)
+        return await record(db, reports, known_since)
 
     monkeypatch.setattr(nodes, "record", failing)
     with pytest.raises(OperationalError):
@@ -182,9 +183,9 @@ async def test_not_all_nodes_are_looked_at_again_at_once(cluster: Cluster, monke
     looked: list[int] = []
     record = nodes.record
 
-    async def counted(db: AsyncSession, reports: Sequence[HeardHeartbeat]) -> Any:
+    async def counted(db: AsyncSession, reports: Sequence[HeardHeartbeat], known_since: Since) -> Any:
         looked.append(len(reports))
-        return await record(db, reports)
+        return await record(db, reports, known_since)
 
     names = [f"worker{number}" for number in range(1, 6)]
     for name in names:

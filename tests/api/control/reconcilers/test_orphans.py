@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from api.endpoints.app import set_up
 from common.gpu.share import GpuShare
 from common.protocol import ContainerState, ContainerStatus
-from tests.api.cluster import V1, Cluster, ok, running_cluster
+from tests.api.cluster import V1, Cluster, ok, refused, running_cluster
 from tests.api.steps import run
 
 pytestmark = pytest.mark.anyio
@@ -125,6 +126,28 @@ async def test_an_administrator_ends_them(ready: Cluster) -> None:
     node = await ok(ready.admin.get(f"{V1}/nodes/worker1"))
     assert (node["unknown_containers"], node["message"]) == (0, "")
     await run(ready)
+
+
+async def test_they_are_ended_by_a_process_that_their_agent_does_not_talk_to(ready: Cluster) -> None:
+    running, ended = unknown(), unknown(1).model_copy(update={"status": ContainerStatus.EXITED, "exit_code": 0})
+    await ready.heartbeat(containers=[running, ended])
+    await ready.settle()
+    set_up(ready.app, ready.settings, ready.database, ready.engine, ready.clock)
+    await ok(ready.admin.delete(f"{V1}/nodes/worker1/unknown-containers"))
+    assert removed(ready) == {running.id, ended.id}
+
+
+async def test_a_node_with_them_is_not_deleted(ready: Cluster) -> None:
+    """In maintenance and without sessions it seems empty, and their GPUs would be forgotten with it."""
+    await ready.heartbeat(containers=[unknown()])
+    await ready.settle()
+    await ok(ready.admin.patch(f"{V1}/nodes/worker1/mode", json={"mode": "maintenance"}))
+    told = await refused(ready.admin.delete(f"{V1}/nodes/worker1"), 409)
+    assert told["reason"] == "worker1 runs 1 containers of sessions that the database does not know"
+    assert told["hint"] == "end them first: `penstock node end-unknown worker1`"
+    await ready.heartbeat(containers=[])
+    await ready.settle()
+    await ok(ready.admin.delete(f"{V1}/nodes/worker1"))
 
 
 async def test_after_a_time_they_are_removed(database_url: str) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
+from api.control import manager
+from api.control.manager import Manager
 from api.control.reconcilers import observe
 from api.endpoints.app import set_up
-from tests.api.cluster import V1, Cluster, ok, running_cluster
-from tests.api.steps import pass_time, run
+from tests.api.cluster import V1, Cluster, ok, refused, running_cluster
+from tests.api.steps import OF_LEADERS, pass_time, run
 from tests.installed import TEMPLATE, InstalledDatabase
 from tests.postgresql import connect, new_database
 
@@ -82,6 +86,7 @@ async def test_a_node_is_given_away_when_it_has_said_what_it_runs(site: Cluster,
     await site.submit("next", gpu_milli=1000)
     await site.settle()
     assert (await site.session("next"))["state"] == "PENDING"
+    await refused(site.admin.delete(f"{V1}/nodes/worker1/unknown-containers"), 409)
     await site.heartbeat()
     await site.settle()
     assert (await site.session("next"))["state"] == "PENDING"
@@ -191,3 +196,32 @@ async def test_one_that_is_placed_where_nobody_reports_waits_again(site: Cluster
 async def test_another_leader_or_process_asks_for_nothing_where_the_database_is_the_same(site: Cluster) -> None:
     begin_again(site)
     await run(site)
+
+
+async def test_a_process_whose_database_was_exchanged_starts_over(
+    site: Cluster, server: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that it remembers is of another one; a connection that was lost says nothing of that."""
+    monkeypatch.setattr(manager, "TICK_S", 0.05)
+    exchanged = asyncio.Event()
+    heartbeats = site.app.state.heartbeats
+    process = Manager(site.database, site.engine, heartbeats, site.settings, start_over=exchanged.set)
+    running = asyncio.create_task(process.run())
+    await until_led(site)
+    backup = Backup(site, server)  # that ends its connections, too
+    await until_led(site)
+    assert not exchanged.is_set()
+    backup.restore()
+    await asyncio.wait_for(exchanged.wait(), 10)
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+
+
+async def until_led(cluster: Cluster) -> None:
+    for _ in range(200):
+        async with cluster.database.reading() as db:
+            if await db.scalar(text(f"SELECT count(*) {OF_LEADERS}")):
+                return
+        await asyncio.sleep(0.05)
+    pytest.fail("nobody leads")

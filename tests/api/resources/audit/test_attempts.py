@@ -88,6 +88,7 @@ async def test_unknown_containers_are_ended_only_where_that_is_told(
     stranger = state.model_copy(update={"id": "stranger", "session_id": "0" * 32})
     audited.engine.containers["worker1", "stranger"] = stranger
     await audited.heartbeat()
+    await audited.settle()
     path = f"{V1}/nodes/worker1/unknown-containers"
     with monkeypatch.context() as broken:
         broken.setattr("api.resources.audit.repository.add", fail)

@@ -6,7 +6,6 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -33,6 +32,7 @@ from api.control.reconcilers.observe import Observer
 from api.control.reconcilers.operate import Operator
 from api.control.reconcilers.orphans import Orphan
 from api.control.reconcilers.timed import TimedReconciler
+from api.control.retries import NEVER, Retries
 from api.control.volume_keeper import VolumeKeeper
 from api.database import Begin, Database
 from api.engine.base import Engine
@@ -56,7 +56,6 @@ ALIVE_PART = 0.8
 """Signs of life are written so often, and in this part of the time between two: none seems silent that is not."""
 GATHER_S = 0.02
 """So long what comes is gathered before it is looked at: many at once cost little more than one."""
-NEVER = float("inf")
 ORPHAN_GRACE_S = 5
 MAX_STARTS = MAX_STOPS = MAX_CHANGES = 200
 """So many sessions are started, stopped and given other shares at once, each with places of their own: a thousand that
@@ -72,15 +71,6 @@ DOING = {
 MAX_FAILURES = 3 * TRIES
 """More in a row than it takes to withdraw a share and to end its session."""
 PART, ORPHANS = Sentence("to do a part of its work"), "to remove an orphaned container"
-
-
-@dataclass
-class _Retry:
-    """When an operation is tried again; a session that has come to another state since then is not made to wait."""
-
-    state: State
-    due: float
-    tries: int
 
 
 class Manager:
@@ -132,7 +122,7 @@ class Manager:
         self._starts: set[str] = set()
         self._stops: set[str] = set()
         self._changes: set[str] = set()
-        self._retries: dict[UUID, _Retry] = {}
+        self._retries = Retries(clock)
         self._parts: dict[str, float] = {}
         self._passed = {"observe": NEVER, "lead": NEVER}
 
@@ -183,9 +173,8 @@ class Manager:
             waiting = await lifecycle.in_operation(db) if some else {}
             images = await self._checker.due(db) if seen.images else []
             volumes = "volumes" not in self._busy and await self._volumes.due(db, going=seen.volumes)
-        for gone in self._retries.keys() - waiting.keys():
-            del self._retries[gone]
-        due = [id_ for id_, state in waiting.items() if str(id_) not in self._busy and self._is_due(id_, state)]
+        self._retries.keep(waiting.keys())
+        due = [id_ for id_, state in waiting.items() if str(id_) not in self._busy and self._retries.is_due(id_, state)]
         stops = [id_ for id_ in due if waiting[id_] is State.TERMINATING][: MAX_STOPS - len(self._stops)]
         changes = [id_ for id_ in due if waiting[id_] is State.RUNNING][: MAX_CHANGES - len(self._changes)]
         others = [id_ for id_ in due if waiting[id_] not in (State.TERMINATING, State.RUNNING)]
@@ -313,40 +302,29 @@ class Manager:
             return {}
 
     async def _operate(self, session_id: UUID, state: State, loaded: Session | None) -> None:
-        known, what = self._retries.get(session_id), DOING[state]
+        what = DOING[state]
         try:
             session = loaded or (await self._operator.load([session_id])).get(session_id)
-            unfinished = await self._operator.operate(session, known.tries if known else 0) if session else None
+            unfinished = await self._operator.operate(session, self._retries.tries(session_id)) if session else None
         except OUTAGES:
             raise
         except Exception as error:
-            self._put_off(session_id, state)
+            self._retries.put_off(session_id, state)
             if self._failures.note(what, session_id, error):
                 await self._give_up(session_id, what)
             return
         self._failures.forget(what, session_id)
         if unfinished:
-            self._put_off(session_id, unfinished)
+            self._retries.put_off(session_id, unfinished)
         else:
-            self._retries.pop(session_id, None)
-
-    def _put_off(self, session_id: UUID, state: State) -> None:
-        known = self._retries.get(session_id)
-        tries = known.tries if known and known.state is state else 0
-        self._retries[session_id] = _Retry(state, self._clock.monotonic() + wait_s(tries), tries + 1)
+            self._retries.forget(session_id)
 
     async def _give_up(self, session_id: UUID, what: str) -> None:
         """Bring a session nearer to its end; one that does not come to it is left alone until the API starts again."""
         if self._failures.count(what, session_id) >= MAX_FAILURES:
             log.error("session left alone", key=str(session_id))
-            self._retries[session_id].due = NEVER
+            self._retries.leave_alone(session_id)
         await self._operator.give_up(session_id, what)
-
-    def _is_due(self, session_id: UUID, state: State) -> bool:
-        retry = self._retries.get(session_id)
-        if retry is None or (retry.state is not state and retry.due < NEVER):
-            return True
-        return retry.due <= self._clock.monotonic()
 
     def _remove(self, orphan: Orphan) -> None:
         key = f"{orphan.target.name}/{orphan.container_id}"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from api.control.manager import NEVER
 from api.control.reconcilers import failures
 from api.control.reconcilers.failures import TRIES
+from api.control.retries import NEVER
 from api.scheduler.cycle import Cycle
 from api.scheduler.snapshot import Workload
 from tests.api.cluster import Cluster

@@ -7,6 +7,7 @@ and kept, for its container may well go on: whoever uses it decides.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -23,6 +24,7 @@ from common.protocol import ContainerState, ContainerStatus
 from common.sentence import Sentence
 
 LOST_NODE = "lost-node"
+MAX_ATTEMPT = 2**31 - 1
 
 
 async def after_loss(db: AsyncSession, node: Node, after_s: float, failures: Failures) -> None:
@@ -88,20 +90,43 @@ async def start_again(db: AsyncSession, session: Session, reason: str, *, withou
         log_change(session, values)
 
 
-def left_running(session: Session, containers: Sequence[ContainerState]) -> dict[int, ContainerState]:
-    """Return the containers of a waiting session's attempt before, by rank, if all of them still run."""
-    ids = {session.container_id(rank, attempt=session.attempt - 1): rank for rank in range(session.replicas)}
-    found = {ids[item.id]: item for item in containers if item.id in ids and item.status is ContainerStatus.RUNNING}
-    return found if session.attempt and len(found) == session.replicas else {}
+@dataclass(frozen=True)
+class LeftRunning:
+    """The containers of an attempt of a waiting session on a node, by rank: all that it had."""
+
+    session: Session
+    node: Node
+    attempt: int
+    containers: Mapping[int, ContainerState]
 
 
-async def adopt(
-    db: AsyncSession, session: Session, node: Node, found: Mapping[int, ContainerState], at: datetime
-) -> bool:
+def left_running(session: Session, node: Node, containers: Sequence[ContainerState]) -> LeftRunning | None:
+    """Return the last attempt of a waiting session that still runs, if all its containers do.
+
+    It is the one before, or after a restore a later one of which the database does not know. Then the network of a gang
+    is unknown, too, and may be another one's by now.
+    """
+    last = session.attempt - 1 if session.replicas > 1 else MAX_ATTEMPT
+    running = {item.id: item for item in containers if item.status is ContainerStatus.RUNNING}
+    attempts = {_attempt_of(id_) for id_ in running if id_.startswith(f"session-{session.id}-")}
+    for attempt in sorted(attempts, reverse=True):
+        ids = {rank: session.container_id(rank, attempt=attempt) for rank in range(session.replicas)}
+        if session.attempt - 1 <= attempt <= last and running.keys() >= set(ids.values()):
+            return LeftRunning(session, node, attempt, {rank: running[id_] for rank, id_ in ids.items()})
+    return None
+
+
+def _attempt_of(container_id: str) -> int:
+    attempt = container_id.split("-")[-2]
+    return int(attempt) if attempt.isdecimal() else -1
+
+
+async def adopt(db: AsyncSession, left: LeftRunning, at: datetime) -> bool:
     """Let a waiting session have its containers back that still run on a node that came back."""
+    session, node, found = left.session, left.node, left.containers
     started = min((item.started_at for item in found.values() if item.started_at), default=at)
     values: dict[str, Any] = beginning(session, within_its_time(session, started, at))
-    adopted = await lifecycle.adopt(db, session, node.id, found, values)
+    adopted = await lifecycle.adopt(db, session, node.id, found, attempt=left.attempt, values=values)
     if adopted:
         told = f"{node.name} came back with it"
         log_change(session, {"state": State.RUNNING, "reason": told})

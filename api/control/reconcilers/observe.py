@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -172,7 +172,7 @@ class Observer:
         await health.record(db, self._settings, checks, {node.id: node for node in known.values()})
         watched = await sessions.of_nodes(db, {node.id for node in known.values()}, WATCHED)
         live = _by_node(watched)
-        found = await self._orphans.sort(db, known, reports, frozenset(returned), watched)
+        found = await self._orphans.sort(db, known, reports, returned, watched)
         still_open = {orphan.target.name for orphan in found.orphans}
         for report in reports:
             node = known[report.heartbeat.name]
@@ -185,11 +185,11 @@ class Observer:
                 if not settled:
                     still_open.add(node.name)
         offsets = {report.heartbeat.name: report.clock_offset_s for report in reports}
-        for session, node, containers_left in found.left_running:
-            async with alone(db, session, Sentence("to give it its containers back")):
-                offset_s = offsets[node.name]
-                found_left = {rank: by_our_clock(item, offset_s) for rank, item in containers_left.items()}
-                await losses.adopt(db, session, node, found_left, now())
+        for left in found.left_running:
+            async with alone(db, left.session, Sentence("to give it its containers back")):
+                offset_s = offsets[left.node.name]
+                running = {rank: by_our_clock(item, offset_s) for rank, item in left.containers.items()}
+                await losses.adopt(db, replace(left, containers=running), now())
         await losses.after_return(db, [known[name] for name in returned], self._failures)
         await _free_networks(db, {known[report.heartbeat.name].id: report for report in reports})
         return found.orphans, still_open

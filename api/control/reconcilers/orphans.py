@@ -24,7 +24,7 @@ from api.resources.nodes.heartbeats import HeardHeartbeat
 from api.resources.sessions import service as sessions
 from api.resources.sessions.relay import agent_of
 from api.tables.nodes import Node
-from api.tables.sessions import ENDED, Session, State
+from api.tables.sessions import ENDED, HOLDING, Session, State
 from common.gpu.share import MILLI
 from common.protocol import ContainerState
 
@@ -48,7 +48,7 @@ class Sorted:
     """What some nodes run beside what they should; `left_running` may be given back to their sessions, by rank."""
 
     orphans: list[Orphan] = field(default_factory=list)
-    left_running: list[tuple[Session, Node, dict[int, ContainerState]]] = field(default_factory=list)
+    left_running: list[losses.LeftRunning] = field(default_factory=list)
 
 
 class Orphans:
@@ -93,10 +93,12 @@ class Orphans:
         kept: set[str] = set()
         if back:
             waiting = {item.session_id: by_id.get(_uuid(item.session_id) or UUID(int=0)) for item in containers}
+            given = _given(node, by_id.values())
             for session in waiting.values():
-                if session and session.state is State.PENDING and (found := losses.left_running(session, containers)):
-                    result.left_running.append((session, node, found))
-                    kept |= {item.id for item in found.values()}
+                left = losses.left_running(session, node, containers) if session and _waits(session) else None
+                if left and _fits(left, given):
+                    result.left_running.append(left)
+                    kept |= {item.id for item in left.containers.values()}
         unknown, elsewhere = [], []
         for container in containers:
             id_ = _uuid(container.session_id)
@@ -143,6 +145,30 @@ def _say(node: Node, unknown: Sequence[ContainerState]) -> None:
     shown = (f"{item.id} ({item.warning})" if item.warning else item.id for item in unknown[:SHOWN])
     which = ", ".join(shown) + more
     node.message = f"it runs containers of sessions that the database does not know: {which}" if unknown else ""
+
+
+def _waits(session: Session) -> bool:
+    return session.state is State.PENDING
+
+
+def _given(node: Node, known: Iterable[Session]) -> Counter[str]:
+    """Return what sessions were given of the node's GPUs, in milli-GPU."""
+    given: Counter[str] = Counter()
+    holding = [session for session in known if session.state in HOLDING]
+    for container in (each for session in holding for each in session.containers if each.node_id == node.id):
+        given.update({share.uuid: share.milli for share in container.gpu_shares})
+    return given
+
+
+def _fits(left: losses.LeftRunning, given: Counter[str]) -> bool:
+    """Return whether what still runs was given to nobody else, and count it as given: a restore may have done that."""
+    held: Counter[str] = Counter()
+    for container in left.containers.values():
+        held.update({share.uuid: share.milli for share in container.gpus})
+    fits = all(given[uuid] + milli <= MILLI for uuid, milli in held.items())
+    if fits:
+        given.update(held)
+    return fits
 
 
 def _belongs(session: Session, container_id: str, node: Node) -> bool:

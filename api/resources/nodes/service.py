@@ -62,13 +62,15 @@ async def by_id(db: AsyncSession, node_id: UUID) -> Node | None:
 
 async def record(
     db: AsyncSession, reports: Sequence[HeardHeartbeat], known_since: Callable[[str], datetime]
-) -> tuple[dict[str, Node], list[str]]:
-    """Write what heartbeats say of their nodes; returns the nodes by name, and which of them were lost until now.
+) -> tuple[dict[str, Node], set[str]]:
+    """Write what heartbeats say of their nodes; returns the nodes by name, and which of them are back.
+
+    Those were lost until now, or had not reported to this database.
 
     What was heard before this process knew the database is none of its reports: more may run by now.
     """
     nodes, this = await repository.by_names(db, [report.heartbeat.name for report in reports])
-    returned = [node.name for node in nodes.values() if node.state is NodeState.LOST]
+    returned = {node.name for node in nodes.values() if node.state is NodeState.LOST}
     # the rows are locked in this order by whoever writes many
     await repository.note_heard(
         db, {nodes[name].id: each.received_at for each in reports if (name := each.heartbeat.name) in nodes}
@@ -81,6 +83,7 @@ async def record(
         _describe(nodes[name], report)
         if nodes[name].reported_to != this and report.received_at >= known_since(this):
             nodes[name].reported_to = this
+            returned.add(name)
     await db.flush()
     return nodes, returned
 

@@ -143,13 +143,18 @@ async def forget_places(db: AsyncSession, node_id: UUID) -> None:
 
 
 async def adopt(
-    db: AsyncSession, session: Session, node_id: UUID, found: Mapping[int, ContainerState], values: dict[str, Any]
+    db: AsyncSession,
+    session: Session,
+    node_id: UUID,
+    found: Mapping[int, ContainerState],
+    *,
+    attempt: int,
+    values: dict[str, Any],
 ) -> bool:
-    """Give a waiting session the containers of its attempt before back, which still run on a node."""
+    """Give a waiting session the containers of an attempt back, which still run on a node."""
     held_milli = sum(share.milli for state in found.values() for share in state.gpus)
     whole = any(state.enforcement is Enforcement.MIG for state in found.values())
     shares = {"held_milli": held_milli, "gpu_milli": session.gpu_milli if whole else held_milli // session.replicas}
-    attempt = session.attempt - 1
     network = await networks.number_of(db, session.id, attempt)
     told = {"interrupted": "", "interrupted_at": None}
     changed = await service.change(

@@ -198,6 +198,73 @@ async def test_another_leader_or_process_asks_for_nothing_where_the_database_is_
     await run(site)
 
 
+async def test_what_waited_when_the_backup_was_taken_and_runs_goes_on(site: Cluster, server: Path) -> None:
+    await site.submit("demo", gpu_milli=1500)
+    backup = Backup(site, server)
+    await site.settle()
+    before = await site.session("demo")
+    backup.restore()
+    begin_again(site)
+    assert (await site.session("demo"))["state"] == "PENDING"
+    site.engine.calls.clear()
+    await site.heartbeat()
+    await site.settle()
+    found = await site.session("demo")
+    assert (found["state"], found["attempt"], found["gpus"]) == ("RUNNING", 0, before["gpus"])
+    assert launched(site) == []
+
+
+async def test_so_does_one_of_which_the_backup_knows_an_earlier_attempt(site: Cluster, server: Path) -> None:
+    await site.submit("demo")
+    backup = Backup(site, server)
+    await site.settle()
+    session = await site.session("demo")
+    state = site.engine.containers.pop(site.container(session))
+    again = f"session-{session['id']}-2-0"
+    site.engine.containers["worker1", again] = state.model_copy(update={"id": again})
+    backup.restore()
+    begin_again(site)
+    await site.heartbeat()
+    await site.settle()
+    found = await site.session("demo")
+    assert (found["state"], found["attempt"]) == ("RUNNING", 2)
+
+
+async def test_it_does_not_where_others_have_its_gpus(site: Cluster, server: Path) -> None:
+    """The backup knows of somebody's places there, who has ended since."""
+    await site.submit("demo", gpu_milli=4000)
+    await site.submit("placed", gpu_milli=4000, interactive=True)
+    await site.manager.loop.run()
+    assert (await site.session("placed"))["state"] == "SCHEDULED"
+    backup = Backup(site, server)
+    await site.settle()
+    await ok(site.admin.delete(f"{V1}/sessions/placed", params={"project": "team-a"}))
+    await site.settle()
+    assert (await site.session("demo"))["state"] == "RUNNING"
+    backup.restore()
+    begin_again(site)
+    await site.heartbeat()
+    await site.manager.observe()
+    assert (await site.session("demo"))["state"] == "PENDING"
+    assert (await site.session("placed"))["state"] in ("SCHEDULED", "PREPARING")
+
+
+async def test_a_gang_whose_network_the_backup_does_not_know_starts_again(site: Cluster, server: Path) -> None:
+    await site.submit("demo", gpu_milli=1000, replicas=2)
+    backup = Backup(site, server)
+    await site.settle()
+    backup.restore()
+    begin_again(site)
+    for _ in range(2):
+        await site.heartbeat()
+        await site.settle()
+    await site.heartbeat()
+    await site.settle()
+    terminated = {id_ for call, _, id_ in site.engine.calls if call == "terminate"}
+    assert len(terminated) == 2
+    assert (await site.session("demo"))["state"] == "RUNNING"
+
+
 async def test_a_process_whose_database_was_exchanged_starts_over(
     site: Cluster, server: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

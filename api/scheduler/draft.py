@@ -24,6 +24,7 @@ from api.scheduler.ledger import Ledger
 from api.scheduler.networks import NetworksLeft
 from api.scheduler.pending_reasons import PendingWorkload
 from api.scheduler.residents import Residents
+from api.scheduler.rights import Right
 from api.scheduler.shortage import lacking
 from api.scheduler.signature import Frontier
 from api.scheduler.snapshot import (
@@ -89,7 +90,7 @@ class Statement:
     """What is proposed for a workload: its places, and who has to leave them.
 
     Without `terminating` it starts now. Else it is nominated, and that names those who still hold the places. `moved`
-    says where the victims go instead.
+    says where the victims go instead, `right` by what they have to leave.
     """
 
     workload: Workload
@@ -97,6 +98,7 @@ class Statement:
     victims: tuple[Running, ...] = ()
     terminating: str = ""
     moved: Mapping[str, Places] = field(default_factory=dict)
+    right: Right = Right.PRIORITY
 
 
 class Draft:
@@ -203,7 +205,7 @@ class Draft:
         if claim:
             self.release(claim)
         for running in _together(statement.victims):
-            self._reclaim(running, workload, statement.moved.get(running.workload.id, ()))
+            self._reclaim(running, statement)
         for running in statement.victims:
             self.terminating[running.workload.id] = running
             self.later.release(running.placements, running.workload)
@@ -302,14 +304,15 @@ class Draft:
         self.ledger.place(taking(workload, places))
         self._log.append(decision_lines.placed(self.ledger, workload, places))
 
-    def _reclaim(self, running: Running, beneficiary: Workload, elsewhere: Places) -> None:
-        victim = running.workload
+    def _reclaim(self, running: Running, statement: Statement) -> None:
+        victim, beneficiary = running.workload, statement.workload
+        elsewhere = statement.moved.get(victim.id, ())
         if elsewhere:
             reason = stop_reasons.moved(victim, beneficiary, elsewhere)
         elif running.part_of and victim.project == beneficiary.project:
             reason = stop_reasons.shrunk(victim, beneficiary)
         else:
-            reason = stop_reasons.reclaimed(self.ledger, victim, beneficiary)
+            reason = stop_reasons.reclaimed(self.ledger, victim, beneficiary, statement.right)
         self._beneficiaries.add(beneficiary.id)
         self._reclaims.append(
             Reclaim(

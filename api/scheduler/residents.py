@@ -202,15 +202,7 @@ class Residents:
             for name, surplus in pool.surplus.items():
                 if name in self._projects and surplus > 0:
                     limits[self._projects[name]] = NO_LIMIT if pool.last_may_pass else surplus
-            concerned = milli <= limits[project]
-            may_go: Flags = milli == 0
-            if pool.beyond is not None:
-                concerned &= may_go | self._those(pool.beyond)
-            if pool.lines is not None:
-                may_go &= self._is_beyond(pool.lines, last_may_pass=pool.last_may_pass)
-                concerned &= may_go | (milli > 0)
-            if pool.guests_of is not None:
-                concerned |= may_go & (project != self._projects.get(pool.guests_of, NOBODY))
+            concerned = self._of_others(pool, milli <= limits[project])
             if pool.own in self._projects:
                 own = project == self._projects[pool.own]
                 concerned = np.where(own, (priority < pool.below) & (milli > pool.spared), concerned)
@@ -228,6 +220,20 @@ class Residents:
         for id_ in pool.taken:
             has[self._entries.get(id_, [])] = False
         return has
+
+    def _of_others(self, pool: VictimPool, within_surplus: Flags) -> Flags:
+        """Return which of those that their projects' surplus is enough for the pool concerns, and which guests."""
+        _, project, milli = self._columns[:3, : len(self._running)]
+        guests: Flags = milli == 0
+        concerned = within_surplus
+        if pool.beyond is not None:
+            concerned &= guests | self._those(pool.beyond)
+        if pool.lines is not None:
+            guests &= self._is_beyond(pool.lines, last_may_pass=pool.last_may_pass)
+            concerned &= guests | (milli > 0)
+        if pool.guests_of is not None:
+            concerned |= guests & (project != self._projects.get(pool.guests_of, NOBODY))
+        return concerned
 
     def _those(self, ids: Iterable[str]) -> Flags:
         found = np.zeros(len(self._running), dtype=bool)

@@ -1,4 +1,4 @@
-"""Rights: by what a workload that waits may have others stopped. They are in one order, in which the strongest is first.
+"""Rights: by what a workload that waits may have others stopped, in one order, the strongest first.
 
 Nobody is stopped for a right that comes later than its own, and so no two, nor more of them, stop each other in turn:
 

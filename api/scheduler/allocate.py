@@ -21,6 +21,8 @@ def later(draft: Draft, workload: Workload, vain: Vain) -> Statement | None:
     """Propose to nominate a workload for places that are being freed anyway."""
     if not draft.terminating or not draft.ledger.may_retain(workload):
         return None
+    if workload in vain.now and not draft.is_being_freed(workload):
+        return None  # there will be no more than there is now
     places = draft.find(draft.later, workload, vain.later, draft.ledger.may_retain)
     if places is None:
         return None

@@ -15,7 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import numpy as np
+
 from api.scheduler import decision_lines, elastic, pending_reasons, stop_reasons
+from api.scheduler.capacity import Ints
 from api.scheduler.claims import NEVER, SECOND, Claim, Standing
 from api.scheduler.cluster import ClusterState
 from api.scheduler.feasibility import Feasibility, OpenNodes
@@ -40,6 +43,7 @@ from api.scheduler.snapshot import (
     Workload,
     taking,
 )
+from api.scheduler.topology import allowed
 from api.scheduler.turns import Turns
 
 HOUR = 3600 * SECOND
@@ -122,6 +126,7 @@ class Draft:
         self.too_much: dict[str, Workload] = {}
         self.waiting: list[PendingWorkload] = []
         self.moved_lately = 0
+        self._being_freed: Ints | None = None
         self._passed_over: list[Claim] = []
         self._placed: dict[str, Places] = {}
         self._reach: dict[str, tuple[str, ...]] = {}
@@ -145,6 +150,14 @@ class Draft:
         """Count who was moved within an hour: those that stay, and `others` that wait or are being stopped."""
         since = self.now - HOUR
         self.moved_lately = self.residents.moved_since(since) + sum(each.moved_at > since for each in others)
+
+    def is_being_freed(self, workload: Workload) -> bool:
+        """Return whether anybody is being stopped on the nodes that the workload may use."""
+        if self._being_freed is None:
+            rows = self.cluster.layout.rows
+            on = {place.node for each in self.terminating.values() for place in each.placements}
+            self._being_freed = np.array([rows[name] for name in sorted(on) if name in rows], dtype=np.int64)
+        return bool(allowed(self.cluster.layout, workload)[self._being_freed].any())
 
     def waited_long(self, workload: Workload) -> bool:
         """Return whether places may be reserved for it."""
@@ -206,6 +219,7 @@ class Draft:
             self.release(claim)
         for running in _together(statement.victims):
             self._reclaim(running, statement)
+        self._being_freed = None
         for running in statement.victims:
             self.terminating[running.workload.id] = running
             self.later.release(running.placements, running.workload)

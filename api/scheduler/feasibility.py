@@ -6,6 +6,7 @@ from api.scheduler.cluster import ClusterState
 from api.scheduler.shortage import fitting_most
 from api.scheduler.signature import Frontier, Signature, signature_of
 from api.scheduler.snapshot import Workload
+from common.gpu.share import MAX_GPUS, MILLI
 
 KNOWN = 10_000
 """What is known of so many signatures is remembered."""
@@ -27,9 +28,10 @@ class Feasibility:
         if signature not in self._known:
             if len(self._known) >= KNOWN:
                 self._known.clear()
-            self._known[signature] = self._cluster.never_fits(workload)
-            if not self._known[signature]:
-                self._fits.add(fitting_most(self._cluster.layout, workload))
+            most = fitting_most(self._cluster.layout, workload) if workload.gpu_milli <= MAX_GPUS * MILLI else None
+            if most:
+                self._fits.add(most)
+            self._known[signature] = "" if most else self._cluster.never_fits(workload)
         return self._known[signature]
 
 

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from api.scheduler import beside_reasons
-from api.scheduler.capacity import Free
+from api.scheduler.capacity import Free, Ints
 from api.scheduler.claims import Claim, Standing
 from api.scheduler.cluster import ClusterState
 from api.scheduler.explanations import Known, held_by, largest_piece, with_unhealthy
@@ -128,6 +130,17 @@ class _FreePlaces:
                 self._cluster.release(each.places, each.workload)
             return self._cluster.state.copy()
 
+    @cached_property
+    def _reserved_rows(self) -> Ints:
+        """On which something is kept."""
+        rows = self._cluster.layout.rows
+        kept = {rows[place.node] for each in self._reservations for place in each.places if place.node in rows}
+        return np.array(sorted(kept), dtype=np.int64)
+
+    def _is_kept_for(self, workload: Workload) -> bool:
+        """Return whether anything is kept on the nodes that the workload may use."""
+        return bool(allowed(self._cluster.layout, workload)[self._reserved_rows].any())
+
     def has_node(self, workload: Workload) -> bool:
         """Return whether any node that it may use is open."""
         return bool((self._cluster.layout.takes(workload) & allowed(self._cluster.layout, workload)).any())
@@ -157,7 +170,7 @@ class _FreePlaces:
         signature = signature_of(workload)
         if signature not in self._pieces:
             found = self._cluster.largest_piece(workload, self._largest)
-            is_kept = found in OR_KEPT and self._reservations and self._unreserved_piece(workload) != found
+            is_kept = found in OR_KEPT and self._is_kept_for(workload) and self._unreserved_piece(workload) != found
             self._pieces[signature] = OR_KEPT[found] if is_kept else found
         return self._pieces[signature]
 
@@ -179,7 +192,7 @@ class _FreePlaces:
         return Sentence("{whom} with {amount}", whom=whom, amount=amount)
 
     def _holders_of(self, workload: Workload) -> list[Workload]:
-        if not self._reservations or workload in self._full:
+        if not self._is_kept_for(workload) or workload in self._full:
             return []
         if not self._cluster.fits(workload, self._unreserved):
             self._full.add(lacking(self._cluster.layout, self._unreserved, workload))

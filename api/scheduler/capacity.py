@@ -90,7 +90,6 @@ class Layout:
         """What `topology.allowed` found."""
         self._usable: dict[frozenset[int], Flags] = {}
         self._gpus_for: dict[tuple[object, ...], Flags] = {}
-        """What `usable_for` and `holds` found."""
 
     def replace(self, nodes: Sequence[NodeSnapshot]) -> bool:
         """Open and close nodes, to all or to some; returns False, and changes nothing, where they differ in more."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from api.scheduler import pending_reasons
+from api.scheduler import titles
 from api.scheduler.claims import Claim, Standing
 from api.scheduler.draft import Draft, Pool, Statement, Vain
 from api.scheduler.rights import Right
@@ -49,7 +49,7 @@ def reclaim(draft: Draft, workload: Workload, vain: Vain) -> Statement | None:
                 is_taken = pool.own and _is_for_another(draft, on_work, guaranteed=makes_guaranteed)
                 places = None if is_taken else draft.later.find(workload)
         if places and draft.may_take(workload, places, partial(_has_right, draft, pool.right, victims)):
-            names = pending_reasons.names(victims, workload.project)
+            names = titles.names(victims, workload.project)
             return Statement(workload, places, victims, names, right=pool.right)
     return None
 

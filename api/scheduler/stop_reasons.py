@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from api.scheduler import beside_reasons
 from api.scheduler.ledger import Ledger
-from api.scheduler.pending_reasons import Places, holds, nodes, title
+from api.scheduler.pending_reasons import holds
 from api.scheduler.phrases import gpus
 from api.scheduler.rights import Right
 from api.scheduler.snapshot import Workload
+from api.scheduler.titles import Places, nodes, title
 from common.sentence import Sentence
 
 

@@ -20,7 +20,7 @@ from api.scheduler.snapshot import (
     Workload,
 )
 from common.topology import TopologyLevel
-from tests.unit.api.scheduler.world import SECOND, node, on, project, runs, work
+from tests.unit.api.scheduler.world import SECOND, World, node, on, project, runs, work
 
 NOW = 1000
 
@@ -270,4 +270,34 @@ def test_each_decision_has_one_line_with_its_reason() -> None:
         "waits: 1 of a: a session of another project is still being stopped; n is kept for it",
         "placed: cpu of b on n: b holds 1 GPU of its quota of 1 GPU",
         f"waits: 2 of a: no node has 1 GPU free; every GPU in service that it may use is in use; {idle}",
+    )
+
+
+def two_with_more_quota_than_there_is() -> World:
+    """Each of two projects may have all of a node of 4 GPUs, and each has 2, of which nobody can be stopped."""
+    world = World((node("n", 4),), (project("a", 4), project("b", 4)), now=1000)
+    for owner, shares in (("a", (1, 1, 0, 0)), ("b", (0, 0, 1, 1))):
+        world.running[f"{owner}-runs"] = runs(work(f"{owner}-runs", owner, 2, preemptible=False), on("n", *shares))
+    return world
+
+
+def test_who_is_within_its_quota_is_not_told_to_be_beyond_its_fair_share() -> None:
+    world = two_with_more_quota_than_there_is()
+    world.submit(work("more", "a", 1, 1000))
+    wait = world.step().pending_reasons["more"]
+    assert (wait.cause, wait.reason) == (
+        Cause.NO_ROOM,
+        "no node has 1 GPU free; every GPU in service that it may use is in use; all quotas come to 8 GPUs and nodes in "
+        "service have 4 GPUs: other projects hold 2 GPUs within what is guaranteed to them",
+    )
+
+
+def test_who_waits_for_the_order_of_its_own_project_is_told_so_and_nothing_of_a_fair_share() -> None:
+    world = two_with_more_quota_than_there_is()
+    world.submit(work("first", "a", 2, 0), work("second", "a", 1, 1000))
+    waits = world.step().pending_reasons
+    assert (waits["second"].cause, waits["second"].reason) == (
+        Cause.RESERVED,
+        "no node has 1 GPU free; every GPU in service that it may use is in use; a holds 2 GPUs of its quota of 4 GPUs "
+        "and keeps 2 GPUs for first of a, served first",
     )

@@ -145,7 +145,7 @@ class _Truth:
 
     def _check_places(self, workload: Workload, cause: Cause, text: str, where: str) -> None:
         kept = self.decision.reservations
-        if cause in (Cause.NO_ROOM, Cause.FAIR_SHARE):
+        if cause in (Cause.NO_ROOM, Cause.FAIR_SHARE) or text.startswith("no node has"):
             assert self.cluster.find(workload) is None, f"it fits: {where}"
         for amount, name in re.findall(rf"largest free piece is {AMOUNT} on ([\w-]+)", text):
             piece = self.piece(name, workload)

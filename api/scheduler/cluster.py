@@ -75,8 +75,11 @@ class ClusterState:
 
     def fits(self, workload: Workload, free: Free) -> bool:
         """Return whether all containers of the workload would have places on open nodes if this were free."""
-        search = Search(self.layout, free, workload, self.layout.takes(workload))
-        return search.most() >= workload.replicas
+        return self.most(workload, free) >= workload.replicas
+
+    def most(self, workload: Workload, free: Free | None = None) -> int:
+        """Return how many of the workload's containers have places together now, or if this were free."""
+        return Search(self.layout, free or self.state, workload, self.layout.takes(workload)).most()
 
     def fitting(self, workload: Workload) -> Ints:
         """Return how many containers of the workload fit on each node now: 0 where it may not go.

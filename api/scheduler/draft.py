@@ -257,11 +257,15 @@ class Draft:
         self._log.remove(waiting)
 
     def find(self, cluster: ClusterState, workload: Workload, full: Frontier, may: May) -> Places | None:
+        """Find places that the project may have, unless the like of it found none."""
+        return self.suiting(workload, may, lambda asked: _find(cluster, asked, full))
+
+    def suiting(self, workload: Workload, may: May, find: Callable[[Workload], Places | None]) -> Places | None:
         """Find places that the project may have; where a slice, which counts whole, is too much, look at GPUs alone."""
-        places = _find(cluster, workload, full)
+        places = find(workload)
         if places is None or self.may_take(workload, places, may):
             return places
-        return _find(cluster, replace(workload, on_slices=False), full)
+        return find(replace(workload, on_slices=False))
 
     def may_take(self, workload: Workload, places: Places, may: May) -> bool:
         """Return whether the project may have what these places take; remembers what that is where it may not."""

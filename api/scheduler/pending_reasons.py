@@ -157,6 +157,14 @@ class _FreePlaces:
         if there := self.service.free_outside(workload):
             piece = both(piece, there)
         amount, count = amount_of(workload), workload.replicas
+        if count > 1 and (fits := self._cluster.most(workload)):
+            return Sentence(
+                "{count} times {amount} are not free together, only {fits}; {piece}",
+                count=count,
+                amount=amount,
+                fits=fits,
+                piece=piece,
+            )
         if count > 1:
             return Sentence(
                 "{count} times {amount} are not free together; {piece}", count=count, amount=amount, piece=piece

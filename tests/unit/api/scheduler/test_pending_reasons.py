@@ -287,21 +287,21 @@ def test_who_is_within_its_quota_is_not_told_to_be_beyond_its_fair_share() -> No
     world = two_with_more_quota_than_there_is()
     world.submit(work("more", "a", 1, 1000))
     wait = world.step().pending_reasons["more"]
-    assert (wait.cause, wait.reason) == (
-        Cause.NO_ROOM,
-        "no node has 1 GPU free; every GPU in service that it may use is in use; all quotas come to 8 GPUs and nodes in "
-        "service have 4 GPUs: other projects hold 2 GPUs within what is guaranteed to them",
+    assert wait.cause is Cause.NO_ROOM
+    assert wait.reason == (
+        "no node has 1 GPU free; every GPU in service that it may use is in use; all quotas come to 8 GPUs and nodes "
+        "in service have 4 GPUs: other projects hold 2 GPUs within what is guaranteed to them"
     )
 
 
 def test_who_waits_for_the_order_of_its_own_project_is_told_so_and_nothing_of_a_fair_share() -> None:
     world = two_with_more_quota_than_there_is()
     world.submit(work("first", "a", 2, 0), work("second", "a", 1, 1000))
-    waits = world.step().pending_reasons
-    assert (waits["second"].cause, waits["second"].reason) == (
-        Cause.RESERVED,
+    wait = world.step().pending_reasons["second"]
+    assert wait.cause is Cause.RESERVED
+    assert wait.reason == (
         "no node has 1 GPU free; every GPU in service that it may use is in use; a holds 2 GPUs of its quota of 4 GPUs "
-        "and keeps 2 GPUs for first of a, served first",
+        "and keeps 2 GPUs for first of a, served first"
     )
 
 

@@ -137,6 +137,12 @@ class ClusterState:
         """
         return explanations.largest_piece(self.layout, self.state, workload, known)
 
+    def marks(self) -> object:
+        """Return what tells the state from another one."""
+        state = self.state
+        arrays = state.milli, state.cpu, state.memory, state.containers
+        return *(each.tobytes() for each in arrays), self.demand.counts()
+
     def _do(self, change: Callable[[int], None]) -> None:
         """Make a change, and note how to undo it while there is a trial: by the same with the other sign."""
         change(1)

@@ -168,6 +168,10 @@ class Planner:
             networks=snapshot.networks,
         )
 
+    def marks(self) -> object:
+        """Return what tells what it knows of the cluster from anything else: a decision that fails may change it."""
+        return self._now.marks(), self._later.marks()
+
     def capacity(self) -> int:
         """Return the milli-GPU that can be shared out: all of open nodes, and those still in use on the others."""
         layout, closed = self._now.layout, np.flatnonzero(~self._now.layout.open)

@@ -75,6 +75,7 @@ class PlannerState:
     terminating: Mapping[str, Running]
     capacity: int
     feasibility: Feasibility
+    open_nodes: OpenNodes
     growing: Mapping[str, Running] = field(default_factory=dict)
     domains: Mapping[str, DomainState] = field(default_factory=dict)
     networks: Networks | None = None
@@ -113,7 +114,7 @@ class Draft:
     ) -> None:
         self.cluster, self.later, self.residents = state.now, state.later, state.residents
         self.capacity = state.capacity
-        self.open_nodes = OpenNodes(state.now)
+        self.open_nodes = state.open_nodes
         self.now, self.settings = now, settings
         self.ledger = Ledger.of(state.projects, state.holdings, now, state.beside, state.domains)
         self.claims = self.ledger.claims

@@ -22,12 +22,13 @@ class Feasibility:
 
     def never_fits(self, workload: Workload) -> str:
         """Return why the workload could not run even on the empty cluster, or nothing."""
-        if workload in self._fits:
-            return ""
         signature = signature_of(workload)
         if signature not in self._known:
             if len(self._known) >= KNOWN:
                 self._known.clear()
+            if workload in self._fits:
+                self._known[signature] = ""
+                return ""
             most = fitting_most(self._cluster.layout, workload) if workload.gpu_milli <= MAX_GPUS * MILLI else None
             if most:
                 self._fits.add(most)
@@ -36,7 +37,7 @@ class Feasibility:
 
 
 class OpenNodes:
-    """What could run on the nodes that are open, were they empty; remembered for one decision."""
+    """What could run on the nodes that are open, were they empty; remembered until they open or close."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster

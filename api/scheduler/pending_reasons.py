@@ -135,7 +135,7 @@ class _FreePlaces:
         kept = {rows[place.node] for each in self._reservations for place in each.places if place.node in rows}
         return np.array(sorted(kept), dtype=np.int64)
 
-    def _is_kept_for(self, workload: Workload) -> bool:
+    def _has_reserved(self, workload: Workload) -> bool:
         """Return whether anything is kept on the nodes that the workload may use."""
         return bool(allowed(self._cluster.layout, workload)[self._reserved_rows].any())
 
@@ -176,7 +176,7 @@ class _FreePlaces:
         signature = signature_of(workload)
         if signature not in self._pieces:
             found = self._cluster.largest_piece(workload, self._largest)
-            is_kept = found in OR_KEPT and self._is_kept_for(workload) and self._unreserved_piece(workload) != found
+            is_kept = found in OR_KEPT and self._has_reserved(workload) and self._unreserved_piece(workload) != found
             self._pieces[signature] = OR_KEPT[found] if is_kept else found
         return self._pieces[signature]
 
@@ -198,7 +198,7 @@ class _FreePlaces:
         return Sentence("{whom} with {amount}", whom=to, amount=amount)
 
     def _holders_of(self, workload: Workload) -> list[Workload]:
-        if not self._is_kept_for(workload) or workload in self._full:
+        if not self._has_reserved(workload) or workload in self._full:
             return []
         if not self._cluster.fits(workload, self._unreserved):
             self._full.add(lacking(self._cluster.layout, self._unreserved, workload))

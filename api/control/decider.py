@@ -16,16 +16,16 @@ import structlog
 
 from api.control.cycles import PLACE, DecidedCycle
 from api.control.reconcilers.failures import TRIES, Failures, wait_s
-from api.scheduler.decide import failing_running, failing_waiting
+from api.scheduler.decide import FailingWaiting, failing_running
 from api.scheduler.planner import Planner
 from api.scheduler.signature import Signature, signature_of
-from api.scheduler.snapshot import Decision, Running, Snapshot
+from api.scheduler.snapshot import Decision, Running, Snapshot, Workload
 from common.checks import Check, CheckState
 
 log = structlog.get_logger()
 
-AT_ONCE = 3
-"""So many are looked for in one pass, each with all that ask for the same."""
+SEARCH_S = 10.0
+"""So long those are looked for in one pass at which decisions fail. Who comes after those found waits for the next."""
 NAMED = 3
 """So many are named in the check."""
 CHECK = "scheduler"
@@ -45,6 +45,7 @@ class Decider:
         self._left_out: dict[str, float] = {}
         self._untried: dict[str, Signature] = {}
         self._error = ""
+        self._is_cut_short = False
 
     @property
     def left_out(self) -> Mapping[str, int]:
@@ -56,8 +57,8 @@ class Decider:
 
     @property
     def is_due(self) -> bool:
-        """Whether one that is left out is to be tried again."""
-        return min(self._left_out.values(), default=float("inf")) <= time.monotonic()
+        """Whether one that is left out is to be tried again, or the last pass had no time for all."""
+        return self._is_cut_short or self._may_try_again
 
     def rest(self) -> None:
         """Note that nobody waits."""
@@ -75,7 +76,8 @@ class Decider:
         """
         self._forget(self._left_out.keys() - {each.id for each in snapshot.queue})
         # whoever is left out now has its next try in a later pass, however long this one takes
-        due = min(self._left_out, key=self._left_out.__getitem__) if self.is_due else None
+        due = min(self._left_out, key=self._left_out.__getitem__) if self._may_try_again else None
+        self._is_cut_short = False
         cycle = await self._decide_without_failing(self.without_left_out(snapshot), changes, end)
         return await self._try_again(due, snapshot, cycle, end) if due else cycle
 
@@ -95,19 +97,32 @@ class Decider:
         hint = f"`penstock logs --site --session {min(self._left_out)}` tells of its request and of what failed"
         return Check(*ABOUT, CheckState.WARN, said, hint)
 
+    @property
+    def _may_try_again(self) -> bool:
+        return min(self._left_out.values(), default=float("inf")) <= time.monotonic()
+
     async def _decide_without_failing(
         self, snapshot: Snapshot, changes: Mapping[str, Running | None], end: End
     ) -> DecidedCycle:
         """Decide, and where that fails leave out those at which it does."""
-        for _ in range(AT_ONCE):
-            try:
-                return await self._decide(snapshot, changes)
-            except Exception as error:
-                found = await asyncio.to_thread(failing_waiting, snapshot)
-                if found is None:
-                    log.exception("a decision fails at nobody who waits, and is made anew")
-                    break
-                snapshot = _without(snapshot, await self._leave_out_all_like(found, snapshot, error, end))
+        try:
+            return await self._decide(snapshot, changes)
+        except Exception as error:
+            first: Exception | None = error
+        failing, until = FailingWaiting(snapshot), time.monotonic() + SEARCH_S
+        for _ in snapshot.queue:
+            found = await asyncio.to_thread(failing.find, snapshot.queue)
+            if found is None:
+                break
+            first = None
+            snapshot = _without(snapshot, await self._leave_out_all_like(found, snapshot, failing, end))
+            if time.monotonic() > until:
+                log.warning("the scheduler leaves out all after those found", others=len(snapshot.queue))
+                snapshot, self._is_cut_short = replace(snapshot, queue=tuple(failing.served)), True
+                break
+        if first:
+            log.error("a decision fails at nobody who waits, and is made anew", exc_info=first)
+        self._planner = failing.planner
         return await self._decide_or_end(snapshot, end)
 
     async def _decide_or_end(self, snapshot: Snapshot, end: End) -> DecidedCycle:
@@ -149,21 +164,23 @@ class Decider:
         self._error = ""
         return DecidedCycle(snapshot, decision)
 
-    async def _leave_out_all_like(self, id_: str, snapshot: Snapshot, error: Exception, end: End) -> Collection[str]:
+    async def _leave_out_all_like(
+        self, found: Workload, snapshot: Snapshot, failing: FailingWaiting, end: End
+    ) -> Collection[str]:
         """Leave out one at which a decision fails, and all that ask for the same where it fails at another of these.
 
         Returns whom. One of the others is asked, on its own: to ask each would take a decision for each.
         """
-        await self._leave_out(id_, error, end)
-        (found,) = (each for each in snapshot.queue if each.id == id_)
+        if failing.error:
+            await self._leave_out(found.id, failing.error, end)
         others = [each for each in snapshot.queue if each is not found and signature_of(each) == signature_of(found)]
-        if not others or await asyncio.to_thread(failing_waiting, replace(snapshot, queue=(others[-1],))) is None:
-            return [id_]
-        log.warning("the scheduler leaves out all that ask for the same", session=id_, others=len(others))
+        if not others or not await asyncio.to_thread(failing.fails, others[-1:]):
+            return [found.id]
+        log.warning("the scheduler leaves out all that ask for the same", session=found.id, others=len(others))
         for each in others:
             self._untried[each.id] = signature_of(found)
-            self._left_out[each.id] = self._left_out[id_]
-        return [id_, *(each.id for each in others)]
+            self._left_out[each.id] = self._left_out[found.id]
+        return [found.id, *(each.id for each in others)]
 
     async def _leave_out(self, id_: str, error: Exception, end: End) -> None:
         """Leave out a workload until its next try; after so many its session is ended."""

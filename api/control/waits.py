@@ -10,8 +10,8 @@ from api.control.reconcilers.failures import TRIES
 from api.resources.projects import service as projects
 from api.resources.sessions.scheduling import Asked, PendingReasonUpdate, Placed
 from api.scheduler.networks import all_taken
-from api.scheduler.pending_reasons import OF_OTHERS
 from api.scheduler.snapshot import Cause, Decision, Reclaim
+from api.scheduler.titles import OF_OTHERS
 from api.tables.projects import Access, Project
 from common.sentence import Moment, Sentence
 

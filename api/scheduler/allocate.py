@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.scheduler import pending_reasons
+from api.scheduler import titles
 from api.scheduler.claims import NEVER, SECOND, Claim, Standing
 from api.scheduler.draft import Draft, Places, Statement, Vain
 from api.scheduler.signature import Frontier
@@ -21,10 +21,12 @@ def later(draft: Draft, workload: Workload, vain: Vain) -> Statement | None:
     """Propose to nominate a workload for places that are being freed anyway."""
     if not draft.terminating or not draft.ledger.may_retain(workload):
         return None
+    if workload in vain.now and not draft.is_being_freed(workload):
+        return None  # there will be no more than there is now
     places = draft.find(draft.later, workload, vain.later, draft.ledger.may_retain)
     if places is None:
         return None
-    terminating = pending_reasons.blockers(draft.terminating.values(), places, workload.project)
+    terminating = titles.blockers(draft.terminating.values(), places, workload.project)
     return Statement(workload, places, terminating=terminating)
 
 
@@ -40,7 +42,7 @@ def kept(draft: Draft, claim: Claim) -> Statement | None:
             return Statement(workload, places)
         if not draft.ledger.may_retain(taken) or not draft.later.has_free(places, workload):
             return None
-    terminating = pending_reasons.blockers(draft.terminating.values(), places, workload.project)
+    terminating = titles.blockers(draft.terminating.values(), places, workload.project)
     return Statement(workload, places, terminating=terminating)
 
 

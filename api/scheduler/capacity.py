@@ -89,7 +89,7 @@ class Layout:
         self.allowed: dict[tuple[tuple[str, ...] | None, bool, tuple[str, ...]], Flags] = {}
         """What `topology.allowed` found."""
         self._usable: dict[frozenset[int], Flags] = {}
-        self._usable_for: dict[tuple[object, ...], Flags] = {}
+        self._gpus_for: dict[tuple[object, ...], Flags] = {}
 
     def replace(self, nodes: Sequence[NodeSnapshot]) -> bool:
         """Open and close nodes, to all or to some; returns False, and changes nothing, where they differ in more."""
@@ -159,17 +159,20 @@ class Layout:
         least = next((size for size in self.sizes if size >= workload.gpu_milli), 0) if small else 0
         codes = frozenset(self.models[name] for name in workload.gpu_models if name in self.models)
         key = (codes, bool(workload.gpu_models), workload.enforcement, bool(part), is_mixed(workload), least)
-        if key not in self._usable_for:
+        if key not in self._gpus_for:
             found = self.whole & self.fractions[:, None] if part else self.whole
             if least:
                 found = found | (self.slices & (self.capacity >= least))
-            self._usable_for[key] = self.of_models(workload.gpu_models) & found & self.holds(workload)
-        return self._usable_for[key]
+            self._gpus_for[key] = self.of_models(workload.gpu_models) & found & self.holds(workload)
+        return self._gpus_for[key]
 
     def holds(self, workload: Workload) -> Flags:
         """Return which GPUs and slices hold shares as firmly as the workload asks, and beside others if it has some."""
-        firm = self.kind <= workload.enforcement.rank
-        return firm & ~self.alone if is_mixed(workload) else firm
+        key: tuple[object, ...] = workload.enforcement, is_mixed(workload)
+        if key not in self._gpus_for:
+            firm = self.kind <= workload.enforcement.rank
+            self._gpus_for[key] = firm & ~self.alone if is_mixed(workload) else firm
+        return self._gpus_for[key]
 
     def taken(self, row: int, column: int, milli: int) -> int:
         """Return what a share takes of a GPU: all of a slice, whatever was asked for."""

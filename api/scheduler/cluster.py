@@ -75,8 +75,11 @@ class ClusterState:
 
     def fits(self, workload: Workload, free: Free) -> bool:
         """Return whether all containers of the workload would have places on open nodes if this were free."""
-        search = Search(self.layout, free, workload, self.layout.takes(workload))
-        return search.most() >= workload.replicas
+        return self.most(workload, free) >= workload.replicas
+
+    def most(self, workload: Workload, free: Free | None = None) -> int:
+        """Return how many of the workload's containers have places together now, or if this were free."""
+        return Search(self.layout, free or self.state, workload, self.layout.takes(workload)).most()
 
     def fitting(self, workload: Workload) -> Ints:
         """Return how many containers of the workload fit on each node now: 0 where it may not go.
@@ -133,6 +136,12 @@ class ClusterState:
         `known` holds what was found so far, for as long as nothing changes.
         """
         return explanations.largest_piece(self.layout, self.state, workload, known)
+
+    def marks(self) -> object:
+        """Return what tells the state from another one."""
+        state = self.state
+        arrays = state.milli, state.cpu, state.memory, state.containers
+        return *(each.tobytes() for each in arrays), self.demand.counts()
 
     def _do(self, change: Callable[[int], None]) -> None:
         """Make a change, and note how to undo it while there is a trial: by the same with the other sign."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from api.scheduler import pending_reasons
+from api.scheduler import titles
 from api.scheduler.draft import Draft, Places, Pool, Statement, Vain
 from api.scheduler.snapshot import Running, Workload
 from api.scheduler.victim_search import cheapest
@@ -40,7 +40,7 @@ def consolidate(draft: Draft, workload: Workload, vain: Vain) -> Statement | Non
             break
         places, moved = _elsewhere(draft, workload, victims)
         if places and len(moved) == len(victims) and draft.may_take(workload, places, draft.ledger.may_retain):
-            return Statement(workload, places, victims, pending_reasons.names(victims, workload.project), moved)
+            return Statement(workload, places, victims, titles.names(victims, workload.project), moved)
         pool = replace(pool, taken={*pool.taken, *(each.workload.id for each in victims)} - moved.keys())
     vain.pools[MOVING].add(workload)
     return None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from heapq import heapify, heappop, heappush
+from itertools import chain
 from math import gcd
 
 from api.scheduler import allocate
@@ -14,13 +14,14 @@ from api.scheduler.consolidate import consolidate
 from api.scheduler.draft import Before, Draft, PlannerState, Statement, Vain
 from api.scheduler.fairness import ProjectDemand
 from api.scheduler.grow import grow
+from api.scheduler.order import Order
 from api.scheduler.pending_reasons import PendingWorkload
 from api.scheduler.reclaim import may_be_for, pools, reclaim
 from api.scheduler.reserve import Reserve, quota_alone
 from api.scheduler.shares import Shares
 from api.scheduler.snapshot import Decision, SchedulerSettings, Workload, taking
+from api.scheduler.topology import allowed
 
-Key = tuple[int, int, int, int, int, str]
 NOBODY: frozenset[str] = frozenset()
 VainPast = defaultdict[frozenset[str], Vain]
 """What was tried in vain past the claims of these workloads."""
@@ -50,7 +51,7 @@ class Cycle:
             (self.infeasible if is_refused else self.queues[workload.project]).append(workload)
         demands = self._demands()
         self.ledger.shares = Shares.of(state.capacity, demands, state.domains)
-        self.guarantees_fit = sum(demand.guaranteed for demand in demands) <= state.capacity
+        self._guarantees_fit = sum(demand.guaranteed for demand in demands) <= state.capacity
         self._for_guarantees = Reserve(self.draft, Standing.DEFERRED)
         self._for_fair_shares = Reserve(self.draft, Standing.SOFT)
         self._vain: VainPast = defaultdict(Vain)
@@ -65,7 +66,8 @@ class Cycle:
             nominated = self._nominate_again()
             self._reserve_fair_shares()
             self._reserve_among_own()
-            for workload in self._in_order(nominated):
+            order = Order(self.draft, self.queues, guarantees_fit=self._guarantees_fit)
+            for workload in chain(order.of(nominated, self._nominated_beyond), self.infeasible):
                 self._serve(workload)
             self._serve_again()
             grow(self.draft, self.growing)
@@ -162,92 +164,6 @@ class Cycle:
     def _goes_beyond(self, workload: Workload) -> bool:
         return not self.ledger.in_quota(workload) and self.ledger.may_retain(workload)
 
-    def _in_order(self, nominated: Sequence[Workload]) -> Iterator[Workload]:
-        """Yield the queue: what is nominated, then what is guaranteed, then what is fair, then the rest.
-
-        What is nominated beyond the quota comes after the guarantees, which would stop it as soon as it had begun.
-        The first of a project do not hide others of a better right: those would reclaim in the next decision what the
-        rest of another project got in this one.
-        """
-        by_age = sorted(nominated, key=lambda item: (item.submitted_at, item.id))
-        yield from (workload for workload in by_age if workload.id not in self._nominated_beyond)
-        beyond: dict[str, list[Workload]] = defaultdict(list)
-        rest: dict[str, list[Workload]] = defaultdict(list)
-        yield from self._by_share({name: self._guaranteed(queue, beyond[name]) for name, queue in self.queues.items()})
-        yield from (workload for workload in by_age if workload.id in self._nominated_beyond)
-        yield from self._by_share({name: self._fair(queue, rest[name]) for name, queue in beyond.items()})
-        yield from self._by_share({name: iter(queue) for name, queue in rest.items()})
-        yield from self.infeasible
-
-    def _guaranteed(self, queue: Sequence[Workload], rest: list[Workload]) -> Iterator[Workload]:
-        """Yield what is within the quota when its turn comes; the rest comes after.
-
-        For the first that can be within the quota in time and waits for long the quota is kept: it does not starve
-        behind others, which may have what it leaves.
-        """
-        for workload in queue:
-            if self.ledger.is_guaranteed(workload):
-                yield workload
-                continue
-            rest.append(workload)
-            if (
-                workload.total_milli
-                and not self.ledger.beside.refuses(workload)
-                and self._is_first(workload)
-                and self.draft.waited_long(workload)
-                and (claim := quota_alone(self.draft, workload))
-            ):
-                self.draft.keep(claim)
-
-    def _fair(self, queue: Sequence[Workload], rest: list[Workload]) -> Iterator[Workload]:
-        """Yield what is within the fair share when its turn comes; the rest comes after."""
-        for workload in queue:
-            if self.ledger.within_fair_share(workload):
-                yield workload
-            else:
-                rest.append(workload)
-
-    def _is_first(self, workload: Workload) -> bool:
-        """Return whether nothing of the quota is kept yet, or of the limit where it asks for more than the quota."""
-        claim, quota = self.claims.of(workload), self.ledger.project(workload.project).quota_milli
-        if claim and claim.standing is not Standing.SOFT:
-            return False
-        others = [each.workload.total_milli for each in self.claims.deferred(workload.project)]
-        return not [milli for milli in others if workload.total_milli > quota or milli <= quota]
-
-    def _by_share(self, queues: Mapping[str, Iterator[Workload]]) -> Iterator[Workload]:
-        """Yield from the queues, each time the first of the project that is furthest below its share."""
-        heads = {name: head for name, queue in queues.items() if (head := next(queue, None))}
-        heap = [(self._key(head), name) for name, head in heads.items()]
-        heapify(heap)
-        while heap:
-            key, name = heappop(heap)
-            current = self._key(heads[name])
-            if current != key:  # something was reclaimed from the project since
-                heappush(heap, (current, name))
-                continue
-            yield heads[name]
-            following = next(queues[name], None)
-            if following is not None:
-                heads[name] = following
-                heappush(heap, (self._key(following), name))
-
-    def _key(self, workload: Workload) -> Key:
-        """Rank a workload: guaranteed before fair before the rest, then by how little of their shares they have.
-
-        That is the domain, if it is in one that shares, then the project; of equal ones who had the least lately goes
-        first. Guarantees are served in the order of submission as long as there is enough for all of them.
-        """
-        in_quota = self.ledger.is_guaranteed(workload)
-        if not (in_quota or workload.total_milli):
-            part = self.ledger.beside.spare.part(workload) if self.ledger.beside.counts else (0, 0)
-            return 2, 0, *part, workload.submitted_at, workload.id
-        if in_quota and (self.guarantees_fit or self.draft.waited_long(workload)):
-            return 0 if self.draft.waited_long(workload) else 1, 0, 0, 0, workload.waiting_since, workload.id
-        tier = 1 if in_quota else 2 if self.ledger.within_fair_share(workload) else 3
-        had = self.ledger.had(workload.project)
-        return tier, *self.ledger.ratios(workload.project, workload), had, workload.submitted_at, workload.id
-
     def _serve(self, workload: Workload) -> None:
         """Start a workload, make room for it, reserve places for it, or let it wait."""
         never = self.feasibility.never_fits(workload)
@@ -288,7 +204,7 @@ class Cycle:
         Who has a better right passes over soft claims before anybody is stopped for it.
         """
         found = allocate.now(self.draft, workload, vain[NOBODY])
-        soft = [] if found else self._passed_over_by(workload)
+        soft = [] if found else self._within_reach(workload, self._passed_over_by(workload))
         if found or not soft:
             return found or self._later(workload, vain[NOBODY])
         past = vain[frozenset(claim.workload.id for claim in soft)]
@@ -328,6 +244,12 @@ class Cycle:
             return []
         return [each for each in passed if each.workload.total_milli or not beside.is_guaranteed(each.workload)]
 
+    def _within_reach(self, workload: Workload, claims: Sequence[Claim]) -> list[Claim]:
+        """Return those of the claims that keep something on nodes which the workload may use."""
+        layout = self.draft.cluster.layout
+        may, rows = allowed(layout, workload), layout.rows
+        return [each for each in claims if any(may[rows[place.node]] for place in each.places if place.node in rows)]
+
     def _later(self, workload: Workload, vain: Vain) -> Statement | None:
         return (
             allocate.later(self.draft, workload, vain)
@@ -337,7 +259,7 @@ class Cycle:
 
     def _is_vain(self, workload: Workload, vain: Vain) -> bool:
         """Return whether there is nothing that was not tried in vain for the like of it."""
-        if workload not in vain.now or (self.draft.terminating and workload not in vain.later):
+        if workload not in vain.now or (workload not in vain.later and self.draft.is_being_freed(workload)):
             return False
         if not may_be_for(self.draft, workload) or next(pools(self.draft, workload, vain), None) is None:
             return True

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from api.scheduler.ledger import Ledger
-from api.scheduler.pending_reasons import PendingWorkload, Places, full_title, holds, nodes
+from api.scheduler.pending_reasons import PendingWorkload, holds
 from api.scheduler.snapshot import PendingReason, Running, Workload
+from api.scheduler.titles import Places, full_title, nodes
 from common.sentence import Sentence, Several
 
 

@@ -88,6 +88,10 @@ class Demand:
             del self._counts[kind]
         self._typical = None
 
+    def counts(self) -> dict[DemandKind, int]:
+        """Return how many containers there are of each kind."""
+        return dict(self._counts)
+
     @property
     def typical(self) -> Typical:
         """The most frequent kinds, and what part of all each is."""

@@ -15,7 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import numpy as np
+
 from api.scheduler import decision_lines, elastic, pending_reasons, stop_reasons
+from api.scheduler.capacity import Ints
 from api.scheduler.claims import NEVER, SECOND, Claim, Standing
 from api.scheduler.cluster import ClusterState
 from api.scheduler.feasibility import Feasibility, OpenNodes
@@ -24,6 +27,7 @@ from api.scheduler.ledger import Ledger
 from api.scheduler.networks import NetworksLeft
 from api.scheduler.pending_reasons import PendingWorkload
 from api.scheduler.residents import Residents
+from api.scheduler.rights import Right
 from api.scheduler.shortage import lacking
 from api.scheduler.signature import Frontier
 from api.scheduler.snapshot import (
@@ -39,6 +43,7 @@ from api.scheduler.snapshot import (
     Workload,
     taking,
 )
+from api.scheduler.topology import allowed
 from api.scheduler.turns import Turns
 
 HOUR = 3600 * SECOND
@@ -70,6 +75,7 @@ class PlannerState:
     terminating: Mapping[str, Running]
     capacity: int
     feasibility: Feasibility
+    open_nodes: OpenNodes
     growing: Mapping[str, Running] = field(default_factory=dict)
     domains: Mapping[str, DomainState] = field(default_factory=dict)
     networks: Networks | None = None
@@ -89,7 +95,7 @@ class Statement:
     """What is proposed for a workload: its places, and who has to leave them.
 
     Without `terminating` it starts now. Else it is nominated, and that names those who still hold the places. `moved`
-    says where the victims go instead.
+    says where the victims go instead, `right` by what they have to leave.
     """
 
     workload: Workload
@@ -97,6 +103,7 @@ class Statement:
     victims: tuple[Running, ...] = ()
     terminating: str = ""
     moved: Mapping[str, Places] = field(default_factory=dict)
+    right: Right = Right.PRIORITY
 
 
 class Draft:
@@ -107,7 +114,7 @@ class Draft:
     ) -> None:
         self.cluster, self.later, self.residents = state.now, state.later, state.residents
         self.capacity = state.capacity
-        self.open_nodes = OpenNodes(state.now)
+        self.open_nodes = state.open_nodes
         self.now, self.settings = now, settings
         self.ledger = Ledger.of(state.projects, state.holdings, now, state.beside, state.domains)
         self.claims = self.ledger.claims
@@ -120,6 +127,7 @@ class Draft:
         self.too_much: dict[str, Workload] = {}
         self.waiting: list[PendingWorkload] = []
         self.moved_lately = 0
+        self._being_freed: Ints | None = None
         self._passed_over: list[Claim] = []
         self._placed: dict[str, Places] = {}
         self._reach: dict[str, tuple[str, ...]] = {}
@@ -143,6 +151,14 @@ class Draft:
         """Count who was moved within an hour: those that stay, and `others` that wait or are being stopped."""
         since = self.now - HOUR
         self.moved_lately = self.residents.moved_since(since) + sum(each.moved_at > since for each in others)
+
+    def is_being_freed(self, workload: Workload) -> bool:
+        """Return whether anybody is being stopped on the nodes that the workload may use."""
+        if self._being_freed is None:
+            rows = self.cluster.layout.rows
+            on = {place.node for each in self.terminating.values() for place in each.placements}
+            self._being_freed = np.array([rows[name] for name in sorted(on) if name in rows], dtype=np.int64)
+        return bool(allowed(self.cluster.layout, workload)[self._being_freed].any())
 
     def waited_long(self, workload: Workload) -> bool:
         """Return whether places may be reserved for it."""
@@ -203,7 +219,8 @@ class Draft:
         if claim:
             self.release(claim)
         for running in _together(statement.victims):
-            self._reclaim(running, workload, statement.moved.get(running.workload.id, ()))
+            self._reclaim(running, statement)
+        self._being_freed = None
         for running in statement.victims:
             self.terminating[running.workload.id] = running
             self.later.release(running.placements, running.workload)
@@ -241,11 +258,15 @@ class Draft:
         self._log.remove(waiting)
 
     def find(self, cluster: ClusterState, workload: Workload, full: Frontier, may: May) -> Places | None:
+        """Find places that the project may have, unless the like of it found none."""
+        return self.suiting(workload, may, lambda asked: _find(cluster, asked, full))
+
+    def suiting(self, workload: Workload, may: May, find: Callable[[Workload], Places | None]) -> Places | None:
         """Find places that the project may have; where a slice, which counts whole, is too much, look at GPUs alone."""
-        places = _find(cluster, workload, full)
+        places = find(workload)
         if places is None or self.may_take(workload, places, may):
             return places
-        return _find(cluster, replace(workload, on_slices=False), full)
+        return find(replace(workload, on_slices=False))
 
     def may_take(self, workload: Workload, places: Places, may: May) -> bool:
         """Return whether the project may have what these places take; remembers what that is where it may not."""
@@ -302,14 +323,15 @@ class Draft:
         self.ledger.place(taking(workload, places))
         self._log.append(decision_lines.placed(self.ledger, workload, places))
 
-    def _reclaim(self, running: Running, beneficiary: Workload, elsewhere: Places) -> None:
-        victim = running.workload
+    def _reclaim(self, running: Running, statement: Statement) -> None:
+        victim, beneficiary = running.workload, statement.workload
+        elsewhere = statement.moved.get(victim.id, ())
         if elsewhere:
             reason = stop_reasons.moved(victim, beneficiary, elsewhere)
         elif running.part_of and victim.project == beneficiary.project:
             reason = stop_reasons.shrunk(victim, beneficiary)
         else:
-            reason = stop_reasons.reclaimed(self.ledger, victim, beneficiary)
+            reason = stop_reasons.reclaimed(self.ledger, victim, beneficiary, statement.right)
         self._beneficiaries.add(beneficiary.id)
         self._reclaims.append(
             Reclaim(

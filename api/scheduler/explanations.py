@@ -326,9 +326,8 @@ def _no_shares(layout: Layout, workload: Workload, slices: Flags) -> str:
 
 def _slices(layout: Layout, workload: Workload) -> Flags:
     """Return the slices of its models that the workload may have, large enough or not."""
-    if not layout.sliced or workload.gpu_milli >= MILLI:
-        return np.zeros_like(layout.slices)
-    return layout.slices & layout.of_models(workload.gpu_models)
+    may = workload.on_slices and workload.gpu_milli < MILLI
+    return layout.slices & may & layout.of_models(workload.gpu_models) if layout.sliced else layout.slices
 
 
 def _no_amount(layout: Layout, workload: Workload, nodes: Flags) -> str:

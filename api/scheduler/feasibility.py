@@ -6,6 +6,7 @@ from api.scheduler.cluster import ClusterState
 from api.scheduler.shortage import fitting_most
 from api.scheduler.signature import Frontier, Signature, signature_of
 from api.scheduler.snapshot import Workload
+from common.gpu.share import MAX_GPUS, MILLI
 
 KNOWN = 10_000
 """What is known of so many signatures is remembered."""
@@ -21,20 +22,22 @@ class Feasibility:
 
     def never_fits(self, workload: Workload) -> str:
         """Return why the workload could not run even on the empty cluster, or nothing."""
-        if workload in self._fits:
-            return ""
         signature = signature_of(workload)
         if signature not in self._known:
             if len(self._known) >= KNOWN:
                 self._known.clear()
-            self._known[signature] = self._cluster.never_fits(workload)
-            if not self._known[signature]:
-                self._fits.add(fitting_most(self._cluster.layout, workload))
+            if workload in self._fits:
+                self._known[signature] = ""
+                return ""
+            most = fitting_most(self._cluster.layout, workload) if workload.gpu_milli <= MAX_GPUS * MILLI else None
+            if most:
+                self._fits.add(most)
+            self._known[signature] = "" if most else self._cluster.never_fits(workload)
         return self._known[signature]
 
 
 class OpenNodes:
-    """What could run on the nodes that are open, were they empty; remembered for one decision."""
+    """What could run on the nodes that are open, were they empty; remembered until they open or close."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster

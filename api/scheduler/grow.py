@@ -14,7 +14,7 @@ from api.scheduler.draft import Draft
 from api.scheduler.elastic import missing_ranks, one_more, part_id, ranks_of, reachable
 from api.scheduler.pending_reasons import PendingWorkload, amount_of
 from api.scheduler.signature import Signature, signature_of
-from api.scheduler.snapshot import Running, Workload, taking
+from api.scheduler.snapshot import Running, Workload
 from common.sentence import Sentence
 
 MOST = 256
@@ -157,24 +157,24 @@ def _grow(draft: Draft, gang: _Gang, room: dict[Signature, Flags]) -> bool:
         return False
     if gang.nodes is None:
         gang.nodes = _nodes(draft, gang.running)
-    if not (room[signature] & gang.nodes).any():
-        draft.stay(gang.running, _out_of_reach(more, gang.nodes))
-        return False
-    places = draft.cluster.find(more, gang.nodes)
+    nodes = gang.nodes
+    places = None
+    if (room[signature] & nodes).any():
+        places = draft.suiting(more, draft.ledger.may_hold, lambda asked: draft.cluster.find(asked, nodes))
+        if places is None:
+            # whoever asks for the same is not looked for again
+            room[signature] = draft.cluster.fitting(more) > 0
     if places is None:
-        # whoever asks for the same is not looked for again
-        room[signature] = draft.cluster.fitting(more) > 0
-        draft.stay(gang.running, PendingWorkload(more, further=True))
-        return False
-    if not draft.may_take(more, places, draft.ledger.may_hold):
-        draft.stay(gang.running, PendingWorkload(more, refused=taking(more, places), further=True))
+        draft.stay(gang.running, _why_not(more, draft.too_much.get(more.id), room[signature], nodes))
         return False
     draft.grow(gang.running, gang.ranks.pop(0), more, places)
     return True
 
 
-def _out_of_reach(more: Workload, nodes: Flags) -> str:
-    """Return why a gang gets no further container, which would fit on other nodes than those of its reach."""
+def _why_not(more: Workload, too_much: Workload | None, room: Flags, nodes: Flags) -> str | PendingWorkload:
+    """Return why a gang gets no further container on the nodes of its reach, where there is no place for it."""
+    if too_much or not room.any():
+        return PendingWorkload(more, refused=too_much, further=True)
     if not nodes.any():
         return Sentence("a further container could not reach the others")
     return Sentence(

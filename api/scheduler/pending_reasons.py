@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from api.scheduler import beside_reasons
-from api.scheduler.capacity import Free
+from api.scheduler.capacity import Free, Ints
 from api.scheduler.claims import Claim, Standing
 from api.scheduler.cluster import ClusterState
 from api.scheduler.explanations import Known, held_by, largest_piece, with_unhealthy
 from api.scheduler.ledger import Ledger
 from api.scheduler.out_of_service import Service
-from api.scheduler.phrases import IN_USE, IN_USE_IN_PART, both, gpus, some, without_gpus
+from api.scheduler.phrases import IN_USE, IN_USE_IN_PART, both, gpus, without_gpus
 from api.scheduler.shortage import lacking
 from api.scheduler.signature import Frontier, Signature, signature_of
-from api.scheduler.snapshot import Cause, PendingReason, Placement, Running, Workload
+from api.scheduler.snapshot import Cause, PendingReason, Workload
+from api.scheduler.titles import NAMED, may_be_told, nodes, whom
 from api.scheduler.topology import allowed
 from common.sentence import Sentence
 
-OF_OTHERS = Sentence("a session of another project")
-"""What people of one project are told of the sessions of others, whose names are none of their business."""
-NAMED = 3
-"""So many are named in a sentence; the others are counted."""
 OR_KEPT: dict[str, str] = {
     IN_USE: Sentence("every GPU in service that it may use is in use or kept for a session that waits"),
     IN_USE_IN_PART: Sentence("every GPU in service that it may use in part is in use or kept for a session that waits"),
 }
 """What is said instead where something would be free if nothing were kept."""
-
-Places = Sequence[Placement]
 
 
 @dataclass(frozen=True)
@@ -104,7 +100,11 @@ def _not_free(item: PendingWorkload, free: _FreePlaces, ledger: Ledger) -> tuple
     holder = free.holder(item.workload)
     if holder:
         return Cause.RESERVED, Sentence("the room that is free is kept for {holder}, served first", holder=holder)
-    more = "" if item.further else beyond(ledger, item.workload)
+    if item.further:
+        return Cause.NO_ROOM, missing
+    if kept := kept_of_quota(ledger, item.workload):
+        return Cause.RESERVED, both(missing, kept)
+    more = beyond(ledger, item.workload)
     return (Cause.FAIR_SHARE, both(missing, more)) if more else (Cause.NO_ROOM, missing)
 
 
@@ -128,6 +128,17 @@ class _FreePlaces:
                 self._cluster.release(each.places, each.workload)
             return self._cluster.state.copy()
 
+    @cached_property
+    def _reserved_rows(self) -> Ints:
+        """On which something is kept."""
+        rows = self._cluster.layout.rows
+        kept = {rows[place.node] for each in self._reservations for place in each.places if place.node in rows}
+        return np.array(sorted(kept), dtype=np.int64)
+
+    def _has_reserved(self, workload: Workload) -> bool:
+        """Return whether anything is kept on the nodes that the workload may use."""
+        return bool(allowed(self._cluster.layout, workload)[self._reserved_rows].any())
+
     def has_node(self, workload: Workload) -> bool:
         """Return whether any node that it may use is open."""
         return bool((self._cluster.layout.takes(workload) & allowed(self._cluster.layout, workload)).any())
@@ -146,6 +157,14 @@ class _FreePlaces:
         if there := self.service.free_outside(workload):
             piece = both(piece, there)
         amount, count = amount_of(workload), workload.replicas
+        if count > 1 and (fits := self._cluster.most(workload)):
+            return Sentence(
+                "{count} times {amount} are not free together, only {fits}; {piece}",
+                count=count,
+                amount=amount,
+                fits=fits,
+                piece=piece,
+            )
         if count > 1:
             return Sentence(
                 "{count} times {amount} are not free together; {piece}", count=count, amount=amount, piece=piece
@@ -157,7 +176,7 @@ class _FreePlaces:
         signature = signature_of(workload)
         if signature not in self._pieces:
             found = self._cluster.largest_piece(workload, self._largest)
-            is_kept = found in OR_KEPT and self._reservations and self._unreserved_piece(workload) != found
+            is_kept = found in OR_KEPT and self._has_reserved(workload) and self._unreserved_piece(workload) != found
             self._pieces[signature] = OR_KEPT[found] if is_kept else found
         return self._pieces[signature]
 
@@ -173,13 +192,13 @@ class _FreePlaces:
         holders, amount = self._holders[signature]
         if not holders:
             return ""
-        whom = _whom(holders, workload.project)
-        if not _may_be_told(holders, workload.project):
-            return whom
-        return Sentence("{whom} with {amount}", whom=whom, amount=amount)
+        to = whom(holders, workload.project)
+        if not may_be_told(holders, workload.project):
+            return to
+        return Sentence("{whom} with {amount}", whom=to, amount=amount)
 
     def _holders_of(self, workload: Workload) -> list[Workload]:
-        if not self._reservations or workload in self._full:
+        if not self._has_reserved(workload) or workload in self._full:
             return []
         if not self._cluster.fits(workload, self._unreserved):
             self._full.add(lacking(self._cluster.layout, self._unreserved, workload))
@@ -221,13 +240,9 @@ def _refusal_of_gpus(ledger: Ledger, workload: Workload) -> tuple[Cause, str]:
     held = beside_reasons.of_line(_held(ledger, project.name, fixed=fixed), gpus(most), is_quota=is_quota, fixed=fixed)
     bare = ledger.after(workload, fixed=fixed) - ledger.deferred(workload, fixed=fixed)
     if bare <= most:
-        kept = {
-            claim.workload: claim.kept(fixed=True) if fixed else claim.kept_of_cap()
-            for claim in ledger.claims.deferred(project.name, workload)
-        }
-        holders = [other for other, milli in kept.items() if milli]
-        left = min(sum(kept.values()), most - bare + workload.total_milli)
-        return Cause.RESERVED, _keeps(held, left, holders, project.name)
+        deferred = ledger.claims.deferred(project.name, workload)
+        kept = {each.workload: each.kept(fixed=True) if fixed else each.kept_of_cap() for each in deferred}
+        return Cause.RESERVED, _keeps(held, kept, most - bare + workload.total_milli, project.name)
     if fixed:
         return Cause.QUOTA, Sentence(
             "{held}, and {asked} more are asked for; stop one of those, or submit it as preemptible",
@@ -243,12 +258,27 @@ def _refusal_of_gpus(ledger: Ledger, workload: Workload) -> tuple[Cause, str]:
     )
 
 
-def _keeps(held: str, milli: int, holders: Sequence[Workload], project: str) -> str:
-    """Return what a project holds, and that it keeps the rest for others."""
-    whom = _whom(holders, project)
-    if not _may_be_told(holders, project):
-        return Sentence("{held} and keeps some for {whom}, served first", held=held, whom=whom)
-    return Sentence("{held} and keeps {gpus} for {whom}, served first", held=held, gpus=gpus(milli), whom=whom)
+def kept_of_quota(ledger: Ledger, workload: Workload) -> str:
+    """Return for whom the project keeps of its quota what the workload would be within otherwise, or nothing."""
+    if not workload.total_milli:
+        return ""
+    project, after = ledger.project(workload.project), ledger.after(workload)
+    bare = after - ledger.deferred(workload)
+    if not bare <= project.quota_milli < after:
+        return ""
+    held = beside_reasons.of_line(_held(ledger, project.name), gpus(project.quota_milli), is_quota=True, fixed=False)
+    kept = {each.workload: each.kept() for each in ledger.claims.deferred(project.name, workload)}
+    return _keeps(held, kept, project.quota_milli - bare + workload.total_milli, project.name)
+
+
+def _keeps(held: str, kept: Mapping[Workload, int], left: int, project: str) -> str:
+    """Return what a project holds, and that it keeps of what is left for others."""
+    holders = [other for other, milli in kept.items() if milli]
+    to = whom(holders, project)
+    if not may_be_told(holders, project):
+        return Sentence("{held} and keeps some for {whom}, served first", held=held, whom=to)
+    amount = gpus(min(sum(kept.values()), left))
+    return Sentence("{held} and keeps {gpus} for {whom}, served first", held=held, gpus=amount, whom=to)
 
 
 def _refusal_of_domain(ledger: Ledger, workload: Workload) -> str:
@@ -276,7 +306,7 @@ def beyond(ledger: Ledger, workload: Workload) -> str:
     """Return how the project stands where the workload goes beyond its fair share; nothing where it does not."""
     if not workload.total_milli:
         return beside_reasons.beyond(ledger, workload)
-    if ledger.within_fair_share(workload):
+    if ledger.in_quota(workload) or ledger.within_fair_share(workload):
         return ""
     name = workload.project
     fair, quota = gpus(ledger.fair.get(name, 0)), gpus(ledger.project(name).quota_milli)
@@ -301,63 +331,6 @@ def _held(ledger: Ledger, name: str, *, fixed: bool = False) -> str:
     """Return what runs of a project, and what is about to."""
     own, nominated = ledger.holdings_of(name), ledger.claims.nominated(name, fixed=fixed)
     return beside_reasons.held(name, gpus(own.fixed_retained if fixed else own.retained), nominated and gpus(nominated))
-
-
-def _whom(holders: Sequence[Workload], project: str) -> str:
-    """Return for whom room or quota is kept, as people of a project are told."""
-    if len(holders) == 1:
-        return title(holders[0], project)
-    return Sentence("{count} others", count=len(holders))
-
-
-def blockers(terminating: Iterable[Running], places: Places, project: str) -> str:
-    """Return who is terminating on the nodes of the places, as the beginning of a sentence for people of a project."""
-    wanted = {placement.node for placement in places}
-    there = [item for item in terminating if any(placement.node in wanted for placement in item.placements)]
-    return names(there, project) if there else Sentence("other sessions of its project are")
-
-
-def names(running: Iterable[Running], project: str) -> str:
-    """Return whom, as the beginning of a sentence for people of a project."""
-    found = list(running)
-    ids = {item.workload.id for item in found}
-    stopped = [item for item in found if item.part_of not in ids]
-    whole = [title(item.workload, project) for item in stopped if not item.part_of]
-    of_gangs = Counter(title(item.workload, project) for item in stopped if item.part_of)
-    counted = [
-        Sentence.counted("{count} container of {of}", "{count} containers of {of}", count, of=of)
-        for of, count in of_gangs.items()
-    ]
-    titles = sorted([*whole, *counted])
-    return Sentence.counted("{whom} is", "{whom} are", len(stopped), whom=some(titles, NAMED))
-
-
-def _may_be_told(holders: Sequence[Workload], project: str) -> bool:
-    """Return whether what they come to tells people of a project nothing of the size of one that they may not see.
-
-    Where it is one of them, those who know the others could tell.
-    """
-    return sum(each.project != project or each.private for each in holders) != 1
-
-
-def title(workload: Workload, project: str) -> str:
-    """Return what people of a project are told of a workload: its name with its project, where they may know both."""
-    if workload.project != project:
-        return OF_OTHERS
-    if workload.private:
-        return Sentence("a private session of {project}", project=workload.project)
-    return full_title(workload)
-
-
-def full_title(workload: Workload) -> str:
-    """Return a workload's name with its project, for the log."""
-    return Sentence("{name} of {project}", name=workload.name or workload.id, project=workload.project)
-
-
-def nodes(places: Places) -> str:
-    """Return where the places are."""
-    found = sorted({placement.node for placement in places})
-    return some(found, NAMED)
 
 
 def _together(workloads: Sequence[Workload]) -> str:

@@ -56,9 +56,11 @@ class Search:
 
     def most(self) -> int:
         """Return how many containers fit together where the workload may lie, counted up to all of them."""
-        most = 0
+        most, asked = 0, levels(self.workload)
+        # the largest domains hold the smaller ones, but for nodes of which the switch is not known
+        largest = asked[-2:] if asked[-1] is TopologyLevel.SWITCH else asked[-1:]
         for tier in node_sets(self.layout, self.workload):
-            for level in levels(self.workload):
+            for level in largest:
                 if level in (TopologyLevel.ISLAND, TopologyLevel.NODE):
                     sums = [self._fitting(level, merged(tier))]
                 else:

@@ -14,7 +14,7 @@ from api.scheduler.cluster import ClusterState
 from api.scheduler.cycle import Cycle
 from api.scheduler.draft import Before, PlannerState
 from api.scheduler.elastic import parts
-from api.scheduler.feasibility import Feasibility
+from api.scheduler.feasibility import Feasibility, OpenNodes
 from api.scheduler.holdings import Amounts, Holdings
 from api.scheduler.residents import Residents
 from api.scheduler.snapshot import (
@@ -44,7 +44,7 @@ class Planner:
         self._residents = Residents()
         self._nodes: Sequence[NodeSnapshot] = ()
         self._now, self._later = ClusterState(()), ClusterState(())
-        self._feasibility = Feasibility(self._now)
+        self._feasibility, self._open_nodes = Feasibility(self._now), OpenNodes(self._now)
         self.set_nodes(nodes)
         self.set_projects(projects)
 
@@ -87,6 +87,7 @@ class Planner:
             self._feasibility = Feasibility(self._now)
             for part in (part for running in self._running.values() for part in parts(running)):
                 self._allocate(part)
+        self._open_nodes = OpenNodes(self._now)
         self._nodes = nodes
 
     def set_projects(self, projects: Sequence[ProjectState], domains: Sequence[DomainState] = ()) -> None:
@@ -149,6 +150,7 @@ class Planner:
             self._terminating,
             self.capacity(),
             self._feasibility,
+            self._open_nodes,
             self._growing,
             self._domains,
             networks,
@@ -167,6 +169,10 @@ class Planner:
             left_out=snapshot.left_out,
             networks=snapshot.networks,
         )
+
+    def marks(self) -> object:
+        """Return what tells what it knows of the cluster from anything else: a decision that fails may change it."""
+        return self._now.marks(), self._later.marks()
 
     def capacity(self) -> int:
         """Return the milli-GPU that can be shared out: all of open nodes, and those still in use on the others."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
-from api.scheduler import pending_reasons
+from api.scheduler import titles
 from api.scheduler.claims import Claim, Standing
 from api.scheduler.draft import Draft, Pool, Statement, Vain
+from api.scheduler.rights import Right
 from api.scheduler.signature import signature_of
 from api.scheduler.snapshot import NO_CAP, Running, Workload
 from api.scheduler.victim_search import cheapest
@@ -36,7 +38,7 @@ def reclaim(draft: Draft, workload: Workload, vain: Vain) -> Statement | None:
     for kind, pool in pools(draft, workload, vain):
         if not draft.turns.may_search(workload):
             return None
-        makes_guaranteed = bool(pool.own) and pool.lines is not None
+        makes_guaranteed = bool(pool.own) and pool.right is Right.CPU_AND_MEMORY
         on_work = _on_running_work(draft, workload) if pool.own and not makes_guaranteed else []
         with draft.without(_without_right(draft) if makes_guaranteed else on_work):
             victims = cheapest(draft.later, draft.residents, workload, pool, draft.turns.spend)
@@ -46,12 +48,13 @@ def reclaim(draft: Draft, workload: Workload, vain: Vain) -> Statement | None:
             with draft.once_gone(victims):
                 is_taken = pool.own and _is_for_another(draft, on_work, guaranteed=makes_guaranteed)
                 places = None if is_taken else draft.later.find(workload)
-        if places and draft.may_take(workload, places, partial(_has_right, draft, kind, victims)):
-            return Statement(workload, places, victims, pending_reasons.names(victims, workload.project))
+        if places and draft.may_take(workload, places, partial(_has_right, draft, pool.right, victims)):
+            names = titles.names(victims, workload.project)
+            return Statement(workload, places, victims, names, right=pool.right)
     return None
 
 
-def _has_right(draft: Draft, kind: Pool, victims: Sequence[Running], workload: Workload) -> bool:
+def _has_right(draft: Draft, right: Right, victims: Sequence[Running], workload: Workload) -> bool:
     """Return whether a workload as it would be on its places may have these gone: a slice, for one, counts whole.
 
     Else it would be beyond the line itself, and those that had to go would be within theirs and have it gone in turn.
@@ -59,12 +62,10 @@ def _has_right(draft: Draft, kind: Pool, victims: Sequence[Running], workload: W
     ledger = draft.ledger
     if not ledger.may_retain(workload):
         return False
-    if not workload.total_milli or kind[0] in ("own", "extras"):
-        return True
-    if kind[0] == "both":
+    if right is Right.GPUS:
         own = sum(each.workload.total_milli for each in victims if each.workload.project == workload.project)
         return ledger.after(workload) - own <= ledger.project(workload.project).quota_milli
-    return ledger.may_reclaim_fairly(workload) if kind[0].startswith("fair") else ledger.in_quota(workload)
+    return right is not Right.FAIR_SHARE or ledger.may_reclaim_fairly(workload)
 
 
 def pools(draft: Draft, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, VictimPool]]:
@@ -77,8 +78,7 @@ def pools(draft: Draft, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, 
         return
     due, quota, in_quota = ledger.due(workload), ledger.project(project).quota_milli, ledger.in_quota(workload)
     due_beside = ledger.beside.due(workload)
-    guaranteed = in_quota and workload.total_milli > 0
-    without_gpus = draft.residents.without_gpus() if guaranteed else {}
+    without_gpus = draft.residents.without_gpus() if 0 < workload.total_milli <= quota else {}
     guests = project if any(name != project for name in without_gpus) else None
     pool = partial(VictimPool, now=draft.now, least=draft.least, least_of=draft.least_of, taken=draft.terminating)
     domain, due_together = ledger.domains.of_project.get(project, ""), ledger.domains.beyond(workload)
@@ -93,10 +93,12 @@ def pools(draft: Draft, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, 
         for last_may_pass in (False, True):
             kind: Pool = (line, last_may_pass)
             beyond = ledger.over_quota if in_quota else ledger.over_fair_share
-            if workload not in vain.pools[kind] and ((surplus := beyond(project)) or guests):
+            if workload not in vain.pools[kind] and ((surplus := beyond(project)) or (guests and in_quota)):
                 lines = None if in_quota or not ledger.beside.counts else ledger.beside.lines()
                 of_age = _beyond_by_age(draft, surplus) if last_may_pass and not in_quota else None
-                yield kind, pool(surplus, last_may_pass=last_may_pass, guests_of=guests, lines=lines, alone=of_age)
+                right, guests_of = (Right.GPUS, guests) if in_quota else (Right.FAIR_SHARE, None)
+                asked = pool(surplus, last_may_pass=last_may_pass, guests_of=guests_of, lines=lines, alone=of_age)
+                yield kind, replace(asked, right=right)
     extras: Pool = ("extras", project, 0)
     if draft.residents.has_extras(project) and workload not in vain.pools[extras]:
         # its gangs have grown for want of other work, whatever that is worth
@@ -114,7 +116,8 @@ def pools(draft: Draft, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, 
         surplus = ledger.over_quota(project)
         if surplus or guests:
             due = max(0, ledger.after(workload) - quota)
-            yield both, own(surplus, last_may_pass=True, due=due, due_beside=due_beside, guests_of=guests)
+            asked = own(surplus, last_may_pass=True, due=due, due_beside=due_beside, guests_of=guests)
+            yield both, replace(asked, right=Right.GPUS, beyond=_beyond_quota(draft, surplus))
     if not workload.total_milli:
         yield from _own_and_beyond_beside(draft, workload, vain, own)
 
@@ -135,7 +138,8 @@ def _beyond_beside(
         for last_may_pass in (False, True):
             kind: Pool = (f"CPU and memory{whose}{' and GPUs' if surplus else ''}", last_may_pass)
             if workload not in vain.pools[kind]:
-                yield kind, pool(surplus, last_may_pass=last_may_pass, guests_of=project, lines=lines)
+                asked_of = pool(surplus, last_may_pass=last_may_pass, guests_of=project, lines=lines)
+                yield kind, replace(asked_of, right=Right.CPU_AND_MEMORY, beyond=_beyond_quota(draft, surplus))
 
 
 def _guests_beyond(draft: Draft, lines: Mapping[str, Line]) -> set[str]:
@@ -159,8 +163,22 @@ def _own_and_beyond_beside(
     for surplus in [{}, over_quota] if over_quota else [{}]:
         kind: Pool = (f"both of CPU and memory{' and GPUs' if surplus else ''}", project, workload.priority)
         if workload not in vain.pools[kind]:
-            lines = ledger.beside.lines()
-            yield kind, own(surplus, last_may_pass=True, due_beside=due, guests_of=project, lines=lines)
+            lines = _with_those_beyond(draft, ledger.beside.lines())
+            asked = own(surplus, last_may_pass=True, due_beside=due, guests_of=project, lines=lines)
+            yield kind, replace(asked, right=Right.CPU_AND_MEMORY, beyond=_beyond_quota(draft, surplus))
+
+
+def _beyond_quota(draft: Draft, surplus: Mapping[str, int]) -> frozenset[str]:
+    return draft.residents.beyond(surplus, draft.terminating)
+
+
+def _with_those_beyond(draft: Draft, lines: Mapping[str, Line]) -> Mapping[str, Line]:
+    """Return the lines with who it is of each project that goes beyond."""
+    beyond = draft.residents.beyond
+    return {
+        name: replace(line, beyond=beyond({name: line.surplus}, draft.terminating, line.resource))
+        for name, line in lines.items()
+    }
 
 
 def _beyond_by_age(draft: Draft, surplus: Mapping[str, int]) -> frozenset[str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from api.scheduler.capacity import Flags, Ints, Layout
 from api.scheduler.snapshot import Resource, Running
-from api.scheduler.victims import Line, VictimPool
+from api.scheduler.victims import Line, VictimPool, order
 
 FEWEST = 1024
 NOBODY = -1
@@ -55,11 +55,13 @@ class Residents:
         self._rows: tuple[Layout, int, Ints] | None = None
         self._extras: Counter[str] = Counter()
         self._by_age: dict[str, list[Running]] = {}
+        self._by_priority: dict[str, list[Running]] = {}
 
     def add(self, running: Running) -> None:
         """Note where it runs."""
         workload = running.workload
         self._by_age.pop(workload.project, None)
+        self._by_priority.pop(workload.project, None)
         project = self._projects.setdefault(workload.project, len(self._projects))
         entries = self._entries[workload.id] = []
         beside = [workload.amount(resource) for resource in RESOURCES]
@@ -84,6 +86,7 @@ class Residents:
         """Forget it; the exact inverse of `add`."""
         workload = running.workload
         self._by_age.pop(workload.project, None)
+        self._by_priority.pop(workload.project, None)
         self._moved.pop(workload.id, None)
         if running.part_of:
             self._extras[workload.project] -= 1
@@ -126,6 +129,29 @@ class Residents:
                     found.add(running.workload.id)
                     left -= running.workload.total_milli
         return frozenset(found)
+
+    def beyond(self, amounts: Mapping[str, int], but: Collection[str], of: Resource | None = None) -> frozenset[str]:
+        """Return what of each project is beyond its quota, which it exceeds by so much, of GPUs or of a resource.
+
+        That is the preemptible work of the lowest priority, of equal ones the youngest (see `rights`).
+        """
+        found: set[str] = set()
+        for name, amount in amounts.items():
+            left = amount
+            for running in self._ordered(name):
+                if left <= 0:
+                    break
+                if running.workload.id not in but and (takes := _takes(running, of)):
+                    found.add(running.workload.id)
+                    left -= takes
+        return frozenset(found)
+
+    def _ordered(self, project: str) -> Sequence[Running]:
+        """Return the preemptible work of a project, what goes first before the rest."""
+        if project not in self._by_priority:
+            mine = [each for each in self.of(project) if each.workload.preemptible]
+            self._by_priority[project] = sorted(mine, key=order)
+        return self._by_priority[project]
 
     def has_below(self, project: str, priority: int) -> bool:
         """Return whether a preemptible workload of the project has a lower priority."""
@@ -176,13 +202,7 @@ class Residents:
             for name, surplus in pool.surplus.items():
                 if name in self._projects and surplus > 0:
                     limits[self._projects[name]] = NO_LIMIT if pool.last_may_pass else surplus
-            concerned = milli <= limits[project]
-            may_go: Flags = milli == 0
-            if pool.lines is not None:
-                may_go &= self._is_beyond(pool.lines, last_may_pass=pool.last_may_pass)
-                concerned &= may_go | (milli > 0)
-            if pool.guests_of is not None:
-                concerned |= may_go & (project != self._projects.get(pool.guests_of, NOBODY))
+            concerned = self._of_others(pool, milli <= limits[project])
             if pool.own in self._projects:
                 own = project == self._projects[pool.own]
                 concerned = np.where(own, (priority < pool.below) & (milli > pool.spared), concerned)
@@ -200,6 +220,20 @@ class Residents:
         for id_ in pool.taken:
             has[self._entries.get(id_, [])] = False
         return has
+
+    def _of_others(self, pool: VictimPool, within_surplus: Flags) -> Flags:
+        """Return which of those that their projects' surplus is enough for the pool concerns, and which guests."""
+        _, project, milli = self._columns[:3, : len(self._running)]
+        guests: Flags = milli == 0
+        concerned = within_surplus
+        if pool.beyond is not None:
+            concerned &= guests | self._those(pool.beyond)
+        if pool.lines is not None:
+            guests &= self._is_beyond(pool.lines, last_may_pass=pool.last_may_pass)
+            concerned &= guests | (milli > 0)
+        if pool.guests_of is not None:
+            concerned |= guests & (project != self._projects.get(pool.guests_of, NOBODY))
+        return concerned
 
     def _those(self, ids: Iterable[str]) -> Flags:
         found = np.zeros(len(self._running), dtype=bool)
@@ -220,6 +254,9 @@ class Residents:
             has_right |= of[project] & (amount > 0)
             of[numbers] = [resource is line.resource for line in known.values()]
             is_within |= of[project] & ((amount == 0) | (amount > surplus[project]))
+        for name, line in lines.items():
+            if line.beyond is not None and name in self._projects:
+                is_within |= (project == self._projects[name]) & ~self._those(line.beyond)
         return np.asarray(~(has_right & is_within))
 
     def _beside_of(self, resource: Resource) -> Ints:
@@ -262,6 +299,10 @@ class Residents:
             numbers = [self._nodes.get(node.name, known) for node in layout.nodes]
             self._rows = layout, known, np.array(numbers, dtype=np.int64)
         return self._rows[2]
+
+
+def _takes(running: Running, of: Resource | None) -> int:
+    return running.workload.amount(of) if of else running.workload.total_milli
 
 
 def _age(running: Running) -> tuple[int, bool, int, int]:

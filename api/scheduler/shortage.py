@@ -31,12 +31,12 @@ def lacking(layout: Layout, free: Free, workload: Workload) -> Workload:
     return replace(bare, cpu_milli=cpu_milli, memory_mib=memory_mib)
 
 
-def fitting_most(layout: Layout, workload: Workload) -> Workload:
-    """Return the most of a workload that fits on empty nodes where it does itself."""
+def fitting_most(layout: Layout, workload: Workload) -> Workload | None:
+    """Return the most of a workload that fits on empty nodes where it does itself; None where it does not."""
     empty = layout.empty
     found = Search(layout, empty, workload).where(lambda _, rows: int(rows[0]))
     if found is None:
-        return workload
+        return None
     rows, counts = np.array(found[1], dtype=np.int64).T
     cpu_milli, memory_mib = (int((amount[rows] // counts).min()) for amount in (empty.cpu, empty.memory))
     return replace(workload, cpu_milli=cpu_milli, memory_mib=memory_mib)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from api.scheduler import beside_reasons
 from api.scheduler.ledger import Ledger
-from api.scheduler.pending_reasons import Places, holds, nodes, title
+from api.scheduler.pending_reasons import holds
 from api.scheduler.phrases import gpus
+from api.scheduler.rights import Right
 from api.scheduler.snapshot import Workload
+from api.scheduler.titles import Places, nodes, title
 from common.sentence import Sentence
 
 
@@ -16,8 +18,8 @@ def shrunk(victim: Workload, beneficiary: Workload) -> str:
     return Sentence("{whom} waits, and the gang goes on with fewer containers", whom=whom)
 
 
-def reclaimed(ledger: Ledger, victim: Workload, beneficiary: Workload) -> str:
-    """Return why a workload is reclaimed."""
+def reclaimed(ledger: Ledger, victim: Workload, beneficiary: Workload, right: Right) -> str:
+    """Return why a workload is reclaimed, by the right of the other one."""
     whom = title(beneficiary, victim.project)
     if victim.project == beneficiary.project:
         return Sentence(
@@ -28,10 +30,10 @@ def reclaimed(ledger: Ledger, victim: Workload, beneficiary: Workload) -> str:
         )
     if not victim.total_milli and not beneficiary.total_milli:
         return Sentence("{held}; {whom} is within its own", held=beside_reasons.reclaimed(ledger, victim), whom=whom)
-    if not victim.total_milli and ledger.in_quota(beneficiary):
+    if not victim.total_milli and right is Right.GPUS:
         return Sentence("{whom} is within its quota of GPUs, and it runs beside them without one", whom=whom)
     held = holds(ledger, victim.project)
-    if ledger.in_quota(beneficiary):
+    if right is not Right.FAIR_SHARE:
         return Sentence("{held}; {whom} is within its quota", held=held, whom=whom)
     fair = gpus(ledger.fair.get(victim.project, 0))
     return Sentence("{held}, its fair share is {fair}; {whom} is within its own", held=held, fair=fair, whom=whom)

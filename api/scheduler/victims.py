@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from api.scheduler.rights import Right
 from api.scheduler.snapshot import Resource, Running, Workload
 
 Rank = tuple[int, int, tuple[tuple[int, int, str], ...]]
@@ -31,12 +32,14 @@ def rank(victims: Collection[Running]) -> Rank:
 class Line:
     """What a project has beyond its quotas of CPU and memory: `surplus` of the `resource` of which that is most.
 
-    `given` are those that it has quotas of. Work without GPUs that asks for none of them has no right to anything.
+    `given` are those that it has quotas of. Work without GPUs that asks for none of them has no right to anything. Of
+    what has a right only those `beyond` go, where that is told.
     """
 
     given: tuple[Resource, ...]
     resource: Resource
     surplus: int
+    beyond: frozenset[str] | None = None
 
     def has_right(self, workload: Workload) -> bool:
         """Return whether the workload asks for something of which the project has a quota."""
@@ -56,8 +59,9 @@ class VictimPool:
     `everyone`, whoever runs counts, to tell which places become free soonest; with `soon_only` only who can be
     reclaimed or whose end is known, with `ends_only` only whose end is known, with `movable` only who can be reclaimed,
     ran long enough, and was moved less often than that, and with `of` only who is of these projects. With
-    `extras_alone` it is the further containers of gangs. Where there are some `alone`, nobody else is. The projects
-    `together` have to give up `due_together` milli-GPU, whichever of them does.
+    `extras_alone` it is the further containers of gangs. Where there are some `alone`, nobody else is; where some are
+    `beyond`, nobody else who has GPUs in another project than `own`. The projects `together` have to give up
+    `due_together` milli-GPU, whichever of them does. All this is so by a `right`.
     """
 
     surplus: Mapping[str, int] = field(default_factory=dict)
@@ -80,8 +84,10 @@ class VictimPool:
     of: frozenset[str] | None = None
     extras_alone: bool = False
     alone: frozenset[str] | None = None
+    beyond: frozenset[str] | None = None
     due_together: int = 0
     together: frozenset[str] = frozenset()
+    right: Right = Right.PRIORITY
 
     @property
     def owes(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from api.control import decider
 from api.control.reconcilers import failures
 from api.control.reconcilers.failures import TRIES
 from api.control.retries import NEVER
@@ -98,6 +99,23 @@ async def test_sessions_at_which_the_decision_fails_wait_alone_and_are_told_of(
         await delete(ready, name)
     await ready.settle()
     assert loop.check().state == "ok"
+
+
+@pytest.mark.parametrize(("search_s", "passes"), [(60.0, 1), (-1.0, 8)])
+async def test_all_others_are_served_in_the_same_pass_however_many_fail_that_ask_for_different_things(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch, search_s: float, passes: int
+) -> None:
+    """Where the search takes too long, those before the one that is found are."""
+    monkeypatch.setattr(failures, "RETRY_S", (NEVER,))
+    monkeypatch.setattr(decider, "SEARCH_S", search_s)
+    for number in range(7):
+        await ready.submit(f"bad-{number}", gpu_milli=100 + 50 * number)
+        await ready.submit(f"good-{number}", gpu_milli=50)
+    fail_to_decide(monkeypatch, lambda queue: any(workload.name.startswith("bad") for workload in queue))
+    for _ in range(passes):
+        await ready.manager.reconcile()
+    states = await ready.states()
+    assert {name for name, state in states.items() if state == "PENDING"} == {f"bad-{number}" for number in range(7)}
 
 
 async def test_all_that_ask_for_the_same_are_left_out_at_once_where_decisions_fail_at_them(

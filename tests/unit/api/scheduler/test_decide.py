@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from api.scheduler.cycle import Cycle
-from api.scheduler.decide import failing_running, failing_waiting
+from api.scheduler.decide import FailingWaiting, failing_running
 from api.scheduler.planner import Planner
-from api.scheduler.snapshot import Cause, Running, SchedulerSettings, Snapshot, Workload
+from api.scheduler.snapshot import Cause, Decision, Running, SchedulerSettings, Snapshot, Workload
 from tests.unit.api.scheduler.world import World, node, on, project, runs, work
 
 
@@ -141,3 +142,47 @@ def test_where_a_decision_fails_at_two_together_one_of_them_is_found(
     monkeypatch.setattr(Cycle, "__init__", beginning)
     snapshot = Snapshot(0, (node("n", 7),), (project("a", 7),), queue=tuple(work(f"w{at}", "a", 1) for at in range(7)))
     assert failing_waiting(snapshot) == pair[1]
+
+
+def test_however_many_there_are_the_planner_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, made = Cycle.__init__, Counter[str]()
+    bad = {f"w{at}" for at in range(0, 40, 3)}
+
+    def beginning(self: Cycle, state: Any, queue: Any, *args: Any) -> None:
+        if bad & {workload.id for workload in queue}:
+            raise ZeroDivisionError
+        begin(self, state, queue, *args)
+
+    def counted(snapshot: Snapshot) -> Planner:
+        made["planners"] += 1
+        return make(snapshot)
+
+    make = Planner.of
+    monkeypatch.setattr(Planner, "of", counted)
+    monkeypatch.setattr(Cycle, "__init__", beginning)
+    queue = [work(f"w{at}", "a", 1) for at in range(40)]
+    failing, found = FailingWaiting(Snapshot(0, (node("n", 7),), (project("a", 7),), (), tuple(queue))), set[str]()
+    while workload := failing.find(queue):
+        found.add(workload.id)
+        queue.remove(workload)
+    assert (found, made["planners"]) == (bad, 1)
+
+
+def test_a_planner_that_a_failure_has_changed_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    planners: list[Planner] = []
+
+    def spoiling(self: Planner, snapshot: Snapshot) -> Decision:
+        planners.append(self)
+        self.add(runs(work("stray", "a", 1), on("n", 1)))
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Planner, "decide_on", spoiling)
+    failing = FailingWaiting(Snapshot(0, (node("n", 7),), (project("a", 7),)))
+    assert failing.fails(())
+    assert failing.fails(())
+    assert planners[0] is not planners[1]
+
+
+def failing_waiting(snapshot: Snapshot) -> str | None:
+    found = FailingWaiting(snapshot).find(snapshot.queue)
+    return found.id if found else None

@@ -15,8 +15,9 @@ from api.scheduler.decide import decide
 from api.scheduler.draft import Draft
 from api.scheduler.elastic import missing_ranks, one_more, ranks_of
 from api.scheduler.ledger import Ledger
-from api.scheduler.snapshot import DomainState, ProjectState, Running, Snapshot
-from tests.unit.api.scheduler.world import node, on, project, work
+from api.scheduler.snapshot import DomainState, GpuState, NodeSnapshot, ProjectState, Running, Snapshot
+from common.gpu.kinds import Enforcement
+from tests.unit.api.scheduler.world import World, node, on, project, runs, work
 
 
 def one_a_node(count: int, most: int = 64) -> Snapshot:
@@ -124,3 +125,12 @@ def grow_by_ranking_all(draft: Draft, growing: Any) -> None:
         first = min(gangs, key=key)
         if not grow._grow(draft, first, {}) or not first.ranks:
             gangs.remove(first)
+
+
+def test_a_gang_grows_onto_a_shared_gpu_where_a_slice_is_too_much_for_its_project() -> None:
+    sliced = GpuState(1, "m-1", enforcement=Enforcement.MIG, capacity_milli=500, slice=True)
+    home = NodeSnapshot("m", (GpuState(0, "m-0"), sliced))
+    world = World((home,), (project("a", 0.6, over_quota=False),), now=1)
+    workload = work("g", "a", 0.3, min_replicas=1, max_replicas=4)
+    world.running["g"] = replace(runs(workload, on("m", 0.3)), grows_at=1, reach=("m",))
+    assert world.step().grown == {"g": {1: on("m", 0.3)}}

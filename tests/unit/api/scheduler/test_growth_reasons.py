@@ -12,6 +12,10 @@ from api.scheduler.snapshot import Running, Workload
 from common.sentence import Sentence
 from tests.unit.api.scheduler.world import World, node, on, project, runs, work
 
+OUT_OF_REACH = (
+    "none of the nodes that its containers reach has 1 GPU free; it may get some elsewhere once it was started again"
+)
+
 
 def gang(least: int = 1, most: int = 4, owner: str = "a", **more: object) -> Workload:
     return work("g", owner, 1, 0, replicas=least, min_replicas=least, max_replicas=most, **more)
@@ -61,10 +65,7 @@ def test_other_work_of_its_project_waits_and_goes_first() -> None:
 def test_the_nodes_that_it_reaches_have_no_room() -> None:
     world = World((node("m", 2), node("n", 1)), (project("a", 4),), now=1)
     world.running["g"] = growing(0, reach=("n",))
-    assert world.step().not_grown == {
-        "g": "none of the nodes that its containers reach has 1 GPU free; it may get some elsewhere once it was "
-        "started again"
-    }
+    assert world.step().not_grown == {"g": OUT_OF_REACH}
 
 
 def test_room_that_is_reserved_for_others_is_told_as_that() -> None:
@@ -91,3 +92,14 @@ def test_one_that_has_its_turn_in_the_next_decision_is_told_nothing(monkeypatch:
     world = World((node("n", 4),), (project("a", 4),), now=1)
     world.running["g"] = growing(0)
     assert world.step().not_grown == {}
+
+
+def test_of_two_gangs_that_reach_the_same_node_the_last_one_to_look_is_told_of_its_reach_too() -> None:
+    """What was free there when it was looked last has gone to one of them; elsewhere there is room."""
+    world = World((node("m", 8), node("n", 3)), (project("a", 20),), now=1)
+    world.running["g"] = growing(0, reach=("n",))
+    other = replace(growing(1, reach=("n",)), workload=replace(gang(), id="h", name="h"))
+    world.running["h"] = other
+    decision = world.step()
+    assert list(decision.grown) == ["g"]
+    assert decision.not_grown == dict.fromkeys("gh", OUT_OF_REACH)

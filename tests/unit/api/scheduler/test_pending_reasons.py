@@ -11,6 +11,7 @@ from api.scheduler.ledger import Ledger
 from api.scheduler.pending_reasons import PendingWorkload, explain
 from api.scheduler.snapshot import (
     Cause,
+    GpuState,
     NodeSnapshot,
     PendingReason,
     ProjectState,
@@ -19,8 +20,9 @@ from api.scheduler.snapshot import (
     Snapshot,
     Workload,
 )
+from common.gpu.kinds import Enforcement
 from common.topology import TopologyLevel
-from tests.unit.api.scheduler.world import SECOND, node, on, project, runs, work
+from tests.unit.api.scheduler.world import SECOND, World, node, on, project, runs, work
 
 NOW = 1000
 
@@ -124,7 +126,7 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
             work("1", "b", 1, NOW, replicas=2),
             (runs(work("r", "a", 1), on("n", 1)),),
             Cause.NO_ROOM,
-            "2 times 1 GPU are not free together; largest free piece is 1 GPU on m",
+            "2 times 1 GPU are not free together, only 1; largest free piece is 1 GPU on m",
             id="a gang",
         ),
         pytest.param(
@@ -271,3 +273,54 @@ def test_each_decision_has_one_line_with_its_reason() -> None:
         "placed: cpu of b on n: b holds 1 GPU of its quota of 1 GPU",
         f"waits: 2 of a: no node has 1 GPU free; every GPU in service that it may use is in use; {idle}",
     )
+
+
+def two_with_more_quota_than_there_is() -> World:
+    """Each of two projects may have all of a node of 4 GPUs, and each has 2, of which nobody can be stopped."""
+    world = World((node("n", 4),), (project("a", 4), project("b", 4)), now=1000)
+    for owner, shares in (("a", (1, 1, 0, 0)), ("b", (0, 0, 1, 1))):
+        world.running[f"{owner}-runs"] = runs(work(f"{owner}-runs", owner, 2, preemptible=False), on("n", *shares))
+    return world
+
+
+def test_who_is_within_its_quota_is_not_told_to_be_beyond_its_fair_share() -> None:
+    world = two_with_more_quota_than_there_is()
+    world.submit(work("more", "a", 1, 1000))
+    wait = world.step().pending_reasons["more"]
+    assert wait.cause is Cause.NO_ROOM
+    assert wait.reason == (
+        "no node has 1 GPU free; every GPU in service that it may use is in use; all quotas come to 8 GPUs and nodes "
+        "in service have 4 GPUs: other projects hold 2 GPUs within what is guaranteed to them"
+    )
+
+
+def test_who_waits_for_the_order_of_its_own_project_is_told_so_and_nothing_of_a_fair_share() -> None:
+    world = two_with_more_quota_than_there_is()
+    world.submit(work("first", "a", 2, 0), work("second", "a", 1, 1000))
+    wait = world.step().pending_reasons["second"]
+    assert wait.cause is Cause.RESERVED
+    assert wait.reason == (
+        "no node has 1 GPU free; every GPU in service that it may use is in use; a holds 2 GPUs of its quota of 4 GPUs "
+        "and keeps 2 GPUs for first of a, served first"
+    )
+
+
+def test_a_gang_is_told_how_many_of_its_containers_there_is_room_for() -> None:
+    wait = waits((node("m", 8), node("n", 4)), (project("a", 20),), (work("g", "a", 4, replicas=4),))
+    assert wait["g"].cause is Cause.NEVER_FITS
+    nodes, busy = (node("m", 8), node("n", 8)), (runs(work("r", "a", 4), on("n", 1, 1, 1, 1)),)
+    reason = waits(nodes, (project("a", 20),), (work("g", "a", 4, NOW, replicas=4),), busy)["g"].reason
+    assert reason == "4 times 4 GPUs are not free together, only 3; largest free piece is 8 GPUs on m"
+
+
+def test_who_wants_no_slice_is_told_of_none_that_is_free() -> None:
+    home = sliced_node("m")
+    asks = work("w", "a", 0.5, NOW, on_slices=False)
+    reason = waits((home,), (project("a", 20),), (asks,), (runs(work("r", "a", 1), on("m", 1)),))["w"].reason
+    assert reason == "no node has 0.5 GPU free; every GPU in service that it may use is in use"
+
+
+def sliced_node(name: str) -> NodeSnapshot:
+    """A node with a GPU, and half of another one as a slice."""
+    slice_ = GpuState(1, f"{name}-1", enforcement=Enforcement.MIG, capacity_milli=500, slice=True)
+    return NodeSnapshot(name, (GpuState(0, f"{name}-0"), slice_))

@@ -9,8 +9,8 @@ from tests.unit.api.scheduler.random_worlds import RandomWorld
 
 PARTS = 20
 """Tests that run beside each other, each with a part of the worlds."""
-MANY, FEW = 500, 25
-"""Worlds in the full profile and in the fast one; with those in which projects share, 1,300 and 50."""
+MANY, FEW = 300, 25
+"""Worlds in the full profile and in the fast one. All that holds in these is looked at in each `SharingWorld`, too."""
 FEW_EXAMPLES = 50
 
 

@@ -9,7 +9,8 @@ from tests.unit.api.scheduler.sharing_worlds import SharingWorld
 from tests.unit.api.scheduler.test_random_worlds import FEW_EXAMPLES
 
 PARTS = 20
-MANY, FEW = 800, 25
+MANY, FEW = 1000, 25
+"""Each of them is a `RandomWorld` with more: what holds in worlds is looked at in so many at least."""
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -162,6 +162,7 @@ def test_what_is_lacking_is_no_more_than_was_asked_for_and_fits_nowhere(
         assert cluster.find(least) is None
     if nodes and not ClusterState(nodes).never_fits(asked):
         most, frontier = fitting_most(cluster.layout, asked), Frontier(least=False)
+        assert most
         frontier.add(most)
         assert asked in frontier
         assert not ClusterState(nodes).never_fits(most)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import combinations
+from typing import Any
 
 from api.scheduler.cluster import ClusterState
 from api.scheduler.elastic import one_more, part_id, parts
@@ -101,21 +102,21 @@ class _Truth:
         self, text: str, workload: Workload, held: Counter[str], where: str, ways: Iterable[Sequence[Workload]] = ()
     ) -> None:
         name = workload.project
-        for amount in re.findall(rf"\b{name} holds {AMOUNT}", text):
+        for amount in _told("holds", rf"\b{name} holds {AMOUNT}", text):
             now = self.fixed_of(name) if "by work that cannot be reclaimed" in text else held[name]
             assert amount == _number(now), f"{name} holds {_number(now)}: {where}"
-        for amount in re.findall(rf"\b{name} holds .* and gets {AMOUNT} more", text):
+        for amount in _told(" gets ", rf"\b{name} holds .* and gets {AMOUNT} more", text):
             fixed_only = "by work that cannot be reclaimed" in text
             gets = {_number(_gets(name, each, fixed_only=fixed_only)) for each in ways or (self.about,)}
             assert text.startswith(("placed: ", "grown: ")) or amount in gets, where
         line = self.limits.get(name) if "larger limit" in text else self.quotas.get(name, 0)
-        for amount in re.findall(rf"(?:quota of|\(quota) {AMOUNT}", text):
+        for amount in _told("quota", rf"(?:quota of|\(quota) {AMOUNT}", text):
             assert amount == _number(self.quotas.get(name, 0)), where
-        for amount in re.findall(rf"limit of {AMOUNT}", text):
+        for amount in _told("limit", rf"limit of {AMOUNT}", text):
             assert amount == _number(self.limits[name] or 0), where
-        for amount in re.findall(rf"may hold {AMOUNT}", text):
+        for amount in _told("may hold", rf"may hold {AMOUNT}", text):
             assert amount == _number(line or 0), where
-        for amount in re.findall(rf"{AMOUNT} of them beyond", text):
+        for amount in _told("beyond", rf"{AMOUNT} of them beyond", text):
             assert amount == _number(held[name] - self.quotas.get(name, 0)), where
         for amount in re.findall(rf"(?:and|no node has|times) {AMOUNT}(?: more)? (?:are asked|free|are not)", text):
             assert amount in (_number(workload.total_milli), _number(workload.gpu_milli)), where
@@ -125,19 +126,21 @@ class _Truth:
         name = workload.project
         fixed_only = "by work that cannot be reclaimed" in text
         for item, unit in UNITS.items():
+            if unit.rstrip("s?") not in text:
+                continue
             number = r"([\d.]+) " + unit
             runs = [
                 each.workload for each in (*self.running.values(), *self.placed, *self.grown) if not each.terminating
             ]
             stay = [each for each in runs if each.id not in self.victims and not (fixed_only and each.preemptible)]
             held = sum(each.amount(item) for each in stay if each.project == name)
-            for amount in re.findall(rf"\b{name} holds {number}", text):
+            for amount in _told("holds", rf"\b{name} holds {number}", text):
                 assert amount == _plain(item, held), f"{name} holds {held}: {where}"
             bounds = next((each.bounds(item) for each in self.snapshot.projects if each.name == name), None)
-            for amount in re.findall(rf"of its quota of {number}", text):
+            for amount in _told("quota", rf"of its quota of {number}", text):
                 assert bounds is not None, where
                 assert amount == _plain(item, bounds.quota), where
-            for amount in re.findall(rf"of its limit of {number}", text):
+            for amount in _told("limit", rf"of its limit of {number}", text):
                 assert bounds is not None, where
                 assert amount == _plain(item, bounds.limit or 0), where
             for amount in re.findall(rf"and {number} (?:more )?are asked", text):
@@ -145,9 +148,9 @@ class _Truth:
 
     def _check_places(self, workload: Workload, cause: Cause, text: str, where: str) -> None:
         kept = self.decision.reservations
-        if cause in (Cause.NO_ROOM, Cause.FAIR_SHARE):
+        if cause in (Cause.NO_ROOM, Cause.FAIR_SHARE) or text.startswith("no node has"):
             assert self.cluster.find(workload) is None, f"it fits: {where}"
-        for amount, name in re.findall(rf"largest free piece is {AMOUNT} on ([\w-]+)", text):
+        for amount, name in _told("largest", rf"largest free piece is {AMOUNT} on ([\w-]+)", text):
             piece = self.piece(name, workload)
             assert amount == _number(piece), f"{piece} on {name}: {where}"
             assert float(amount) * 1000 < workload.gpu_milli or workload.replicas > 1 or "where" in text, where
@@ -155,15 +158,16 @@ class _Truth:
             is_kept = "or kept for a session" in text
             assert is_kept != ("every GPU" in self.unreserved.largest_piece(workload)), where
         self._check_service(workload, text, where)
-        for names in re.findall(r"(?:;|,|^) ([\w, -]+?)(?: and \d+ more)? is kept for it", text):
+        for names in _told("kept for it", r"(?:;|,|^) ([\w, -]+?)(?: and \d+ more)? is kept for it", text):
             nodes = {place.node for place in kept[workload.id]}
             assert set(names.split(", ")) <= nodes, where
-        for holder, amount in re.findall(rf"free is kept for ([\w-]+) of \w+ with {AMOUNT}", text):
+        for holder, amount in _told("free is kept", rf"free is kept for ([\w-]+) of \w+ with {AMOUNT}", text):
             assert amount == _number(self.asks(holder)), where
-        for count, amount in re.findall(rf"free is kept for (\d+) others with {AMOUNT}", text):
+        for count, amount in _told("free is kept", rf"free is kept for (\d+) others with {AMOUNT}", text):
             assert int(count) == len(kept), where
             assert amount == _number(sum(map(self.asks, kept))), where
-        for held, more, amount, holder in re.findall(
+        for held, more, amount, holder in _told(
+            " keeps ",
             rf"holds {AMOUNT}(?: and gets {AMOUNT} more)? of .* keeps {AMOUNT} for ([\w-]+) of {workload.project},",
             text,
         ):
@@ -175,8 +179,8 @@ class _Truth:
             assert self.queued[holder].project == workload.project, where
             assert round(1000 * float(amount)) <= self.asks(holder), f"no more is kept than is asked for: {where}"
             assert taken <= quota < taken + workload.total_milli, f"it is kept of what is left, and in the way: {where}"
-        for names, together, limit in re.findall(
-            rf"the projects of (\w+) have, or are about to, {AMOUNT} of the {AMOUNT}", text
+        for names, together, limit in _told(
+            "projects of", rf"the projects of (\w+) have, or are about to, {AMOUNT} of the {AMOUNT}", text
         ):
             domain = next(each for each in self.snapshot.domains if each.name == names)
             members = [each.name for each in self.snapshot.projects if each.domain == names]
@@ -197,7 +201,7 @@ class _Truth:
             if not (node.open or node.unhealthy or {*workload.storages} & {*node.missing_storages})
             and node.protocol >= workload.protocol
         }
-        told = re.findall(rf"free on nodes out of service: {AMOUNT} \(([^)]*)\)", text)
+        told = _told("out of service", rf"free on nodes out of service: {AMOUNT} \(([^)]*)\)", text)
         for amount, names in told:
             named = set(re.sub(r" and \d+ more", "", names).split(", "))
             assert named <= {name for name in closed if self.left_on(name, workload)}, where
@@ -207,7 +211,7 @@ class _Truth:
             assert bool(told) == any(self.left_on(name, workload) for name in closed), where
         open_gpus = sum(gpu.capacity_milli for node in self.snapshot.nodes if node.open for gpu in node.gpus)
         numbers = rf"quotas come to {AMOUNT} and nodes in service have {AMOUNT}: other projects hold {AMOUNT} within"
-        for quotas, most, others in re.findall(numbers, text):
+        for quotas, most, others in _told("quotas come", numbers, text):
             known = {name: milli for name, milli in self.held.items() if name != workload.project}
             assert quotas == _number(sum(self.quotas.values())), where
             assert most == _number(open_gpus), where
@@ -321,6 +325,11 @@ class _Truth:
                 used[share.uuid] += share.milli
         left = {gpu: gpu.capacity_milli - used[gpu.uuid] for node in self.snapshot.nodes for gpu in node.gpus}
         return {gpu.uuid: 0 if gpu.slice and used[gpu.uuid] else max(0, milli) for gpu, milli in left.items()}
+
+
+def _told(word: str, pattern: str, text: str) -> list[Any]:
+    """What a text tells in this way: a look for a word of it spares most looks for the rest."""
+    return re.findall(pattern, text) if word in text else []
 
 
 def _gets(name: str, about: Iterable[Workload], *, fixed_only: bool) -> int:

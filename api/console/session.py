@@ -9,7 +9,7 @@ from fastapi import Form, Query, Request, Response
 
 from api.auth.identity import Identity
 from api.auth.policy import Action
-from api.console import pages, shares
+from api.console import pages
 from api.console.routes import REFRESH, Router
 from api.control.manager import WakeAfterwards
 from api.endpoints.access import PREFIX, Caller, SettingsOf, action
@@ -44,7 +44,8 @@ async def show_session(
     found = await service.get(db, project, name, caller)
     view = await session_views.view(db, found.id, settings.apps_url)
     can = _allowed(found, caller)
-    values = {"session": view, "can": can, "shares": shares.steps(settings, 1)}
+    shares = resizing.offered(found, settings) if can["resize"] else []
+    values = {"session": view, "can": can, "shares": shares}
     reserved = await service.reserved_under(db, found, caller) if can["extend"] else []
     values |= {"reserved": reserved, "events": await events.newest(db, found.id, EVENTS)}
     return await pages.live(request, "session.html", "session_live.html", values)
@@ -116,7 +117,7 @@ async def extend_session(
 
 
 @router.post("/resize", status_code=204, dependencies=[REFRESH])
-@action(Action.SESSION_CHANGE)
+@action(Action.SESSION_RESIZE)
 async def resize_session(
     *,
     name: NamePath,
@@ -142,7 +143,7 @@ def _allowed(session: Session, caller: Identity) -> dict[str, bool]:
         "delete": may(Action.SESSION_END) and session.state is not State.TERMINATED,
         "restart": may(Action.SESSION_RESTART) and session.state in service.RESTARTED,
         "extend": may(Action.SESSION_EXTEND) and runs and session.expires_at is not None,
-        "resize": may(Action.SESSION_RESIZE) and runs and 0 < session.gpu_milli < shares.MILLI,
+        "resize": may(Action.SESSION_RESIZE) and runs,
         "enter": may(Action.SESSION_ENTER) and runs,
         "ended": session.state in ENDED,
     }

@@ -23,10 +23,13 @@ from api.resources.sessions import submission
 from api.resources.sessions.schemas import DryRunRequest
 from api.resources.sessions.submission import SubmissionContext
 from api.resources.sessions.views import DryRunView
+from api.scheduler.pending_reasons import NAMED
+from api.scheduler.phrases import some
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import Decision, Snapshot, Workload
 from api.tables.sessions import Session
 from common.errors import ThrottledError, UnavailableError
+from common.sentence import Sentence
 
 KEPT_S = 2.0
 """A look at the cluster is good for so long."""
@@ -110,11 +113,12 @@ class DryRuns:
             except Exception:
                 self._look = None
                 raise
-        waiting = [reason for each in equal if (reason := decision.pending_reasons.get(each.id))]
+        waiting = [(reason, each.id) for each in equal if (reason := decision.pending_reasons.get(each.id))]
         if not waiting:
             return _view(asked, asked.count, "", "", 0)
-        first = min(waiting, key=lambda reason: reason.position)
-        return _view(asked, asked.count - len(waiting), first.reason, first.cause.value, first.position)
+        first, id_ = min(waiting, key=lambda item: item[0].position)
+        told = _would_be_stopped(decision, id_) or first.reason
+        return _view(asked, asked.count - len(waiting), told, first.cause.value, first.position)
 
     @contextmanager
     def _admitted(self, user_id: UUID) -> Iterator[None]:
@@ -145,6 +149,20 @@ def _decided(look: _Look, workloads: Sequence[Workload]) -> Decision:
     at = max(snapshot.now, *(workload.submitted_at for workload in workloads))
     queue, turns = (*snapshot.queue, *workloads), tuple(workload.id for workload in workloads)
     return look.planner.decide_on(replace(snapshot, queue=queue, now=at, left_out=turns))
+
+
+def _would_be_stopped(decision: Decision, id_: str) -> str:
+    """Return what is told instead of a reason where others are stopped for it only in the decision.
+
+    It names nobody, and counts nothing: else whoever asks for one size after the other would hear how large those are
+    whom the reader may not see, while nobody is stopped for it.
+    """
+    if id_ not in {reclaim.beneficiary for reclaim in decision.reclaims}:
+        return ""
+    return Sentence(
+        "other sessions would be stopped for it, or give up containers; {nodes} would be kept for it",
+        nodes=some(decision.reserved_on(id_), NAMED),
+    )
 
 
 def _view(asked: _Asked, starting: int, reason: str, cause: str, position: int) -> DryRunView:

@@ -13,7 +13,8 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
-from api.resources.sessions import mounts
+from api.resources.sessions import elastic, mounts
+from api.resources.sessions.submission import WAITS
 from api.resources.sessions.views import ContainerView, SessionEntryView, SessionView
 from api.tables.nodes import Gpu, Node
 from api.tables.projects import Project
@@ -62,7 +63,7 @@ async def _views(db: AsyncSession, kind: type[ViewT], ids: Sequence[UUID], apps_
 
 async def _shown(db: AsyncSession, kind: type[SessionEntryView], ids: Collection[UUID], apps_url: str) -> list[Shown]:
     columns = [*_NAMES, *(getattr(Session, name) for name in kind.model_fields if name not in _MADE)]
-    columns += [Session.reason_parts, *((Session.not_grown_parts,) if kind is SessionView else ())]
+    columns += [Session.reason_parts, *((Session.not_grown_parts, Session.replicas_at) if kind is SessionView else ())]
     query = select(*columns, _PORTS).join(Project, Project.id == Session.project_id).where(among(Session.id, ids))
     rows = (await db.execute(query)).all()
     placed = [row.id for row in rows if row.state is not State.PENDING]
@@ -86,8 +87,15 @@ def _session(
     if kind is SessionView:
         values |= {"environment": sorted(row.environment), "mounts": mounts.shown(row.mounts)}
         is_growing = row.state is State.RUNNING and row.replicas < row.max_replicas
-        values["not_grown"] = sentence_of(row.not_grown, row.not_grown_parts) if is_growing else ""
+        values["not_grown"] = _not_grown(row, containers) if is_growing else ""
     return {name: values[name] for name in kind.model_fields}
+
+
+def _not_grown(row: Row[*tuple[Any, ...]], containers: list[Shown]) -> str:
+    """Return why a session gets no further containers; before the scheduler has said so, what it waits for."""
+    if row.not_grown:
+        return sentence_of(row.not_grown, row.not_grown_parts)
+    return elastic.rests((each["status"] for each in containers), row.replicas_at) or WAITS
 
 
 async def _containers(db: AsyncSession, ids: Collection[UUID]) -> defaultdict[UUID, list[Shown]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from difflib import get_close_matches
 from typing import Any
 
@@ -28,12 +30,20 @@ def is_help(mistake: Any) -> bool:
 
 def _where(mistake: Any) -> str:
     parameter = getattr(mistake, "param", None)
+    if parameter is None and _below_zero(mistake) and mistake.ctx:
+        # amounts and times stand last
+        arguments = [each for each in mistake.ctx.command.params if each.param_type_name == "argument"]
+        parameter = arguments[-1] if arguments else None
     if parameter is None:
         return str(getattr(mistake, "option_name", ""))
-    return str(parameter.opts[-1] if parameter.param_type_name == "option" else parameter.name.upper())
+    if parameter.param_type_name == "option":
+        return str(parameter.opts[-1])
+    return str(parameter.metavar or parameter.name.upper())
 
 
 def _reason(mistake: Any) -> str:
+    if word := _below_zero(mistake):
+        return f"{word!r} is below 0, and begins like an option"
     if type(mistake).__name__ == "NoSuchOption":
         return "there is no such option"
     if type(mistake).__name__ == "MissingParameter":
@@ -41,6 +51,14 @@ def _reason(mistake: Any) -> str:
     # pydantic's mark on what a validator says
     text = str(mistake.message).removeprefix("Value error, ").partition(" Did you mean")[0].removesuffix(".")
     return text[:1].lower() + text[1:]
+
+
+def _below_zero(mistake: Any) -> str:
+    """Return the word that was taken for an option and is an amount, such as `-5m`; empty where it is none."""
+    name = str(getattr(mistake, "option_name", ""))
+    if not re.match(r"-\.?\d", name):
+        return ""
+    return next((word for word in sys.argv[1:] if word.startswith(name)), name)
 
 
 def _unknown(mistake: Any) -> str:
@@ -54,6 +72,7 @@ def _unknown(mistake: Any) -> str:
 def _known(mistake: Any) -> list[str]:
     """Return the names beside it."""
     if hasattr(mistake, "option_name"):
-        return [flag for parameter in mistake.ctx.command.params for flag in parameter.opts] if mistake.ctx else []
+        parameters = mistake.ctx.command.params if mistake.ctx else []
+        return [flag for each in parameters if each.param_type_name == "option" for flag in each.opts]
     group = getattr(mistake.ctx and mistake.ctx.command, "list_commands", None)
     return list(group(mistake.ctx)) if group else []

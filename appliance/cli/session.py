@@ -74,7 +74,8 @@ def extend(
     """Put off the end of a session that has a time limit; not while others have places reserved there."""
     remembered = config.load()
     seconds = parse.duration(by, "TIME")
-    session = remembered.client.sessions.extend(name, project=remembered.project_or(project), seconds=seconds)
+    with told_by_options(seconds="TIME"):
+        session = remembered.client.sessions.extend(name, project=remembered.project_or(project), seconds=seconds)
     output.show(session, form, lambda _: print(f"{name}: runs until {output.moment(session['expires_at'])}"))
 
 

@@ -123,9 +123,7 @@ async def spans_within(db: AsyncSession, wanted: Wanted, by: By | None) -> Seque
     seconds = func.extract("epoch", end - func.greatest(Span.started_at, wanted.starts_at))
     count = func.count(distinct(Span.session_id))
     query = _by(Span, by, (count, func.sum(seconds), func.sum(seconds * Span.gpu_milli)))
-    query = query.where(Span.started_at < wanted.ends_at)
-    query = query.where(or_(Span.ended_at.is_(None), Span.ended_at > wanted.starts_at))
-    return list(await db.execute(query.where(await _within(db, _of(Span), wanted))))
+    return list(await db.execute(query.where(await _held(db, wanted))))
 
 
 async def steps_within(db: AsyncSession, wanted: Wanted, by: By, step_s: int) -> Sequence[Row[*tuple[Any, ...]]]:
@@ -144,15 +142,14 @@ async def steps_within(db: AsyncSession, wanted: Wanted, by: By, step_s: int) ->
     number = steps.c.number
     seconds = func.least(until_s, (number + 1) * step_s) - func.greatest(from_s, number * step_s)
     query = _by(Span, by, (number, func.sum(seconds * Span.gpu_milli))).join(steps, true()).group_by(number)
-    query = query.where(Span.started_at < wanted.ends_at, end > wanted.starts_at)
-    return list(await db.execute(query.where(await _within(db, _of(Span), wanted)).order_by(number)))
+    return list(await db.execute(query.where(await _held(db, wanted)).order_by(number)))
 
 
 async def days_within(db: AsyncSession, wanted: Wanted, by: By | None) -> Sequence[Row[*tuple[Any, ...]]]:
     """Return the same of the days that begin in the period, of whose spans the sums are left."""
     columns = (AccountingDay.sessions, AccountingDay.seconds, AccountingDay.gpu_milli_seconds)
     query = _by(AccountingDay, by, tuple(func.sum(column) for column in columns))
-    query = query.where(AccountingDay.day >= wanted.starts_at, AccountingDay.day < wanted.ends_at)
+    query = query.where(AccountingDay.day >= _told(wanted.starts_at), AccountingDay.day < _told(wanted.ends_at))
     return list(await db.execute(query.where(await _within(db, _of(AccountingDay), wanted))))
 
 
@@ -250,6 +247,12 @@ def _told(value: datetime | float) -> BindParameter[Any]:
     PostgreSQL plans a statement that comes again for any period at once, and then reads a year as it would an hour.
     """
     return bindparam(None, value, literal_execute=True)
+
+
+async def _held(db: AsyncSession, wanted: Wanted) -> ColumnElement[bool]:
+    """Return the condition that a span held something in the period: as the index of ends has it, with none as well."""
+    ended = or_(Span.ended_at.is_(None), Span.ended_at > _told(wanted.starts_at))
+    return and_(Span.started_at < _told(wanted.ends_at), ended, await _within(db, _of(Span), wanted))
 
 
 async def _begun(db: AsyncSession, wanted: Wanted) -> ColumnElement[bool]:

@@ -6,9 +6,9 @@ when it is gone (`forget`). The containers that a session started with stay toge
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from sqlalchemy import and_, delete, exists, func, literal, or_, select, update
@@ -26,7 +26,7 @@ from api.settings import Launching, Settings
 from api.tables.sessions import Container, GpuShareRow, Session, State
 from common.errors import InputError
 from common.protocol import ContainerStatus
-from common.sentence import parts_of
+from common.sentence import Moment, Sentence, parts_of
 
 REST = timedelta(seconds=60)
 """So long a session keeps its containers before it gets more: programs begin anew at each change."""
@@ -129,6 +129,16 @@ async def note_not_grown(db: AsyncSession, reasons: Mapping[UUID, str]) -> None:
     values = {"not_grown": func.coalesce(said, ""), "not_grown_parts": func.coalesce(parts, literal({}, JSONB))}
     query = update(Session).where(IS_GROWING, Session.not_grown != values["not_grown"]).values(**values)
     await db.execute(query, execution_options={"synchronize_session": False})
+
+
+def rests(statuses: Iterable[ContainerStatus | None], replicas_at: datetime | None) -> str:
+    """Return why the scheduler does not look yet whether a session can have more containers; empty where it does."""
+    if any(status is not ContainerStatus.RUNNING for status in statuses):
+        return Sentence("it may have more once all of its containers run")
+    if replicas_at and replicas_at + REST > now():
+        at = Moment.at(replicas_at + REST, seconds=True)
+        return Sentence("it keeps its containers for a while; it may have more from {at} on", at=at)
+    return ""
 
 
 async def give_up(db: AsyncSession, session_id: UUID, revision: int, ranks: Collection[int]) -> bool:

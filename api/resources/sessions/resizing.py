@@ -71,6 +71,18 @@ async def ask(
     raise ConflictError(f"session {name} changes all the time", where="name", hint="try again")
 
 
+def offered(session: Session, settings: Settings) -> list[int]:
+    """Return the shares that a session could be asked to have, if there is space; none where its share stays."""
+    if session.state is not State.RUNNING or _stays(session):
+        return []
+    if session.resize_milli is not None:
+        return sorted({session.resize_milli, session.before_milli or session.resize_milli})
+    whole = session.gpu_milli // MILLI * MILLI
+    step = settings.granularity.step_milli
+    most = session.gpu_milli if settings.engine is Launching.SLURM else whole + MILLI - 1
+    return list(range(whole + step, most + 1, step))
+
+
 async def take_space(db: AsyncSession, session: Session, reservations: Reservations) -> bool:
     """Take the space for a share that is to be raised; returns whether the session has it now.
 
@@ -141,30 +153,15 @@ async def _check(db: AsyncSession, session: Session, wanted: int, settings: Sett
         raise ConflictError(f"session {session.name} is {session.state}", where="name", hint="resize one that runs")
     if session.resize_milli is not None and wanted == session.before_milli:
         return
-    if session.max_replicas:
-        raise ConflictError(
-            f"the number of containers of {session.name} changes by itself, and their share does not",
-            where="name",
-            hint="submit it again with the share that it needs",
-        )
+    if stays := _stays(session):
+        raise stays
     check_share(wanted, settings.granularity)
-    whole, part = divmod(session.gpu_milli, MILLI)
-    if not part:
-        raise ConflictError(
-            f"session {session.name} has no part of a GPU", where="name", hint="delete it, and submit it again"
-        )
+    whole = session.gpu_milli // MILLI
     if wanted // MILLI != whole or not wanted % MILLI:
         raise InputError(
             f"{format_gpus(wanted)} GPU would need other GPUs than those that the session has",
             where=FIELD,
             hint=f"stay between {whole} and {whole + 1} GPU, or submit it again",
-        )
-    # what its containers were started with: the GPUs of the node may have been cut anew since
-    if any(container.enforcement == Enforcement.MIG for container in session.containers):
-        raise ConflictError(
-            f"session {session.name} runs on a slice of a GPU, which is not divided",
-            where="name",
-            hint="submit it again with the share that it needs",
         )
     if session.resize_milli not in (None, wanted):
         raise ConflictError(
@@ -183,6 +180,28 @@ async def _check(db: AsyncSession, session: Session, wanted: int, settings: Sett
             )
         await _check_rights(db, session, wanted)
         await _check_space(db, session, wanted)
+
+
+def _stays(session: Session) -> ConflictError | None:
+    """Return why the share of a session that runs is never changed."""
+    if session.max_replicas:
+        return ConflictError(
+            f"the number of containers of {session.name} changes by itself, and their share does not",
+            where="name",
+            hint="submit it again with the share that it needs",
+        )
+    if not session.gpu_milli % MILLI:
+        return ConflictError(
+            f"session {session.name} has no part of a GPU", where="name", hint="delete it, and submit it again"
+        )
+    # what its containers were started with: the GPUs of the node may have been cut anew since
+    if any(container.enforcement == Enforcement.MIG for container in session.containers):
+        return ConflictError(
+            f"session {session.name} runs on a slice of a GPU, which is not divided",
+            where="name",
+            hint="submit it again with the share that it needs",
+        )
+    return None
 
 
 def _away(session: Session) -> list[str]:
@@ -216,7 +235,7 @@ async def _check_space(
     held, fixed = await repository.held_by_project(db, project.id)
     most = projects.cap(project)
     if most is not None and held + extra > most:
-        raise _no_quota(session, held, extra, most, "")
+        raise _no_quota(session, held, extra, most, bound="limit" if project.over_quota else "quota")
     if not session.preemptible and fixed + extra > project.quota_milli:
         raise _no_quota(session, fixed, extra, project.quota_milli, " by work that cannot be reclaimed")
     grown = Counter(
@@ -245,12 +264,14 @@ async def _check_space(
             )
 
 
-def _no_quota(session: Session, held: int, extra: int, most: int, kind: str) -> ConflictError:
+def _no_quota(
+    session: Session, held: int, extra: int, most: int, kind: str = "", *, bound: str = "quota"
+) -> ConflictError:
     return ConflictError(
         f"{session.project.name} holds {format_gpus(held)} of its {format_gpus(most)} GPU{kind}, "
         f"and {format_gpus(extra)} more is asked for",
         where=FIELD,
-        hint="stop one of its sessions, or ask for a larger quota",
+        hint=f"stop one of its sessions, or ask for a larger {bound}",
     )
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import httpx
 import pytest
 
+from api.auth.policy import Action
+from api.console import session
+from api.endpoints.access import action_of
 from tests.api.cluster import V1, Cluster, ok, sign_in
 from tests.api.console.conftest import PAGE
 from tests.api.steps import delete, run, wait_behind_limits
@@ -81,6 +85,34 @@ async def test_an_elastic_session_says_why_it_does_not_grow(ready: Cluster, brow
     assert reason
     page = (await browser.get("/sessions/gang?project=team-a")).text
     assert f"<b>Why it does not grow:</b> {reason}" in page
+
+
+def test_a_button_is_offered_by_the_action_that_its_route_needs() -> None:
+    """Who may do one of two things is not offered the other."""
+    assert action_of(session.resize_session) is Action.SESSION_RESIZE
+    assert action_of(session.extend_session) is Action.SESSION_EXTEND
+
+
+async def test_only_shares_that_a_session_can_have_are_offered(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    sizes: dict[str, dict[str, Any]] = {
+        "part": {"gpu_milli": 500},
+        "more": {"gpu_milli": 1500},
+        "whole": {"gpu_milli": 1000},
+        "elastic": {"gpu_milli": 500, "max_replicas": 2},
+    }
+    for name, size in sizes.items():
+        await ready.submit(name, **size)
+    await ready.settle()
+    asked = {name: await browser.get(f"/sessions/{name}?project=team-a") for name in sizes}
+    offered = {name: re.findall(r'<option value="(\d+)"', page.text) for name, page in asked.items()}
+    assert (offered["part"][0], offered["part"][-1], "1000" in offered["part"]) == ("50", "950", False)
+    assert (offered["more"][0], offered["more"][-1]) == ("1050", "1950")
+    assert (offered["whole"], offered["elastic"]) == ([], [])
+    for name, milli in (("part", "50"), ("more", "1050")):
+        answer = await browser.post(f"/sessions/{name}/resize?project=team-a", data={"gpu_milli": milli})
+        assert answer.status_code == 204, answer.text
+    page = (await browser.get("/sessions/part?project=team-a")).text
+    assert re.findall(r'<option value="(\d+)"', page) == ["50", "500"], "until that is done it can only be withdrawn"
 
 
 async def test_a_running_session_is_resized_restarted_and_ended(ready: Cluster, browser: httpx.AsyncClient) -> None:

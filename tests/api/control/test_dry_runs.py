@@ -25,7 +25,7 @@ from api.scheduler.planner import Planner
 from api.scheduler.snapshot import Workload
 from api.tables.sessions import Session
 from tests.api.cluster import V1, Cluster, ok, refused, running_cluster
-from tests.api.steps import body, delete, run
+from tests.api.steps import body, delete, run, wish
 
 pytestmark = pytest.mark.anyio
 
@@ -220,3 +220,30 @@ async def test_what_the_scheduler_fails_at_is_said_to_be_so(ready: Cluster, monk
     answer = await ready.admin.post(f"{V1}/sessions/check", json=body("new"))
     assert answer.status_code == 503
     assert "the scheduler fails at what is asked for" in answer.text
+
+
+async def test_nobody_is_said_to_be_stopped_already_who_only_would_be(ready: Cluster) -> None:
+    """Somebody else may not hear of a private session by asking, nor how large it is."""
+    await run(ready, "hidden", gpu_milli=1000, max_replicas=4, access="private")
+    await ready.settle()
+    assert (await ready.session("hidden"))["replicas"] == 4
+    member = await ready.user("bob")
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"members": ["bob"]}))
+    found = await ok(member.post(f"{V1}/sessions/check", json=body("new", gpu_milli=2000)))
+    assert (found["starting"], found["cause"], found["reason"]) == (
+        0,
+        "reclaiming",
+        "other sessions would be stopped for it, or give up containers; worker1 would be kept for it",
+    )
+    assert (await ready.session("hidden"))["replicas"] == 4
+
+
+async def test_who_is_being_stopped_already_is_told_as_to_those_who_wait(ready: Cluster) -> None:
+    await run(ready, "first", gpu_milli=4000)
+    assert (await wish(ready, "first")).status_code == 202
+    found = await check(ready, gpu_milli=2000)
+    await ready.submit("real", gpu_milli=2000)
+    await ready.manager.loop.run()
+    session = await ready.session("real")
+    assert (found["cause"], found["reason"]) == (session["cause"], session["reason"])
+    assert found["reason"] == "first of team-a is still being stopped; worker1 is kept for it"

@@ -133,7 +133,10 @@ async def test_each_report_is_planned_for_its_own_period(cluster: Cluster) -> No
             wanted = repository.Wanted(at(hour), at(hour + 1), reach, uuid4())
             await repository.waits_by(db, wanted, By.USER)
             await repository.waits_over_time(db, wanted, 60)
-        plans = "SELECT COALESCE(SUM(generic_plans), 0) FROM pg_prepared_statements WHERE statement LIKE '%waited_s%'"
+            await repository.spans_within(db, wanted, By.USER)
+            await repository.steps_within(db, wanted, By.USER, 60)
+            await repository.days_within(db, wanted, By.USER)
+        plans = "SELECT COALESCE(SUM(generic_plans), 0) FROM pg_prepared_statements WHERE statement ~ 'spans|days'"
         assert await db.scalar(text(plans)) == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ from api.control import loop
 from api.resources.sessions.elastic import REST
 from api.tables.accounting import Span
 from api.tables.groups import ResourceGroup
-from api.tables.sessions import Session
+from api.tables.sessions import Container, Session
 from api.tables.users import User
 from common.protocol import ContainerStatus
 from tests.api.cluster import V1, Cluster, ok, refused
@@ -115,6 +116,25 @@ async def test_it_says_why_it_does_not_grow_until_it_does(site: Cluster, monkeyp
     await later(site, monkeypatch, LATER)
     assert len(await ranks(site, "gang")) == 3
     assert (await site.session("gang"))["not_grown"] == ""
+
+
+async def test_until_it_is_looked_at_it_says_what_it_waits_for(site: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    await site.submit("owner", 1000, "team-b", replicas=2, preemptible=False)
+    await site.submit("gang", 1000, replicas=1, max_replicas=3)
+    site.engine.first_status = ContainerStatus.RUNNING
+    await run(site)
+    gang = await site.session("gang")
+    assert gang["replicas"] == 2, "it has what is free"
+    assert re.fullmatch(r"it keeps its containers for a while; it may have more from 20.* UTC on", gang["not_grown"])
+    async with site.database.transaction() as db:
+        await db.execute(update(Container).where(Container.rank == 1).values(status=ContainerStatus.PULLING))
+    assert (await site.session("gang"))["not_grown"] == "it may have more once all of its containers run"
+    async with site.database.transaction() as db:
+        await db.execute(update(Container).values(status=ContainerStatus.RUNNING))
+        await db.execute(update(Session).values(replicas_at=now() - LATER))
+    assert (await site.session("gang"))["not_grown"] == "waits for the scheduler"
+    await later(site, monkeypatch, LATER)
+    assert (await site.session("gang"))["not_grown"].startswith("no node has 1 GPU free")
 
 
 async def test_one_that_waits_again_says_nothing_of_growth(site: Cluster) -> None:

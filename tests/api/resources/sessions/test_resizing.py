@@ -267,6 +267,14 @@ async def test_a_quota_that_is_full(cluster: Cluster) -> None:
     assert error["reason"] == "team-a holds 0.5 of its 0.5 GPU, and 0.1 more is asked for"
 
 
+async def test_a_limit_that_is_reached_is_called_one(cluster: Cluster) -> None:
+    await prepare(cluster, 500)
+    await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"quota_milli": 250, "limit_milli": 500}))
+    error = await resize(cluster, 600, status=409)
+    assert error["reason"] == "team-a holds 0.5 of its 0.5 GPU, and 0.1 more is asked for"
+    assert error["hint"] == "stop one of its sessions, or ask for a larger limit"
+
+
 @pytest.mark.parametrize("over_quota", [True, False])
 async def test_work_that_cannot_be_taken_back_grows_as_far_as_the_quota(cluster: Cluster, over_quota: bool) -> None:
     """The last milli-GPU of the quota is its own, whatever others hold beyond theirs; the first beyond is not."""

@@ -222,6 +222,19 @@ def test_extend_puts_off_the_end(logged_in: FakeApi, run: Run, monkeypatch: pyte
     assert run("extend", "first", "soon")[0] == 2
 
 
+def test_extend_refuses_what_is_less_than_none(logged_in: FakeApi, run: Run) -> None:
+    assert run("extend", "first", "-5m") == (
+        2,
+        "",
+        "error: TIME: '-5m' is below 0, and begins like an option. Hint: see `penstock extend -h`\n",
+    )
+
+
+def test_extend_tells_what_the_api_refuses_by_its_argument(logged_in: FakeApi, run: Run) -> None:
+    logged_in.refuse("POST", "/sessions/first/extend", 422, "seconds", "is less than 1", "write 1 or more")
+    assert run("extend", "first", "0m")[2] == "error: TIME: is less than 1. Hint: write 1 or more\n"
+
+
 def test_who_sees_a_session_is_changed(logged_in: FakeApi, run: Run) -> None:
     logged_in.on("PATCH", "/sessions/third", waiting(access="private"))
     assert run("access", "third", "private") == (0, "third: private\n", "")

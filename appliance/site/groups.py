@@ -8,6 +8,7 @@ EVERY_NODE = (
     "kept_files",
     "pki",
     "package_source",
+    "firewall",
     "time",
     "logs",
     "repair",

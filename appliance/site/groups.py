@@ -10,6 +10,7 @@ EVERY_NODE = (
     "package_source",
     "firewall",
     "time",
+    "hardening",
     "logs",
     "repair",
     "restarts",

@@ -167,6 +167,7 @@ def _site(site: Site, version: str, state: str, root: str) -> Variables:
         "site_package_index": site.package_index.model_dump(),
         "site_disk": site.disk.model_dump(),
         "site_time": site.time.model_dump(),
+        "site_hardening": site.hardening.model_dump(),
         "site_monitoring": site.monitoring.model_dump(),
         "site_alerts": site.alerts.model_dump(mode="json"),
         "site_logs": site.logs.model_dump(),

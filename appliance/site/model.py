@@ -187,6 +187,14 @@ class Firewall(StrictModel):
     allow: list[Allowed] = Field(default_factory=list)
 
 
+class Hardening(StrictModel):
+    """What is kept from services and the kernel of nodes that they never need, and whether SSH takes keys alone."""
+
+    services: bool = True
+    kernel: bool = True
+    ssh_keys_only: bool = False
+
+
 class Disk(DiskSettings):
     """When what can wait has to, for the disk of its node is nearly full."""
 
@@ -238,6 +246,7 @@ class Site(StrictModel):
     logs: LogSettings = LogSettings()
     monitoring: MonitoringSettings = MonitoringSettings()
     firewall: Firewall = Firewall()
+    hardening: Hardening = Hardening()
     disk: Disk = Disk()
     deploy: DeploySettings = DeploySettings()
     repair: RepairSettings = RepairSettings()

@@ -55,6 +55,8 @@ QUEUE = 4096
 ASKS, ANSWERS = b"penstock-ways? ", b"penstock-ways! "
 LONGEST = 128
 FIREWALL = "penstock_firewall"
+# a small machine has no names of protocols
+NUMBERS = {"tcp": 6, "udp": 17}
 PATIENCE_S, TIMES = 1.0, 3
 TOGETHER = 64
 END_S = 5.0
@@ -101,7 +103,8 @@ def let_in(held: list[str], seconds: int) -> None:
     """Let the node's own firewall, if it has one, pass ports for a time: this deploy opens those that are new."""
     if not held or not shutil.which("nft"):
         return
-    ports = ", ".join(f"{each.replace('/', ' . ')} timeout {seconds}s" for each in held)
+    named = [each.split("/") for each in held]
+    ports = ", ".join(f"{NUMBERS[protocol]} . {port} timeout {seconds}s" for protocol, port in named)
     words = ["nft", "add", "element", "inet", FIREWALL, "preflight", f"{{ {ports} }}"]
     with suppress(OSError, subprocess.TimeoutExpired):
         subprocess.run(words, capture_output=True, check=False, timeout=END_S)

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from appliance.site import cluster_engine, gpu_driver
+from appliance.site import cluster_engine, firewall, gpu_driver
 from appliance.site.groups import (
     ATTACHMENT,
     CLUSTER_ENGINE,
@@ -74,7 +74,11 @@ def build(site: Site, *, version: str, state: str = STATE, root: str = RESERVOIR
     which is the reservoir node.
     """
     closed = closed_ways(site)
-    hosts = {node.name: _host(site, node, state, closed) for node in site.nodes}
+    opened = firewall.openings(site) if site.firewall.enabled else {}
+    hosts = {
+        node.name: {"node_openings": opened.get(node.name, [])} | _host(site, node, state, closed)
+        for node in site.nodes
+    }
     members = _members(site)
     return {
         "all": {
@@ -163,6 +167,7 @@ def _site(site: Site, version: str, state: str, root: str) -> Variables:
         "site_package_index": site.package_index.model_dump(),
         "site_disk": site.disk.model_dump(),
         "site_time": site.time.model_dump(),
+        "site_hardening": site.hardening.model_dump(),
         "site_monitoring": site.monitoring.model_dump(),
         "site_alerts": site.alerts.model_dump(mode="json"),
         "site_logs": site.logs.model_dump(),
@@ -177,6 +182,7 @@ def _host(site: Site, node: Node, state: str, closed: list[str]) -> Variables:
         "node_release": node.release,
         "node_reservoir": NodeRole.RESERVOIR in node.roles,
         "node_clock": NodeRole.MASTER in node.roles,
+        "node_firewall": firewall.has_one(site, node),
         "node_take_over": [kind.value for kind in node.take_over],
         "node_mounts": _mounts(site, node),
         "node_external": _external(site, node),

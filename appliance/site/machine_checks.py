@@ -1,4 +1,4 @@
-"""Judgement of a machine by itself: its services, and its clock. Pure."""
+"""Judgement of a machine by itself: its services, its packet rules, and its clock. Pure."""
 
 from __future__ import annotations
 
@@ -32,6 +32,20 @@ def enabled(node: Node, seen: Seen) -> Iterator[Check]:
             hint=f"run `systemctl enable {unit}` on {node.name}",
             subject=unit,
         )
+
+
+def limits(seen: Seen) -> Iterator[Check]:
+    """Judge whether the kernel limits the connections of each address."""
+    for chain, limit in seen["limits"].items():
+        said = limit["detail"]
+        yield Check.of("limits", f"connections are limited by {chain}", ok=limit["ok"], evidence=said, subject=chain)
+
+
+def firewall(node: Node, seen: Seen) -> Iterator[Check]:
+    """Judge whether the node's firewall refuses what it does not let in."""
+    found = seen["firewall"]
+    hint = f"run `systemctl restart penstock-firewall` on {node.name}, and look who takes tables of others away"
+    yield Check.of("firewall", "other ports are closed", ok=found["ok"], evidence=found["detail"], hint=hint)
 
 
 def time(site: Site, node: Node, seen: Seen) -> Iterator[Check]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from appliance.site.audit import Audit
 from appliance.site.gpu import ExpectedGpus, SharedGpus
@@ -34,6 +34,16 @@ from common.strict import StrictModel
 NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 Name = Annotated[str, Field(pattern=NAME)]
 Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?$")]
+
+
+def _network(value: object) -> object:
+    try:
+        return IPv4Network(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise ValueError(f"is no network such as 10.0.0.0/24: {error}") from None
+
+
+Network = Annotated[IPv4Network, BeforeValidator(_network)]
 
 NFS_PORT = 2049
 INNER_PORTS = {5001: "the registry behind its TLS"}
@@ -158,6 +168,33 @@ class Time(StrictModel):
     zone: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$")] = "Etc/UTC"
 
 
+class Allowed(StrictModel):
+    """A port of something else on the machines, and the networks from which others reach it."""
+
+    port: Port
+    protocol: Literal["tcp", "udp"] = "tcp"
+    networks: list[Network] = Field(min_length=1)
+
+
+class Firewall(StrictModel):
+    """Whether nodes close all ports but those that the site needs, and those that it says to `allow`.
+
+    `networks` are those that the nodes are in, and from where nodes call each other.
+    """
+
+    enabled: bool = False
+    networks: list[Network] = Field(default_factory=list)
+    allow: list[Allowed] = Field(default_factory=list)
+
+
+class Hardening(StrictModel):
+    """What is kept from services and the kernel of nodes that they never need, and whether SSH takes keys alone."""
+
+    services: bool = True
+    kernel: bool = True
+    ssh_keys_only: bool = False
+
+
 class Disk(DiskSettings):
     """When what can wait has to, for the disk of its node is nearly full."""
 
@@ -208,6 +245,8 @@ class Site(StrictModel):
     time: Time = Time()
     logs: LogSettings = LogSettings()
     monitoring: MonitoringSettings = MonitoringSettings()
+    firewall: Firewall = Firewall()
+    hardening: Hardening = Hardening()
     disk: Disk = Disk()
     deploy: DeploySettings = DeploySettings()
     repair: RepairSettings = RepairSettings()

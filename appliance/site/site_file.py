@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from ipaddress import IPv4Network
 from zoneinfo import available_timezones
 
-from appliance.site import cluster_engine, gpu_driver, groups, infiniband
+from appliance.site import cluster_engine, firewall, gpu_driver, groups, infiniband
 from appliance.site.gpu import order_findings
 from appliance.site.kubernetes import cluster_findings
 from appliance.site.model import INNER_PORTS, NFS_PORT, ExternalStorage, NfsStorage, NodeRole, Site, worker_path
@@ -67,6 +67,7 @@ def load(document: YamlDocument) -> Site:
         _workers,
         _infiniband,
         cluster_engine.findings,
+        firewall.findings,
         _journals,
         _zone,
     )

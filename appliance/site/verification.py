@@ -11,7 +11,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from appliance.site import deploy_records, edge_certificate, inventory, machine_checks, pki, playbook, served_health
+from appliance.site import (
+    deploy_records,
+    edge_certificate,
+    firewall,
+    inventory,
+    machine_checks,
+    pki,
+    playbook,
+    served_health,
+)
 from appliance.site.agent_checks import agent, gpus, listed, strangers
 from appliance.site.backup import health
 from appliance.site.backup.make import FOLDER
@@ -195,7 +204,9 @@ def _checks(
         yield "gpus", "GPUs are those of the site file", gpus(node, seen, master)
         if node.kubernetes is None:
             yield "session.ways", "sessions are kept apart", _ways(site, seen)
-    yield "limits", "connections are limited", _limits(seen)
+    yield "limits", "connections are limited", machine_checks.limits(seen)
+    if firewall.has_one(site, node):
+        yield "firewall", "other ports are closed", machine_checks.firewall(node, seen)
     yield "storage", "storages are mounted", _storages(seen)
     yield "mount", "folders are mounted", _mounts(seen)
     yield "export", "folders are exported", _exports(seen)
@@ -331,12 +342,6 @@ def _library(seen: Seen) -> Iterator[Check]:
 
 def _ways(site: Site, seen: Seen) -> Iterator[Check]:
     yield from session_ways(site, seen["ways"])
-
-
-def _limits(seen: Seen) -> Iterator[Check]:
-    for chain, limit in seen["limits"].items():
-        said = limit["detail"]
-        yield Check.of("limits", f"connections are limited by {chain}", ok=limit["ok"], evidence=said, subject=chain)
 
 
 def _storages(seen: Seen) -> Iterator[Check]:

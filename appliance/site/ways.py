@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from itertools import pairwise
 from typing import Any
 
 from appliance.site import cluster_engine
 from appliance.site.model import NFS_PORT, ExternalStorage, Node, NodeRole, Site
-from appliance.site.slurm import CONTROLLER_PORT, NODE_PORT
+from appliance.site.slurm import ACCOUNTING_PORT, CONTROLLER_PORT, NODE_PORT
 from common.checks import Check, CheckState
 
 LISTENS, TRIED, LISTENED, UNHEARD = "penstock_listens", "penstock_tried", "penstock_listened", "penstock_unheard"
@@ -21,6 +22,8 @@ are still listened on at the end, and why nobody could listen."""
 NAME = "nodes reach each other"
 TCP, UDP = "tcp", "udp"
 TIME_PORT, VXLAN_PORT = 123, 4789
+STREAMS = (32768, 60999)
+"""Ports that the kernel chooses, on which programs of Slurm await what their steps say."""
 AGENT_SETTINGS = "/etc/penstock/agent.env"
 """A node that has the file may run sessions at any moment."""
 ANSWER_S = 120
@@ -29,9 +32,19 @@ ANSWER_S = 120
 Published = Mapping[str, Mapping[str, Any]]
 
 
+class From(Enum):
+    """From where a port is reached: by people and sessions, too, by all nodes, or by those that call it alone."""
+
+    EVERYWHERE = auto()
+    NODES = auto()
+    CALLER = auto()
+
+
 @dataclass(frozen=True)
 class Way:
     """A port of a node that another one needs. `node` is the name of the one that is unfit where it does not answer.
+
+    Where it is the first one of a range, `last` is its end. `opened_to` is for whom firewalls have to open it.
 
     Without what is `needed` a deploy comes to nothing; without the rest some sessions do. Where the target has the file
     `unless`, nobody listens there for a moment, as the port's user may want it just then; nothing is said of the way.
@@ -45,6 +58,8 @@ class Way:
     protocol: str = TCP
     needed: bool = True
     unless: str = ""
+    last: int = 0
+    opened_to: From = From.NODES
 
     @property
     def key(self) -> str:
@@ -54,7 +69,7 @@ class Way:
 
 def between(site: Site) -> list[Way]:
     """Return all ways between different nodes of a site, each port once."""
-    found = {(way.source.name, way.key): way for way in _between(site) if way.source is not way.target}
+    found = {(way.source.name, way.key): way for way in all_of(site) if way.source is not way.target}
     return list(found.values())
 
 
@@ -114,24 +129,28 @@ def _told(way: Way, reason: str) -> str:
     return f"{way.source.name} does not reach {port} of {way.target.name} ({way.what}): {reason}"
 
 
-def _between(site: Site) -> Iterator[Way]:
+def all_of(site: Site) -> Iterator[Way]:
+    """Yield all ways of a site, also those of nodes to themselves."""
     master, reservoir, ports = site.master, site.reservoir, site.ports
     workers = [node for node in site.with_role(NodeRole.WORKER) if node.agent_port is not None]
+    # the machines of a cluster fetch images, too, and the site file does not know them
+    images_for = From.EVERYWHERE if any(node.kubernetes for node in workers) else From.NODES
     for node in site.nodes:
-        yield Way(node, reservoir, ports.reservoir, "packages", node.name)
+        yield Way(node, reservoir, ports.reservoir, "packages", node.name, opened_to=From.EVERYWHERE)
         if site.logs.gather:
             yield Way(node, master, ports.agents, "journals", node.name)
         for port, what in ((ports.console, "console"), (ports.api, "API"), (ports.apps, "apps")):
-            yield Way(node, master, port, what, node.name, needed=False)
+            yield Way(node, master, port, what, node.name, needed=False, opened_to=From.EVERYWHERE)
         if not site.time.servers:
             yield Way(node, master, TIME_PORT, "time", node.name, UDP, needed=False)
     for node in workers:
-        yield Way(node, reservoir, ports.registry, "images", node.name)
+        yield Way(node, reservoir, ports.registry, "images", node.name, opened_to=images_for)
         yield Way(node, master, ports.agents, "control API", node.name)
-        yield Way(master, node, node.agent_port or 0, "agent", node.name)
+        yield Way(master, node, node.agent_port or 0, "agent", node.name, opened_to=From.CALLER)
         if node.kubernetes is None:
-            first, _ = site.node_agent.port_range
-            yield Way(master, node, first, "ports of sessions", node.name, needed=False)
+            first, last = site.node_agent.port_range
+            what, caller = "ports of sessions", From.CALLER
+            yield Way(master, node, first, what, node.name, needed=False, last=last, opened_to=caller)
     yield from _of_storages(site)
     yield from _of_slurm(site)
     # each with the next one: all pairs would be too many, and firewalls stand between rows
@@ -147,13 +166,17 @@ def _of_storages(site: Site) -> Iterator[Way]:
             continue
         for node in site.nodes:
             if set(storage.clients) & set(node.roles):
-                yield Way(node, site.nfs_server(storage), NFS_PORT, f"storage {storage.name}", node.name)
+                server, what = site.nfs_server(storage), f"storage {storage.name}"
+                yield Way(node, server, NFS_PORT, what, node.name, opened_to=From.CALLER)
 
 
 def _of_slurm(site: Site) -> Iterator[Way]:
     members = [node for node in site.nodes if cluster_engine.is_member(site, node)]
     controllers = [node for node in members if node.name in (site.master.name, site.slurm.backup_controller)]
+    first, last = STREAMS
     for node in members:
+        yield Way(node, site.master, ACCOUNTING_PORT, "slurmdbd", node.name, needed=False)
+        yield Way(node, node, first, "steps", node.name, needed=False, last=last)
         for controller in controllers:
             if node.slurm is not None:
                 yield Way(node, controller, CONTROLLER_PORT, "slurmctld", node.name)

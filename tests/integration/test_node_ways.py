@@ -10,11 +10,13 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jinja2
 import pytest
 
 from appliance.site import inventory, playbook, preflight
@@ -287,3 +289,73 @@ def test_a_deploy_names_the_closed_way_and_leaves_nothing_that_listens(
     reason = "one does not reach TCP port 6001 of two (agent): no answer within 3 s"
     assert said["two"] == [("fail", reason)], "all else is open, also what nothing serves yet"
     assert set(machines[1].reaches(machines[0]).values()) == {"Connection refused"}
+
+
+def rules(site: str, node: str) -> str:
+    """What role `firewall` writes for a node of a site."""
+    host = inventory.build(load(parse(site, "site.yml")), version="1")["all"]["hosts"][node]
+    template = (ROOT / "roles/firewall/templates/etc/penstock/firewall.nft.j2").read_text()
+    written: str = jinja2.Template(template, trim_blocks=True).render(firewall_openings=host["node_openings"])
+    return written
+
+
+def load_rules(machine: Machine, written: str) -> None:
+    words = ["ip", "netns", "exec", machine.namespace, "nft", "--file", "-"]
+    subprocess.run(words, input=written, text=True, check=True)
+
+
+@contextmanager
+def serving(machine: Machine, *ports: int) -> Iterator[None]:
+    """Have a service that takes connections on ports."""
+    bound = f"held = [__import__('socket').create_server(('0.0.0.0', port)) for port in {ports}]"
+    script = f"{bound}; print('ready', flush=True); __import__('time').sleep(60)"
+    with subprocess.Popen(machine.inside(sys.executable, "-c", script), stdout=subprocess.PIPE) as service:
+        try:
+            assert service.stdout is not None
+            assert service.stdout.readline() == b"ready\n"
+            yield
+        finally:
+            service.kill()
+
+
+WITH_FIREWALL = (
+    SITE + "firewall: {enabled: true, networks: [10.99.0.0/24], allow: [{port: 9100, networks: [10.99.0.1]}]}\n"
+)
+
+
+def test_the_firewall_of_a_node_lets_in_what_the_site_opens_and_tells_all_others_at_once(
+    machines: tuple[Machine, Machine],
+) -> None:
+    one, two = machines
+    load_rules(two, rules(WITH_FIREWALL, "two"))
+    with serving(two, 22, 6001, 9100, 9101, 57_999):
+        tried = [
+            {"protocol": "tcp", "port": port, "address": two.address, "key": str(port)}
+            for port in (22, 6001, 9100, 9101, 57_999)
+        ]
+        found = one.says("node_ways", f"module.tried({RUN!r}, {tried!r})")
+        assert found == {"22": "", "6001": "", "9100": "", "9101": "No route to host", "57999": ""}
+        ip("-n", one.namespace, "address", "del", f"{one.address}/24", "dev", "eth0")
+        ip("-n", one.namespace, "address", "add", "10.99.0.77/24", "dev", "eth0")
+        stranger = one.says("node_ways", f"module.tried({RUN!r}, {tried!r})")
+        assert [port for port, reason in stranger.items() if not reason] == ["22"], "only the master calls an agent"
+    with serving(one, 8443):
+        begun = [{"protocol": "tcp", "port": 8443, "address": "10.99.0.77", "key": "begun"}]
+        assert two.says("node_ways", f"module.tried({RUN!r}, {begun!r})") == {"begun": ""}, "nodes call whom they want"
+
+
+def test_rules_that_are_loaded_again_take_the_place_of_those_before(machines: tuple[Machine, Machine]) -> None:
+    _, two = machines
+    listed = ["ip", "netns", "exec", two.namespace, "nft", "list", "table", "inet", "penstock_firewall"]
+    load_rules(two, rules(WITH_FIREWALL, "two"))
+    once = subprocess.run(listed, check=True, capture_output=True).stdout
+    load_rules(two, rules(WITH_FIREWALL, "two"))
+    assert subprocess.run(listed, check=True, capture_output=True).stdout == once
+
+
+def test_a_preflight_tries_what_the_firewall_of_an_earlier_deploy_does_not_open_yet(
+    tmp_path: Path, machines: tuple[Machine, Machine]
+) -> None:
+    _, two = machines
+    load_rules(two, rules(WITH_FIREWALL.replace("agent_port: 6001", "agent_port: 6002"), "two"))
+    assert preflight_of(tmp_path, machines, check=False)["two"] == [("ok", "7 ports of others were tried")]

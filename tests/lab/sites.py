@@ -45,6 +45,7 @@ def users_site() -> dict[str, Any]:
     site["backup"] = {"hour": BACKUP_HOUR}
     site["logs"] = {"gather": True}
     # administrators may order backups from elsewhere, and a ladder may come to a reboot
+    site["firewall"]["networks"] = ["10.71.9.0/24"]
     site["repair"] = {"controller": True, "automatic": ["engine"], "reboot": True}
     for node in site["nodes"]:
         node["address"] = node["address"].replace("10.71.8.", "10.71.9.")

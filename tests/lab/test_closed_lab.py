@@ -106,6 +106,20 @@ def test_the_site_verifies(journey: Journey) -> None:
     }
 
 
+def test_services_that_people_and_nodes_reach_have_little_that_could_be_taken_over(journey: Journey) -> None:
+    said = journey.in_node("master1", "systemd-analyze", "security", "--no-pager").stdout
+    exposure = {name: float(level) for name, level in re.findall(r"^(\S+)\.service +([\d.]+)", said, re.MULTILINE)}
+    hardened = ("docker-registry", "nginx", "penstock-agent-edge", "penstock-api", "penstock-edge", "penstock-index")
+    assert {name: exposure[name] for name in hardened if exposure[name] >= 4} == {}
+
+
+@pytest.mark.parametrize(("port", "reason"), [(443, ""), (9100, "No route to host"), (6001, "No route to host")])
+def test_a_node_refuses_what_the_site_does_not_need(journey: Journey, port: int, reason: str) -> None:
+    node = "master1" if port != 6001 else "worker2"
+    tried = f"import socket; socket.create_connection(({node!r}, {port}), 5)"
+    assert journey.in_node("worker1", "python3", "-c", tried).stderr.strip().endswith(reason)
+
+
 def test_verify_notices_a_stopped_agent(journey: Journey) -> None:
     journey.in_node("worker2", "systemctl", "stop", "penstock-agent")
     try:

@@ -21,6 +21,7 @@ SHORT = {
     "detachment",
     "evidence",
     "fabric",
+    "hardening",
     "health",
     "interfaces",
     "kept_files",

@@ -42,6 +42,7 @@ options:
   storages: {type: list, elements: dict, default: [], description: Storages that this node has.}
   storage_ids: {type: dict, default: {}, description: What stands in their markers.}
   limits: {type: list, elements: str, default: [], description: Chains of packet rules that limit connections.}
+  firewall: {type: str, default: "", description: Table of nftables that closes ports.}
   library: {type: path, description: The library that sessions load to hold GPU shares; none means not to look.}
   published: {type: path, description: The same library as it came from the reservoir.}
 """
@@ -63,6 +64,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "storages": {"type": "list", "elements": "dict", "default": []},
     "storage_ids": {"type": "dict", "default": {}},
     "limits": {"type": "list", "elements": "str", "default": []},
+    "firewall": {"type": "str", "default": ""},
     "library": {"type": "path"},
     "published": {"type": "path"},
 }
@@ -152,6 +154,8 @@ def parts(options: dict[str, Any], run: Callable[..., tuple[int, str]]) -> dict[
         "limits": lambda: {chain: limit(chain, run) for chain in options["limits"]},
         "exports": lambda: {path: export(path, options["address"], run) for path in options["exports"]},
     }
+    if options["firewall"]:
+        found["firewall"] = lambda: firewall(options["firewall"], run)
     if options["library"]:
         found["gpu_library"] = lambda: library(Path(options["library"]), Path(options["published"]), run)
     if options["database"]:
@@ -302,6 +306,17 @@ def limit(chain: str, run: Callable[..., tuple[int, str]]) -> dict[str, Any]:
     if f"-A {chain} " in rules:
         return {"ok": True, "detail": "the kernel cannot count connections: nginx alone limits what they ask"}
     return {"ok": False, "detail": "its rule is not there"}
+
+
+def firewall(table: str, run: Callable[..., tuple[int, str]]) -> dict[str, Any]:
+    """Return whether the kernel refuses what no rule of a table lets in, and how many rules do that."""
+    code, rules = run("nft", "--stateless", "list", "table", "inet", table)
+    if code:
+        return {"ok": False, "detail": rules}
+    if "hook input" not in rules or "policy drop" not in rules:
+        return {"ok": False, "detail": f"the table {table} refuses nothing"}
+    opened = sum(" dport " in rule and rule.endswith(" accept") for rule in rules.splitlines())
+    return {"ok": True, "detail": f"all ports are closed but those of {opened} rules"}
 
 
 def export(path: str, address: str, run: Callable[..., tuple[int, str]]) -> dict[str, Any]:

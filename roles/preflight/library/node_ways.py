@@ -12,6 +12,7 @@ import os
 import select
 import shutil
 import socket
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -53,6 +54,9 @@ QUEUE = 4096
 # equally long, and an answer is no request: who forges a sender makes neither more of it nor two of these talk
 ASKS, ANSWERS = b"penstock-ways? ", b"penstock-ways! "
 LONGEST = 128
+FIREWALL = "penstock_firewall"
+# a small machine has no names of protocols
+NUMBERS = {"tcp": 6, "udp": 17}
 PATIENCE_S, TIMES = 1.0, 3
 TOGETHER = 64
 END_S = 5.0
@@ -89,9 +93,21 @@ def listen(run: str, address: str, ports: list[dict[str, Any]], seconds: int) ->
     try:
         if opened:
             start(run, opened, seconds)
+        let_in(held, seconds)
     except OSError as error:
         return {"penstock_listens": [], "penstock_unheard": f"{folder(run)}: {error.strerror or error}"}
     return {"penstock_listens": held}
+
+
+def let_in(held: list[str], seconds: int) -> None:
+    """Let the node's own firewall, if it has one, pass ports for a time: this deploy opens those that are new."""
+    if not held or not shutil.which("nft"):
+        return
+    named = [each.split("/") for each in held]
+    ports = ", ".join(f"{NUMBERS[protocol]} . {port} timeout {seconds}s" for protocol, port in named)
+    words = ["nft", "add", "element", "inet", FIREWALL, "preflight", f"{{ {ports} }}"]
+    with suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(words, capture_output=True, check=False, timeout=END_S)
 
 
 def still(address: str, listens: list[str]) -> list[str]:

@@ -335,7 +335,7 @@ def test_a_lab_needs_one_network_of_256_addresses() -> None:
         ("10.71.8.255", "reserved"),
     ):
         with pytest.raises(InputError, match=reason) as caught:
-            lab.subnet_of(site(EXAMPLE.replace("10.71.8.11", address)))
+            lab.subnet_of(site(EXAMPLE.replace("10.71.8.11", address).replace("10.71.8.0/24", "10.71.8.0/22")))
         assert caught.value.problems[0].where == "nodes[1].address"
 
 

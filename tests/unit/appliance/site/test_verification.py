@@ -69,6 +69,7 @@ def node(**special: Any) -> dict[str, Any]:
         "storages": {},
         "exports": {},
         "limits": {},
+        "firewall": {"ok": True, "detail": "all ports are closed but those of 4 rules"},
         **special,
     }
 
@@ -255,6 +256,12 @@ def test_a_site_where_all_is_well(site: Site, evidence: dict[str, Any]) -> None:
             {"limits": {"PENSTOCK-EDGE": {"ok": False, "detail": "its rule is not there"}}},
             "connections are limited by PENSTOCK-EDGE",
             "its rule is not there",
+        ),
+        (
+            "storage1",
+            {"firewall": {"ok": False, "detail": "the table penstock_firewall refuses nothing"}},
+            "other ports are closed",
+            "the table penstock_firewall refuses nothing",
         ),
         ("worker1", {"ways": None}, "sessions are kept apart", "nothing was tried"),
         ("worker1", {"ways": {"tried": {}, "detail": "no bridge"}}, "sessions are kept apart", "no bridge"),

@@ -23,10 +23,10 @@ from api.resources.sessions import submission
 from api.resources.sessions.schemas import DryRunRequest
 from api.resources.sessions.submission import SubmissionContext
 from api.resources.sessions.views import DryRunView
-from api.scheduler.pending_reasons import NAMED
 from api.scheduler.phrases import some
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import Decision, Snapshot, Workload
+from api.scheduler.titles import NAMED
 from api.tables.sessions import Session
 from common.errors import ThrottledError, UnavailableError
 from common.sentence import Sentence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +13,7 @@ from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.clock import now
 from api.control.reconcilers import drains, losses
-from api.engine.base import Engine
+from api.engine.base import AgentAddress, Engine
 from api.resources.images import service as images
 from api.resources.nodes import rights, service
 from api.resources.nodes.schemas import ModeRequest
@@ -91,17 +91,17 @@ async def remove(db: AsyncSession, name: str, caller: Identity) -> None:
     log.info("removed", node=name, by=caller.name)
 
 
-async def unknown(db: AsyncSession, name: str, caller: Identity) -> Node:
-    """Return a node for who may end its containers whose sessions the database does not know."""
+async def unknown(db: AsyncSession, name: str, caller: Identity) -> tuple[AgentAddress, list[str]]:
+    """Return an agent, and its containers whose sessions the database does not know, for who may end these."""
     await rights.check(db, name, caller, Action.NODE_CHANGE)
     node = await service.get(db, name)
     if not await service.has_reported(db, name):
         raise ConflictError(f"{name} has not reported yet", where="name", hint="try again in some seconds")
-    return node
+    return agent_of(node), list(node.unknown_ids)
 
 
-async def end_unknown(engine: Engine, node: Node, caller: Identity) -> None:
-    """End the containers of a node that are nobody's."""
-    for container in node.unknown_ids:
-        log.warning("unknown container ended", node=node.name, container=container, by=caller.name)
-        await engine.terminate(agent_of(node), container, GRACE_S)
+async def end_unknown(engine: Engine, agent: AgentAddress, containers: Sequence[str], caller: Identity) -> None:
+    """End containers of a node that are nobody's."""
+    for container in containers:
+        log.warning("unknown container ended", node=agent.name, container=container, by=caller.name)
+        await engine.terminate(agent, container, GRACE_S)

@@ -112,9 +112,9 @@ async def end_unknown_containers(name: NamePath, caller: Caller, database: Datab
     """End the containers of a node that belong to sessions which the database does not know."""
     engine: Engine = request.app.state.engine
     async with database.transaction() as db:
-        node = await administration.unknown(db, name, caller)
+        agent, containers = await administration.unknown(db, name, caller)
         await auditing.record(db, request)
-    await administration.end_unknown(engine, node, caller)
+    await administration.end_unknown(engine, agent, containers, caller)
     return Done()
 
 

@@ -269,10 +269,14 @@ class Draft:
         return find(replace(workload, on_slices=False))
 
     def may_take(self, workload: Workload, places: Places, may: May) -> bool:
-        """Return whether the project may have what these places take; remembers what that is where it may not."""
-        if not self.cluster.layout.sliced or may(taking(workload, places)):
+        """Return whether the project may have what these places take; remembers what that is where it may not.
+
+        Who asks has seen that it may have what the workload asks for: more than that is taken by slices alone.
+        """
+        taken = taking(workload, places)
+        if taken.total_milli == workload.total_milli or may(taken):
             return True
-        self.too_much[workload.id] = taking(workload, places)
+        self.too_much[workload.id] = taken
         return False
 
     def decision(self) -> Decision:

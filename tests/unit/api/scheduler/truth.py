@@ -42,7 +42,8 @@ class _Truth:
         self.quotas = {each.name: each.quota_milli for each in snapshot.projects}
         self.limits = {each.name: each.limit_milli for each in snapshot.projects}
         self.victims = {id_ for each in decision.reclaims for id_ in self.going(each)}
-        self.placed = [Running(self.queued[id_], places, 0) for id_, places in decision.placements.items()]
+        placed = decision.placements.items()
+        self.placed = [Running(taking(self.queued[id_], places), places, 0) for id_, places in placed]
         of = {each.workload.id: each for each in snapshot.running}
         self.grown = [
             Running(one_more(of[id_], rank), (place,), 0)

@@ -245,19 +245,20 @@ async def _check_space(
         if share.milli < MILLI
     )
     used = await repository.held_on(db, {node_id for node_id, _ in grown}, {uuid for _, uuid in grown})
-    names = {container.node_id: container.node.name for container in session.containers}
+    nodes = {container.node_id: container.node for container in session.containers}
     for (node_id, uuid), parts in sorted(grown.items(), key=lambda item: item[0][1]):
-        free = MILLI - used.get((node_id, uuid), 0)
-        waited_for = reserved.get((names[node_id], uuid), 0)
+        node = nodes[node_id]
+        free = MILLI - used.get((node_id, uuid), 0) - node.orphaned_milli.get(uuid, 0)
+        waited_for = reserved.get((node.name, uuid), 0)
         if parts * more <= free and parts * more > free - waited_for:
             raise ConflictError(
-                f"{format_gpus(waited_for)} GPU of {uuid} of {names[node_id]} is kept for sessions that wait",
+                f"{format_gpus(waited_for)} GPU of {uuid} of {node.name} is kept for sessions that wait",
                 where=FIELD,
                 hint="ask again when they run, or submit it again to let it run elsewhere",
             )
         if parts * more > free:
             raise ConflictError(
-                f"{format_gpus(max(free, 0))} GPU is free on {uuid} of {names[node_id]}, "
+                f"{format_gpus(max(free, 0))} GPU is free on {uuid} of {node.name}, "
                 f"and {format_gpus(parts * more)} more is asked for",
                 where=FIELD,
                 hint="ask for less, or submit it again to let it run elsewhere",

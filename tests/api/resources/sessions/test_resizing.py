@@ -389,3 +389,12 @@ async def test_it_starts_again_with_the_share_that_was_asked_for(cluster: Cluste
         assert await sessions.requeue(db, session, "its node was lost")
     waiting = await cluster.session("a")
     assert (waiting["gpu_milli"], waiting["held_milli"], waiting["resize_milli"]) == (250, 0, None)
+
+
+async def test_what_an_unknown_container_holds_of_a_gpu_is_no_room_for_a_raise(cluster: Cluster) -> None:
+    await prepare(cluster, 500)
+    async with cluster.database.transaction() as db:
+        await db.execute(update(Node).values(orphaned_milli={"GPU-worker1-0": 400}))
+    answer = await resize(cluster, 750, status=409)
+    assert "0.1 GPU is free on GPU-worker1-0 of worker1" in str(answer)
+    await resize(cluster, 600)

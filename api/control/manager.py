@@ -40,6 +40,7 @@ from api.engine.launcher import Launcher
 from api.engine.launchers import launcher_of
 from api.resources.audit import service as audit
 from api.resources.installation import service as installation
+from api.resources.nodes import service as nodes
 from api.resources.nodes.heartbeats import Heartbeats
 from api.resources.sessions import lifecycle
 from api.settings import Settings
@@ -284,9 +285,14 @@ class Manager:
                 await asyncio.sleep(TICK_S)
 
     async def _check_database(self) -> None:
-        """Raise UnavailableError where the database is another one than before, and let the process start over."""
+        """Raise UnavailableError where the database is another one than before, and let the process start over.
+
+        One that was there before, and was kept under another name meanwhile, has what nodes had reported to it then.
+        """
         found = await self._database.which()
         if self._which_database not in ("", found):
+            async with self._database.transaction() as db:
+                await nodes.forget_reports(db)
             self._start_over()
             raise UnavailableError("the database was exchanged, as by a restore", hint="wait: the API starts over")
         self._which_database = found

@@ -155,6 +155,11 @@ async def move(db: AsyncSession, step: timedelta) -> None:
     await db.execute(query, execution_options={"synchronize_session": False})
 
 
+async def forget_reports(db: AsyncSession) -> None:
+    """Have all nodes tell anew what they run, before anything is given away or launched there."""
+    await db.execute(update(Node).values(reported_to=""), execution_options={"synchronize_session": False})
+
+
 async def remove(db: AsyncSession, node_id: UUID) -> None:
     """Delete a node and its GPUs."""
     await db.execute(delete(Node).where(Node.id == node_id))

@@ -23,6 +23,7 @@ replace_message = repository.replace_message
 not_callable = repository.not_callable
 lost = repository.lost
 move = repository.move
+forget_reports = repository.forget_reports
 IS_LOST, IS_DRAINING, HAS_UNKNOWN = repository.IS_LOST, repository.IS_DRAINING, repository.HAS_UNKNOWN
 CANNOT_BE_CALLED, CANNOT_CALL = repository.CANNOT_BE_CALLED, repository.CANNOT_CALL
 

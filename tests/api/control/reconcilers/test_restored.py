@@ -39,6 +39,13 @@ class Backup:
             f"ALTER DATABASE {self._name}_dump RENAME TO {self._name}",
         )
 
+    def give_back(self) -> None:
+        """Change names again: the database of before is there once more, on the same server."""
+        self._do(
+            f"ALTER DATABASE {self._name} RENAME TO {self._name}_dump",
+            f"ALTER DATABASE {self._name}_before RENAME TO {self._name}",
+        )
+
     def _do(self, *statements: str) -> None:
         with closing(connect(self._server, "postgres")) as connection:
             connection.execute(CONNECTED, [[self._name, f"{self._name}_dump"]])
@@ -283,6 +290,32 @@ async def test_a_process_whose_database_was_exchanged_starts_over(
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
+
+
+async def test_what_was_reported_to_a_database_counts_no_more_when_it_comes_back(
+    site: Cluster, server: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manager, "TICK_S", 0.05)
+    assert await reported(site) > 0
+    backup = Backup(site, server)
+    backup.restore()
+    exchanged = asyncio.Event()
+    process = Manager(site.database, site.engine, site.app.state.heartbeats, site.settings, start_over=exchanged.set)
+    running = asyncio.create_task(process.run())
+    await until_led(site)
+    backup.give_back()
+    await asyncio.wait_for(exchanged.wait(), 10)
+    assert await reported(site) == 0
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+
+
+async def reported(cluster: Cluster) -> int:
+    """How many nodes have reported to this database."""
+    async with cluster.database.reading() as db:
+        found = await db.scalar(text("SELECT count(*) FROM nodes WHERE reported_to = this_database()"))
+    return int(found or 0)
 
 
 async def until_led(cluster: Cluster) -> None:

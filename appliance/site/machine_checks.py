@@ -1,4 +1,4 @@
-"""Judgement of a machine by itself: its services, its packet rules, and its clock. Pure."""
+"""Judgement of a machine by itself: its services, packet rules, mounts, and clock. Pure."""
 
 from __future__ import annotations
 
@@ -46,6 +46,23 @@ def firewall(node: Node, seen: Seen) -> Iterator[Check]:
     found = seen["firewall"]
     hint = f"run `systemctl restart penstock-firewall` on {node.name}, and look who takes tables of others away"
     yield Check.of("firewall", "other ports are closed", ok=found["ok"], evidence=found["detail"], hint=hint)
+
+
+def storages(seen: Seen) -> Iterator[Check]:
+    """Judge whether the site's storages are there."""
+    for name, storage in seen["storages"].items():
+        said = storage["detail"]
+        hint = "mount it, then look again"
+        yield Check.of("storage", f"storage {name}", ok=storage["ok"], evidence=said, hint=hint, subject=name)
+
+
+def mounts(seen: Seen) -> Iterator[Check]:
+    """Judge whether folders of storage nodes are mounted, and bring no rights or devices along."""
+    for path, options in seen["mounts"].items():
+        missing = [name for name in ("nosuid", "nodev") if name not in (options or ())]
+        said = "not mounted" if options is None else f"mounted without {', '.join(missing)}" if missing else "mounted"
+        good = options is not None and not missing
+        yield Check.of("mount", f"{path} is mounted", ok=good, evidence=said, subject=path)
 
 
 def time(site: Site, node: Node, seen: Seen) -> Iterator[Check]:

@@ -207,8 +207,8 @@ def _checks(
     yield "limits", "connections are limited", machine_checks.limits(seen)
     if firewall.has_one(site, node):
         yield "firewall", "other ports are closed", machine_checks.firewall(node, seen)
-    yield "storage", "storages are mounted", _storages(seen)
-    yield "mount", "folders are mounted", _mounts(seen)
+    yield "storage", "storages are mounted", machine_checks.storages(seen)
+    yield "mount", "folders are mounted", machine_checks.mounts(seen)
     yield "export", "folders are exported", _exports(seen)
 
 
@@ -342,25 +342,6 @@ def _library(seen: Seen) -> Iterator[Check]:
 
 def _ways(site: Site, seen: Seen) -> Iterator[Check]:
     yield from session_ways(site, seen["ways"])
-
-
-def _storages(seen: Seen) -> Iterator[Check]:
-    for name, storage in seen["storages"].items():
-        said = storage["detail"]
-        hint = "mount it, then look again"
-        yield Check.of("storage", f"storage {name}", ok=storage["ok"], evidence=said, hint=hint, subject=name)
-
-
-def _mounts(seen: Seen) -> Iterator[Check]:
-    for path, options in seen["mounts"].items():
-        yield _mount(path, options)
-
-
-def _mount(path: str, options: list[str] | None) -> Check:
-    missing = [name for name in ("nosuid", "nodev") if name not in (options or ())]
-    said = "not mounted" if options is None else f"mounted without {_words(missing)}" if missing else "mounted"
-    good = options is not None and not missing
-    return Check.of("mount", f"{path} is mounted", ok=good, evidence=said, subject=path)
 
 
 def _exports(seen: Seen) -> Iterator[Check]:

@@ -5,6 +5,7 @@ Before services are there, the role `preflight` listens on their ports for a mom
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -74,14 +75,17 @@ def between(site: Site) -> list[Way]:
 
 
 def questions(site: Site) -> dict[str, dict[str, Any]]:
-    """Return what each node is asked, by names: the ports that it listens on for a moment, and whom it tries."""
+    """Return what each node is asked, by names: where it listens for a moment to which callers, and whom it tries."""
     asked: dict[str, dict[str, Any]] = {node.name: {"node_listens": [], "node_tries": []} for node in site.nodes}
+    listens: defaultdict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
     for way in between(site):
         port = {"protocol": way.protocol, "port": way.port}
-        listened = port | ({"unless": way.unless} if way.unless else {})
-        if listened not in (listens := asked[way.target.name]["node_listens"]):
-            listens.append(listened)
+        listened = listens[way.target.name].setdefault(way.key, port | {"callers": []})
+        listened["callers"].append(str(way.source.address))
+        listened |= {"unless": way.unless} if way.unless else {}
         asked[way.source.name]["node_tries"].append(port | {"address": str(way.target.address), "key": way.key})
+    for name, by_key in listens.items():
+        asked[name]["node_listens"] = list(by_key.values())
     return asked
 
 

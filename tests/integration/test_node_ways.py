@@ -32,7 +32,10 @@ from tests.role_modules import role_module
 module = role_module("preflight/library/{module}.py")
 print(json.dumps({call}))
 """
-PORTS = [{"protocol": "tcp", "port": 8443}, {"protocol": "tcp", "port": 6001}, {"protocol": "udp", "port": 4789}]
+CALLERS = {"callers": ["10.99.0.1"]}
+PORTS = [
+    {"protocol": protocol, "port": port} | CALLERS for protocol, port in (("tcp", 8443), ("tcp", 6001), ("udp", 4789))
+]
 TWIN = "10.99.0.9"
 RUN, OTHER = "5b3c", "90d1"
 
@@ -359,3 +362,23 @@ def test_a_preflight_tries_what_the_firewall_of_an_earlier_deploy_does_not_open_
     _, two = machines
     load_rules(two, rules(WITH_FIREWALL.replace("agent_port: 6001", "agent_port: 6002"), "two"))
     assert preflight_of(tmp_path, machines, check=False)["two"] == [("ok", "7 ports of others were tried")]
+
+
+def test_the_firewall_lets_through_a_preflight_and_nobody_else_meanwhile(machines: tuple[Machine, Machine]) -> None:
+    one, two = machines
+    load_rules(two, rules(WITH_FIREWALL.replace("agent_port: 6001", "agent_port: 6002"), "two"))
+    two.listens()
+    assert one.reaches(two)["tcp/6001"] == ""
+    ip("-n", one.namespace, "address", "del", f"{one.address}/24", "dev", "eth0")
+    ip("-n", one.namespace, "address", "add", "10.99.0.77/24", "dev", "eth0")
+    assert one.reaches(two)["tcp/6001"] == "No route to host"
+
+
+def test_a_second_preflight_has_its_own_time(machines: tuple[Machine, Machine]) -> None:
+    _, two = machines
+    load_rules(two, rules(WITH_FIREWALL, "two"))
+    for seconds in (10, 500):
+        two.listens(seconds)
+    shown = ["ip", "netns", "exec", two.namespace, "nft", "list", "set", "inet", "penstock_firewall", "preflight"]
+    said = subprocess.run(shown, check=True, capture_output=True, text=True).stdout
+    assert said.count("timeout 8m20s") == len(PORTS), said

@@ -30,7 +30,7 @@ options:
   step: {type: str, choices: [listen, try, end], required: true, description: What to do.}
   run: {type: str, required: true, description: Name of the run; it ends what it has started itself.}
   address: {type: str, default: "", description: Address to listen on.}
-  ports: {type: list, elements: dict, default: [], description: "Ports, but none whose file `unless` exists."}
+  ports: {type: list, elements: dict, default: [], description: Ports with `callers`; none whose file `unless` exists.}
   seconds: {type: int, default: 120, description: For how long to listen at most.}
   listens: {type: list, elements: str, default: [], description: "Ports that were listened on, as `tcp/443`."}
   ways: {type: list, elements: dict, default: [], description: "What to try: `address`, `port`, `protocol`, `key`."}
@@ -82,7 +82,7 @@ def listen(run: str, address: str, ports: list[dict[str, Any]], seconds: int) ->
     Where it cannot listen it says why, and that no port answers.
     """
     end(run)
-    held, opened = [], []
+    held, opened, listened = [], [], []
     for each in ports:
         if each.get("unless") and Path(each["unless"]).exists():
             continue
@@ -90,24 +90,31 @@ def listen(run: str, address: str, ports: list[dict[str, Any]], seconds: int) ->
         listening, answers = opening(address, protocol, port)
         opened += [listening] if listening else []
         held += [f"{protocol}/{port}"] if answers else []
+        listened += [each] if answers else []
     try:
         if opened:
             start(run, opened, seconds)
-        let_in(held, seconds)
+        let_in(listened, seconds)
     except OSError as error:
         return {"penstock_listens": [], "penstock_unheard": f"{folder(run)}: {error.strerror or error}"}
     return {"penstock_listens": held}
 
 
-def let_in(held: list[str], seconds: int) -> None:
-    """Let the node's own firewall, if it has one, pass ports for a time: this deploy opens those that are new."""
-    if not held or not shutil.which("nft"):
+def let_in(listened: list[dict[str, Any]], seconds: int) -> None:
+    """Let those through the node's own firewall, if it has one, who try its ports: this deploy opens what is new.
+
+    The kernel forgets them after that time; of those that are there already it begins anew.
+    """
+    callers = [
+        f"{address} . {NUMBERS[each['protocol']]} . {each['port']}" for each in listened for address in each["callers"]
+    ]
+    if not callers or not shutil.which("nft"):
         return
-    named = [each.split("/") for each in held]
-    ports = ", ".join(f"{NUMBERS[protocol]} . {port} timeout {seconds}s" for protocol, port in named)
-    words = ["nft", "add", "element", "inet", FIREWALL, "preflight", f"{{ {ports} }}"]
+    known = f"element inet {FIREWALL} preflight {{ {', '.join(callers)} }}"
+    anew = known.replace(",", f" timeout {seconds}s,").replace(" }", f" timeout {seconds}s }}")
     with suppress(OSError, subprocess.TimeoutExpired):
-        subprocess.run(words, capture_output=True, check=False, timeout=END_S)
+        batch = f"add {known}\ndelete {known}\nadd {anew}\n"
+        subprocess.run(["nft", "--file", "-"], input=batch, text=True, capture_output=True, check=False, timeout=END_S)
 
 
 def still(address: str, listens: list[str]) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from api.scheduler.fairness import ProjectDemand, fair_shares, in_whole_workloads
-from api.scheduler.snapshot import Cause, ProjectState, SchedulerSettings
+from api.scheduler.snapshot import Cause, GpuState, NodeSnapshot, ProjectState, SchedulerSettings
+from common.gpu.kinds import Enforcement
 from tests.unit.api.scheduler.world import World, check_begins_among_small_ones, node, on, project, runs, work
 
 NOW = 100_000
@@ -126,3 +127,23 @@ def test_a_larger_one_that_waits_for_the_limit_does_not_keep_the_quota_from_the_
     world.settle()
     assert "second" not in world.running
     assert not {"s0", "s1"} & set(world.running), world.decisions[-1].pending_reasons
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        project("a", 1, over_quota=False),
+        limited("a", 0.5, 1.5),
+        limited("a", 0, 1),
+        limited("a", 1, 1),
+        project("a", 1),
+    ],
+    ids=["a hard cap", "a limit above the quota", "a limit alone", "a limit at the quota", "no limit"],
+)
+def test_a_slice_that_nobody_uses_changes_nothing_for_who_makes_room_under_a_limit(own: ProjectState) -> None:
+    cut = GpuState(0, "m-0", enforcement=Enforcement.MIG, capacity_milli=500, slice=True)
+    world = World((node("n", 1), NodeSnapshot("m", (cut,))), (own,), now=NOW)
+    world.submit(work("low", "a", 1, priority=10))
+    world.step()
+    world.submit(work("high", "a", 1, priority=50))
+    assert [reclaim.victim for reclaim in world.step().reclaims] == ["low"]

@@ -396,21 +396,3 @@ def test_a_slice_is_reserved_for_nobody_whose_project_may_not_have_it(asked: flo
         if "waits" not in world.queue and "other" not in world.queue:
             return
     raise AssertionError(world.decisions[-1].log)
-
-
-@pytest.mark.parametrize(
-    "limits",
-    [
-        project("a", 1, over_quota=False),
-        project("a", 0.5, limit_milli=1500),
-        project("a", 0, limit_milli=1000),
-        project("a", 1, limit_milli=1000),
-        project("a", 1),
-    ],
-    ids=["a hard cap", "a limit above the quota", "a limit alone", "a limit at the quota", "no limit"],
-)
-def test_a_slice_that_nobody_uses_changes_nothing_for_who_makes_room_under_a_limit(limits: ProjectState) -> None:
-    lower = runs(work("low", "a", 1, priority=10), on("n", 1))
-    nodes = (node("n", 1), sliced("m", 500))
-    decision = judge(nodes, work("high", "a", 1, priority=50), running=(lower,), projects=(limits,))
-    assert [reclaim.victim for reclaim in decision.reclaims] == ["low"]

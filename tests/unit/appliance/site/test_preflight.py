@@ -213,7 +213,8 @@ def test_the_role_is_asked_for_packages_and_ports_of_the_nodes_roles() -> None:
     assert "nfs-kernel-server" in asked["hosts"]["third"]["node_packages"]
     assert "nfs-ganesha" not in asked["hosts"]["third"]["node_packages"]
     assert "node_packages" not in hosts["all"]["hosts"]["first"]
-    assert {"protocol": "tcp", "port": 6001} in asked["hosts"]["second"]["node_listens"]
+    agent = {"protocol": "tcp", "port": 6001, "callers": ["10.0.0.1"]}
+    assert agent in asked["hosts"]["second"]["node_listens"]
     assert asked["vars"]["site_listen_s"] == ways.ANSWER_S + 3
     again = preflight.with_questions(hosts, site(), [bundle], ROOT / "roles")["all"]
     assert asked["vars"]["site_preflight"] != again["vars"]["site_preflight"], "each run has a name of its own"

@@ -86,7 +86,14 @@ def test_who_is_tried_listens() -> None:
 
 def test_a_node_that_may_run_sessions_leaves_their_port_of_udp_alone() -> None:
     of_agents = [port for port in ways.questions(site())["one"]["node_listens"] if "unless" in port]
-    assert of_agents == [{"protocol": "udp", "port": 4789, "unless": agent_settings.FILE}]
+    assert [(port["protocol"], port["port"], port["unless"]) for port in of_agents] == [
+        ("udp", 4789, agent_settings.FILE)
+    ]
+
+
+def test_who_listens_knows_who_calls() -> None:
+    listens = {port["port"]: port["callers"] for port in ways.questions(site())["one"]["node_listens"]}
+    assert listens[6001] == ["10.0.0.2"], "the master"
 
 
 def published(**changes: dict[str, Any]) -> dict[str, dict[str, Any]]:

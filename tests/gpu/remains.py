@@ -10,6 +10,8 @@ from pathlib import Path
 
 MARK = "PENSTOCK_CHECK"
 """The variable that marks them; its value is a folder of the run."""
+LOOKS = 10
+"""So often a process has arguments and no environment before it is believed to have none."""
 GRACE_S = 2.0
 """The longest that what was ended may take to go."""
 
@@ -25,12 +27,12 @@ def remains(folder: Path) -> dict[int, str]:
 
 
 def _environment(process: Path) -> bytes:
-    until = time.monotonic() + GRACE_S
-    while not (environment := (process / "environ").read_bytes()) and time.monotonic() < until:
+    until, looks = time.monotonic() + GRACE_S, 0
+    while not (environment := (process / "environ").read_bytes()) and looks < LOOKS and time.monotonic() < until:
         # execve(2) shows the program before its arguments and its environment; what has ended shows no program
         (process / "exe").readlink()
-        if (process / "cmdline").read_bytes():
-            return (process / "environ").read_bytes()
+        # the next program may have begun since: that there are arguments and no environment is not believed at once
+        looks += bool((process / "cmdline").read_bytes())
         time.sleep(0.001)
     return environment
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from ipaddress import IPv4Network, collapse_addresses
+from ipaddress import IPv4Address, IPv4Network, collapse_addresses
 from typing import Any
 
 from appliance.site import ways
@@ -36,21 +36,32 @@ def findings(site: Site) -> Iterator[Fault]:
         yield ("firewall",), "nobody tells from where nodes call each other", hint
         return
     for node in site.nodes:
-        if not any(node.address in network for network in site.firewall.networks):
-            reason = f"{node.name} has the address {node.address}, which is in none of these networks"
-            yield ("firewall", "networks"), reason, "add its network"
+        # NCCL calls from the one of InfiniBand, too
+        for field, address in (("address", node.address), ("ib_address", node.ib_address)):
+            if address is not None and not _holds(site.firewall.networks, address):
+                reason = f"{node.name} has the {field} {address}, which is in none of these networks"
+                yield ("firewall", "networks"), reason, "add its network"
+    if site.firewall.ssh_networks and not _holds(site.firewall.ssh_networks, site.reservoir.address):
+        reason = (
+            f"deploys come from {site.reservoir.name} ({site.reservoir.address}), which is in none of these networks"
+        )
+        yield ("firewall", "ssh_networks"), reason, "add its network"
 
 
 def openings(site: Site) -> dict[str, list[dict[str, Any]]]:
     """Return by the names of nodes the ports that they open, and to which networks; none stands for everywhere."""
     found: dict[str, dict[Port, set[IPv4Network]]] = {node.name: defaultdict(set) for node in site.nodes}
     for node in site.nodes:
-        found[node.name][TCP, site.ssh.port, site.ssh.port].add(EVERYWHERE)
+        found[node.name][TCP, site.ssh.port, site.ssh.port].update(site.firewall.ssh_networks or [EVERYWHERE])
         for each in site.firewall.allow:
             found[node.name][each.protocol, each.port, each.port].update(each.networks)
     for way in ways.all_of(site):
         found[way.target.name][way.protocol, way.port, way.last or way.port].update(_sources(site, way))
     return {name: [_opening(port, ports[port]) for port in sorted(ports)] for name, ports in found.items()}
+
+
+def _holds(networks: Iterable[IPv4Network], address: IPv4Address) -> bool:
+    return any(address in network for network in networks)
 
 
 def _sources(site: Site, way: Way) -> Iterable[IPv4Network]:

@@ -179,11 +179,13 @@ class Allowed(StrictModel):
 class Firewall(StrictModel):
     """Whether nodes close all ports but those that the site needs, and those that it says to `allow`.
 
-    `networks` are those that the nodes are in, and from where nodes call each other.
+    `networks` are those that the nodes are in, and from where nodes call each other. `ssh_networks` are those from
+    where SSH is reached; none stands for everywhere.
     """
 
     enabled: bool = False
     networks: list[Network] = Field(default_factory=list)
+    ssh_networks: list[Network] = Field(default_factory=list)
     allow: list[Allowed] = Field(default_factory=list)
 
 

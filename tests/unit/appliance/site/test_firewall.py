@@ -72,6 +72,19 @@ def test_the_site_opens_what_else_is_on_its_machines() -> None:
     assert found["tcp/22"] == EVERYWHERE, "nothing is closed by it"
 
 
+def test_ssh_is_reached_from_where_the_site_says_and_from_whom_it_allows() -> None:
+    said = "ssh_networks: [10.0.0.2, 10.9.0.0/16], allow: [{port: 22, networks: [10.8.0.1]}]"
+    found = opened(NODES + FIREWALL.replace("}", f", {said}}}"), "w1")
+    assert found["tcp/22"] == ["10.0.0.2/32", "10.8.0.1/32", "10.9.0.0/16"]
+
+
+def test_calls_by_infiniband_come_from_the_networks_too() -> None:
+    text = NODES.replace("address: 10.0.0.3,", "address: 10.0.0.3, ib_address: 10.6.0.3,") + FIREWALL
+    with pytest.raises(InputError, match=r"firewall\.networks: w1 has the ib_address 10\.6\.0\.3, which is in none"):
+        site(text)
+    assert opened(text.replace("networks: [", "networks: [10.6.0.0/24, "), "w2")["udp/4789"] == [*BOTH, "10.6.0.0/24"]
+
+
 def test_people_reach_the_only_node_of_a_site() -> None:
     alone = "name: north\nnodes: [{name: m1, address: 10.0.0.2, roles: [reservoir, master]}]\n"
     assert opened(alone + FIREWALL, "m1").items() >= {"tcp/443": EVERYWHERE, "tcp/22": EVERYWHERE}.items()
@@ -109,6 +122,11 @@ def test_a_site_without_a_firewall_has_none() -> None:
     [
         ("{enabled: true}", "firewall", "nobody tells from where nodes call each other"),
         ("{enabled: true, networks: [10.0.0.0/24]}", "firewall.networks", "w2 has the address 10.0.1.4"),
+        (
+            "{enabled: true, networks: [10.0.0.0/23], ssh_networks: [10.9.0.0/16]}",
+            "firewall.ssh_networks",
+            "deploys come from m1 (10.0.0.2)",
+        ),
         ("{networks: [10.0.0.7/24]}", "firewall.networks[0]", "10.0.0.7/24 has host bits set"),
         ("{allow: [{port: 9100}]}", "firewall.allow[0].networks", "required"),
         ("{allow: [{port: 0, networks: [10.0.0.0/8]}]}", "firewall.allow[0].port", "is less than 1"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from appliance.site.model import Site
 from appliance.site.site_file import load
+from common import files
 from common.errors import InputError
 from common.yaml_document import parse
 
@@ -32,3 +33,13 @@ def read_text(path: Path) -> str:
         ) from error
     except UnicodeDecodeError as error:
         raise InputError("is not text in UTF-8", where=str(path), hint="save it as UTF-8") from error
+
+
+def replace_text(path: Path, before: str, text: str) -> None:
+    """Write a file that had another text before; its rights stay.
+
+    Raises InputError where somebody has changed it meanwhile.
+    """
+    if read_text(path) != before:
+        raise InputError("was changed meanwhile", where=str(path), hint="run the command again")
+    files.write(path, text, path.stat().st_mode & 0o777)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from appliance.cli.output import Format, FormatOption, print_table, show
-from common import files
 from common.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def add(
     print(f"{changed.node}: added to {file}")
     if no_deploy:
         return
-    _join(changed)
+    _join(file, changed)
 
 
 def remove(
@@ -98,7 +97,7 @@ def remove(
     print(f"{name}: taken out of {file}")
     if no_deploy:
         return
-    _deploy(changed, [])
+    _deploy(file, changed, [])
     print(f"{name}: its certificate is revoked; `penstock node delete {name}` takes it off the API's list")
 
 
@@ -132,7 +131,7 @@ def replace(
     deployment.revoke(before, name)
     _write(file, text, changed)
     print(f"{name}: {where} in {file}")
-    _join(changed)
+    _join(file, changed)
 
 
 def _ask(site: Site, address: IPv4Address) -> Machine:
@@ -143,13 +142,13 @@ def _ask(site: Site, address: IPv4Address) -> Machine:
         return membership.ask(site, address, listener.event)
 
 
-def _join(changed: Changed) -> None:
+def _join(file: Path, changed: Changed) -> None:
     """Deploy a node that is new, and wait until it is ready."""
     from appliance.cli.progress import screen
     from appliance.site import membership
 
     print(f"{changed.node}: connecting")
-    _deploy(changed, [changed.node])
+    _deploy(file, changed, [changed.node])
     print(f"{changed.node}: attaching")
     with screen() as listener:
         mode = membership.attach(changed.site, changed.node, listener.event)
@@ -177,19 +176,20 @@ def _ipv4(text: str) -> IPv4Address:
 
 
 def _write(file: Path, before: str, changed: Changed) -> None:
-    """Write the site file unless somebody has changed it meanwhile; its rights stay."""
-    if _text(file) != before:
-        raise InputError("was changed meanwhile", where=str(file), hint="run the command again")
-    files.write(file, changed.text, file.stat().st_mode & 0o777)
+    from appliance.cli.files import replace_text
+
+    replace_text(file, before, changed.text)
 
 
-def _deploy(changed: Changed, limit: list[str]) -> None:
+def _deploy(file: Path, changed: Changed, limit: list[str]) -> None:
     from appliance.cli.progress import screen
+    from appliance.cli.site import accept_gpus
     from appliance.site import deployment
     from appliance.site.rollout import require_all
 
     with screen() as listener:
         done = deployment.deploy(changed.site, None, listener, file=changed.text, limit=limit or None)
+    accept_gpus(file, changed.text, done)
     require_all({name: why for name, why in done.left_out.items() if not limit or name in limit})
 
 

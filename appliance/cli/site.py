@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from appliance.cli.files import read_site, read_text
+from appliance.cli.files import read_site, read_text, replace_text
 from appliance.cli.options import group
 from appliance.cli.output import Format, FormatOption, plain, print_json, print_table, show
 from appliance.cli.reservoir.common import Key, ReplaceKey, Root, TrustFirst, public_key
@@ -126,12 +127,30 @@ def deploy(
         raise typer.Exit(planning.CHANGES if told.changes else 0)
     with screen() as listener:
         spoken = Spoken(public_key(key), trust_first, replace_key)
-        done = deployment.deploy(site, bundle, listener, file=read_text(file), limit=chosen, spoken=spoken)
+        text = read_text(file)
+        done = deployment.deploy(site, bundle, listener, file=text, limit=chosen, spoken=spoken)
     if output is Format.JSON:
         print_json(done.json() | {"console": site.console_url, "api": site.api_url})
     else:
         _print_deployment(site, done)
+    accept_gpus(file, text, done)
     require_all(done.left_out)
+
+
+def accept_gpus(file: Path, text: str, done: Deployment) -> None:
+    """Write the GPUs that a deploy found into its site file, which had that text, and tell of them."""
+    if not done.expected:
+        return
+    told = ", ".join(
+        f"{gpus['count']} {gpus.get('model', '')}".rstrip() + f" of {name}" for name, gpus in done.expected.items()
+    )
+    try:
+        replace_text(file, text, done.file)
+    except (InputError, OSError) as error:
+        # all is installed, and the next deploy writes them
+        print(plain(f"GPUs     {told}: not written into the site file: {error}"), file=sys.stderr)
+    else:
+        print(plain(f"GPUs     {told}: from now on {file} expects them"), file=sys.stderr)
 
 
 def _plain(looked: Mapping[str, Sequence[Check]]) -> dict[str, list[dict[str, str]]]:

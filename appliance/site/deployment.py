@@ -23,6 +23,7 @@ from appliance.site import (
     driver_bundles,
     edge_certificate,
     engine_change,
+    expected_gpus,
     inventory,
     optional_bundles,
     pki,
@@ -31,6 +32,7 @@ from appliance.site import (
     product,
     served,
     settings,
+    site_file_edit,
     waves,
 )
 from appliance.site.alone import Alone, alone
@@ -77,7 +79,8 @@ class Deployment:
     `left` nodes that it refuses from now on. `rolled_back` is the number of the publication that it installed where an
     administrator went back to that, else 0. `schema` is the step that it brings the database to, `backup` the one that
     it took before. `engine` is that of the site where nodes were changed, `installs` what they install, and `renewal`
-    says that it was to bring certificates alone.
+    says that it was to bring certificates alone. `expected` are the GPUs of workers of which the site file said
+    nothing, and `file` is its text with them.
     """
 
     site: str
@@ -99,7 +102,9 @@ class Deployment:
     engine: str = ""
     installs: dict[str, Any] = field(default_factory=dict)
     renewal: bool = False
+    expected: expected_gpus.Expected = field(default_factory=dict)
     ok: bool = False
+    file: str = ""
     admin_password: str | None = None
 
     @property
@@ -123,9 +128,9 @@ class Deployment:
         self.kept |= {node: said[KEPT] for node, said in result.published.items() if said.get(KEPT)}
 
     def json(self) -> dict[str, Any]:
-        """Return the deployment as plain data, without the password."""
+        """Return the deployment as plain data, without the password and the site file."""
         plain = asdict(self)
-        del plain["admin_password"]
+        del plain["admin_password"], plain["file"]
         return plain | {"seconds": self.seconds, "changes": self.changes}
 
 
@@ -203,11 +208,14 @@ def deploy(
             with clock("preflight"):
                 asked = preflight.with_questions(hosts, site, bundles, settings.ansible_root() / "roles")
                 table = partial(preflight.table, site, listed)
-                rollout.preflight(asked, lambda published: preflight.unfit(table(published)))
+                seen = rollout.preflight(asked, lambda published: preflight.unfit(table(published)))
             _back_up(Backups(site, listener.event, places=Places(state, root)), done, held, clock)
             done.engine = str(site.engine)
             rollout.install()
             done.ok = True
+            if not renewal:
+                done.expected = expected_gpus.found(site, done.reached, seen, hosts, run)
+                done.file = _with_expected(file, done, published, state)
         finally:
             deploy_records.keep(done.json(), state)
     return done
@@ -286,6 +294,20 @@ def _publish(bundle: Path | None, root: Path, spoken: Spoken, progress: Progress
     if published.changed:
         done.changed.append("publication made")
     return published.bundles
+
+
+def _with_expected(file: str, done: Deployment, bundles: list[str], state: Path) -> str:
+    """Return the site file with the GPUs that are expected from now on, and take it for what was deployed."""
+    if not done.expected:
+        return file
+    try:
+        file = site_file_edit.with_gpus(file, "site file", done.expected)
+    except InputError:
+        done.expected = {}  # it has a form that people have to change; `site verify` tells of it
+        return file
+    files.write(state / inventory.SITE_FILE, file, 0o600)
+    done.installs = deploy_records.installs(file, bundles, state / "pki" / "ca.crt")
+    return file
 
 
 def certify(site: Site, state: Path, done: Deployment) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from appliance.site import departure, inventory, playbook, site_file_edit
 from appliance.site.alone import alone
 from appliance.site.deployment import STATE, require_controller
+from appliance.site.expected_gpus import FOUND
 from appliance.site.groups import ATTACHMENT, DETACHMENT, INTERFACES
 from appliance.site.model import NodeRole, Site
 from appliance.site.playbook import Listener
@@ -23,7 +24,7 @@ from appliance.site.site_file import load
 from common.errors import InputError, UnavailableError
 from common.yaml_document import parse
 
-FACTS, FOUND = "interfaces_machine", "attachment_found"
+FACTS = "interfaces_machine"
 ASKED = "machine"
 """The name of a machine that has none in the site yet."""
 
@@ -131,12 +132,12 @@ def attach(site: Site, name: str, listen: Listener, *, state: Path = STATE) -> s
     Raises UnavailableError that says how the node is, where it is not ready then.
     """
     hosts = inventory.build(site, version="", state=str(state))
-    hosts["all"]["vars"]["node_joins"] = name
+    hosts["all"]["vars"]["nodes_joining"] = [name]
     hosts["all"]["children"][ATTACHMENT] = {"hosts": {site.master.name: {}}}
     result = playbook.run(ATTACHMENT, hosts, state=state, listen=listen, publish=[FOUND], check=True)
     result.require_success()
     found = result.published[site.master.name][FOUND]
-    node = next(iter(found["node"]), None)
+    node = next(iter(found["nodes"]), None)
     if node is not None and node["state"] == "ready":
         return str(node["mode"])
     if found["error"]:

@@ -62,6 +62,32 @@ def with_address(text: str, source: str, name: str, address: str) -> str:
     return _agreed(changed, source, [each | ({"address": address} if each["name"] == name else {}) for each in data])
 
 
+def with_gpus(text: str, source: str, expected: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the text with `gpus` of nodes that say nothing of them, by their names.
+
+    Raises InputError where a node stands in brackets over several lines.
+    """
+    data, changed = _data(text, source), text
+    listed = {node["name"]: entry for node, entry in zip(data, _listed(text).value, strict=True)}
+    # from the end on, so that what stands above keeps its place
+    for name in sorted(expected, key=lambda name: listed[name].start_mark.index, reverse=True):
+        changed = _with_key(changed, listed[name], "gpus", expected[name])
+    wanted = [node | ({"gpus": dict(expected[node["name"]])} if node["name"] in expected else {}) for node in data]
+    return _agreed(changed, source, wanted)
+
+
+def _with_key(text: str, node: yaml.MappingNode, key: str, value: Mapping[str, Any]) -> str:
+    dumped = yaml.safe_dump({key: dict(value)}, default_flow_style=None, sort_keys=False, width=1000).rstrip("\n")
+    if node.flow_style:
+        at = node.end_mark.index - 1
+        return f"{text[:at].rstrip()}, {dumped}{text[at:]}"
+    lines = text.splitlines(keepends=True)
+    end = _last_line(node)
+    lines[end] = lines[end].rstrip("\n") + "\n"
+    lines.insert(end + 1, f"{' ' * node.start_mark.column}{dumped}\n")
+    return "".join(lines)
+
+
 def _data(text: str, source: str) -> list[dict[str, Any]]:
     nodes: list[dict[str, Any]] = parse(text, source).data["nodes"]
     return nodes

@@ -18,6 +18,7 @@ from appliance.site import (
     deploy_records,
     deployment,
     driver_bundles,
+    expected_gpus,
     pki,
     playbook,
     preflight,
@@ -165,12 +166,13 @@ def run(
     limit: list[str] | None = None,
     bundle: Path | None = Path("bundle"),
     renewal: Callable[[], None] | None = None,
+    file: str = "name: lab\n",
 ) -> deployment.Deployment:
     return deployment.deploy(
         site,
         bundle,
         deployment.DeployListener(),
-        file="name: lab\n",
+        file=file,
         limit=limit,
         renewal=renewal,
         state=world.state,
@@ -239,6 +241,27 @@ def test_a_deploy_keeps_its_site_file_for_backups(site: Site, world: World) -> N
     run(site, world)
     assert (world.state / "site.yml").read_text() == "name: lab\n"
     assert (world.state / "site.yml").stat().st_mode & 0o777 == 0o600
+
+
+def test_gpus_that_a_deploy_finds_are_part_of_what_it_deployed(
+    site: Site, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(_site: Site, reached: list[str], *_: Any) -> expected_gpus.Expected:
+        return {"worker1": {"count": 8}} if "worker1" in reached else {}
+
+    monkeypatch.setattr(expected_gpus, "found", found)
+    before = "name: lab\nnodes:\n- {name: worker1}\n"
+    done = run(site, world, file=before)
+    assert done.file == "name: lab\nnodes:\n- {name: worker1, gpus: {count: 8}}\n"
+    assert (world.state / "site.yml").read_text() == done.file
+    (record,) = records(world)
+    assert record["expected"] == {"worker1": {"count": 8}}
+    assert record["installs"] == deploy_records.installs(
+        done.file, ["penstock-1.2.3-44136fa355b3", "penstock-1.2.3-abc"], world.state / "pki" / "ca.crt"
+    )
+    odd = "name: lab\nnodes:\n- &a\n  name: worker1\n- {<<: *a, name: worker2}\n"
+    done = run(site, world, file=odd)
+    assert (done.file, done.expected) == (odd, {}), "people have to write it there"
 
 
 def test_a_second_deploy_changes_nothing_and_keeps_the_password(site: Site, world: World) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from appliance.site import departure, membership, playbook
+from appliance.site import departure, expected_gpus, membership, playbook
 from appliance.site.membership import Joining, Machine
 from appliance.site.playbook import Result
 from appliance.site.site_file import load
@@ -163,10 +163,10 @@ def test_another_machine_takes_the_place_of_a_worker_of_its_release(machine: Mac
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        ({"node": [], "error": ""}, "the API has heard nothing of its agent"),
-        ({"node": [], "error": "no way to the database"}, "does not say how it is: no way to the database"),
+        ({"nodes": [], "error": ""}, "the API has heard nothing of its agent"),
+        ({"nodes": [], "error": "no way to the database"}, "does not say how it is: no way to the database"),
         (
-            {"node": [{"name": "w1", "state": "unready", "message": "no Docker", "mode": "active"}], "error": ""},
+            {"nodes": [{"name": "w1", "state": "unready", "message": "no Docker", "mode": "active"}], "error": ""},
             "it is unready: no Docker",
         ),
     ],
@@ -174,17 +174,17 @@ def test_another_machine_takes_the_place_of_a_worker_of_its_release(machine: Mac
 def test_a_node_that_does_not_get_ready_is_an_attach_error(
     played: Played, tmp_path: Path, found: dict[str, Any], said: str
 ) -> None:
-    played.published = {"m1": {membership.FOUND: found}}
+    played.published = {"m1": {expected_gpus.FOUND: found}}
     with pytest.raises(UnavailableError, match=f"w1: Attach Error: .*{said}.*deploy --limit w1"):
         membership.attach(SITE, "w1", lambda _: None, state=tmp_path)
 
 
 def test_a_node_that_is_ready_says_its_mode(played: Played, tmp_path: Path) -> None:
     node = {"name": "w1", "state": "ready", "message": "", "mode": "maintenance"}
-    played.published = {"m1": {membership.FOUND: {"node": [node], "error": ""}}}
+    played.published = {"m1": {expected_gpus.FOUND: {"nodes": [node], "error": ""}}}
     assert membership.attach(SITE, "w1", lambda _: None, state=tmp_path) == "maintenance"
     ((name, hosts, options),) = played.ran
-    assert (name, options["check"], hosts["vars"]["node_joins"]) == ("attachment", True, "w1")
+    assert (name, options["check"], hosts["vars"]["nodes_joining"]) == ("attachment", True, ["w1"])
     assert hosts["children"]["attachment"] == {"hosts": {"m1": {}}}
 
 

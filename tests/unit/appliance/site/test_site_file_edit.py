@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.site.site_file_edit import with_address, with_node, without_node
+from appliance.site.site_file_edit import with_address, with_gpus, with_node, without_node
 from common.errors import InputError
 
 ROOT = Path(__file__).parents[4]
@@ -73,6 +73,22 @@ def test_another_address_changes_nothing_else() -> None:
     assert with_address(EXAMPLE, "site.yml", "worker2", "10.0.0.77") == EXAMPLE.replace("10.71.8.12", "10.0.0.77")
 
 
+def test_gpus_stand_at_their_nodes_and_every_other_line_stays() -> None:
+    expected = {"worker1": {"count": 8, "model": "NVIDIA H100 80GB HBM3"}, "worker2": {"count": 4}}
+    changed = with_gpus(SHORT, "site.yml", expected)
+    assert changed == SHORT.replace(
+        "agent_port: 6001}", "agent_port: 6001, gpus: {count: 8, model: NVIDIA H100 80GB HBM3}}"
+    ).replace("&there '10.0.0.3'\n", "&there '10.0.0.3'\n  gpus: {count: 4}\n")
+    odd = {"master1": {"count": 1, "model": "Tesla: {T4} #1"}}
+    assert yaml.safe_load(with_gpus(SHORT, "site.yml", odd))["nodes"][0]["gpus"] == odd["master1"]
+
+
+def test_gpus_of_a_node_that_is_taken_over_from_another_one_are_left_to_people() -> None:
+    text = "nodes:\n- &first\n  name: m1\n  roles: [worker]\n- {<<: *first, name: m2}\n"
+    with pytest.raises(InputError, match=r"not valid YAML|cannot be changed"):
+        with_gpus(text, "site.yml", {"m1": {"count": 1}})
+
+
 def test_a_name_that_no_node_has_is_told_with_those_that_there_are() -> None:
     missing = r"site.yml: the site has no node 'w3'. Hint: name one of master1"
     with pytest.raises(InputError, match=missing):
@@ -116,6 +132,9 @@ def test_files_of_many_forms_lose_and_get_back_a_node(forms: list[str], indent: 
     grown = with_node(text, "site.yml", NEW)
     assert yaml.safe_load(grown) == before | {"nodes": [*before["nodes"], NEW]}
     assert without_node(grown, "site.yml", "worker9") == text
+    expected = {f"n{number}": {"count": number} for number, form in enumerate(forms) if form != "deep"}
+    having = [node | ({"gpus": expected[node["name"]]} if node["name"] in expected else {}) for node in before["nodes"]]
+    assert yaml.safe_load(with_gpus(text, "site.yml", expected)) == before | {"nodes": having}
     out = data.draw(st.sampled_from(range(len(forms))))
     smaller = without_node(grown, "site.yml", f"n{out}")
     assert names(smaller) == [f"n{number}" for number in range(len(forms)) if number != out] + ["worker9"]

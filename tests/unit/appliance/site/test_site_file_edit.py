@@ -79,7 +79,7 @@ def test_gpus_stand_at_their_nodes_and_every_other_line_stays() -> None:
     assert changed == SHORT.replace(
         "agent_port: 6001}", "agent_port: 6001, gpus: {count: 8, model: NVIDIA H100 80GB HBM3}}"
     ).replace("&there '10.0.0.3'\n", "&there '10.0.0.3'\n  gpus: {count: 4}\n")
-    odd = {"master1": {"count": 1, "model": "Tesla: {T4} #1"}}
+    odd: dict[str, dict[str, Any]] = {"master1": {"count": 1, "model": "Tesla: {T4} #1"}}
     assert yaml.safe_load(with_gpus(SHORT, "site.yml", odd))["nodes"][0]["gpus"] == odd["master1"]
 
 

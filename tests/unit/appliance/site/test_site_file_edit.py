@@ -74,7 +74,10 @@ def test_another_address_changes_nothing_else() -> None:
 
 
 def test_gpus_stand_at_their_nodes_and_every_other_line_stays() -> None:
-    expected = {"worker1": {"count": 8, "model": "NVIDIA H100 80GB HBM3"}, "worker2": {"count": 4}}
+    expected: dict[str, dict[str, Any]] = {
+        "worker1": {"count": 8, "model": "NVIDIA H100 80GB HBM3"},
+        "worker2": {"count": 4},
+    }
     changed = with_gpus(SHORT, "site.yml", expected)
     assert changed == SHORT.replace(
         "agent_port: 6001}", "agent_port: 6001, gpus: {count: 8, model: NVIDIA H100 80GB HBM3}}"

@@ -247,13 +247,13 @@ class Leadership:
 async def open_with(db: AsyncSession, statement: Query, parameters: Mapping[str, Any]) -> None:
     """Let a statement open the transaction of a session that has none yet.
 
-    It goes to the database together with `BEGIN`: it costs no way there and back, and little time here.
+    It goes to the driver as it is. To send it together with `BEGIN` would save a way there and back, and take longer
+    here than that way does: the database is on the same machine (`tests/bench/audit.py`).
     """
     connection = await db.connection()
     driver: Any = (await connection.get_raw_connection()).driver_connection
     try:
-        async with driver.pipeline():
-            await driver.execute(statement, parameters)
+        await driver.execute(statement, parameters)
     except psycopg.Error as error:
         raise DBAPIError.instance(
             None, None, error, psycopg.Error, hide_parameters=True, dialect=connection.dialect

@@ -114,6 +114,11 @@ def is_for_agents(endpoint: Callable[..., Any] | None) -> bool:
     return endpoint in _for_agents or endpoint in _for_controller
 
 
+def is_for_the_edge(endpoint: Callable[..., Any] | None) -> bool:
+    """Return whether the edge asks an endpoint for browsers that are on their way to an app."""
+    return endpoint in _for_the_edge
+
+
 def check_routes(app: FastAPI) -> None:
     """Refuse to start with a route that nobody has decided on; raises PenstockError that names them."""
     marked = _public | _for_agents | _for_controller | _actions.keys()
@@ -211,15 +216,25 @@ def _settings(connection: HTTPConnection) -> Settings:
     return settings
 
 
+def shown_key(connection: HTTPConnection) -> str:
+    """Return the API key that a caller shows, whether or not it is one; empty where none is shown."""
+    scheme, _, key = connection.headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else ""
+
+
+def shown_cookie(connection: HTTPConnection) -> str:
+    """Return the cookie of a login that a caller shows, likewise."""
+    return connection.cookies.get(cookie_name(connection), "")
+
+
 async def _identify(connection: HTTPConnection) -> KnownCaller:
     database: Database = connection.app.state.database
-    scheme, _, key = connection.headers.get("authorization", "").partition(" ")
-    cookie = connection.cookies.get(cookie_name(connection))
+    key, cookie = shown_key(connection), shown_cookie(connection)
     known: KnownCaller | None = None
     at = now()
-    if scheme.lower() == "bearer" and key:
+    if key:
         async with database.reading() as db:
-            known = await callers.by_key(db, passwords.fingerprint(key.strip()), at)
+            known = await callers.by_key(db, passwords.fingerprint(key), at)
     elif cookie:
         if connection.scope.get("endpoint") not in _for_the_edge:
             _check_page(connection, cookie)
@@ -321,7 +336,7 @@ def agent_of_certificate(connection: HTTPConnection) -> str:
 
     Raises UnauthenticatedError where there is none, ForbiddenError where it is no worker of the site.
     """
-    name = _name_of_certificate(connection)
+    name = certificate_of(connection)
     if not name:
         raise UnauthenticatedError(
             "this is for node agents with a certificate of the site", hint="call with the node's certificate"
@@ -338,13 +353,13 @@ def agent_of_certificate(connection: HTTPConnection) -> str:
 
 def _check_controller(connection: HTTPConnection) -> None:
     """Let nobody pass but the controller of the site; raises UnauthenticatedError."""
-    if _name_of_certificate(connection) != CONTROLLER:
+    if certificate_of(connection) != CONTROLLER:
         raise UnauthenticatedError(
             "this is for the controller of the site", hint="call with the controller's own certificate"
         )
 
 
-def _name_of_certificate(connection: HTTPConnection) -> str:
+def certificate_of(connection: HTTPConnection) -> str:
     """Return the name in the certificate that the caller has shown, empty where it has shown none."""
     name = getattr(connection.state, "certificate_name", "")
     headers = connection.headers

@@ -13,6 +13,7 @@ from starlette.requests import HTTPConnection
 
 from api.auth.policy import Action
 from api.clock import now
+from api.endpoints import auditing
 from api.endpoints.access import Agent, KnownCallerOf, SettingsOf, action, check_speaks_for, for_agents
 from api.endpoints.routes import Route, Router
 from api.endpoints.transactions import DatabaseOf, Reading
@@ -73,6 +74,7 @@ async def authorize(
 ) -> Response:
     """Tell the edge where the app of a request is and what it shall see of the request."""
     headers, caller = request.headers, known.identity
+    auditing.about(request, f"apps/{service.name_in(uri)}")
     service.check_origin(headers.get("origin"), headers.get("host", ""))
     app = await index.find(db, uri)
     service.check(app, caller)

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import structlog
 from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.exceptions import HTTPException
@@ -25,8 +25,18 @@ from starlette.requests import HTTPConnection
 from api.auth.policy import Action
 from api.clock import now
 from api.database import Database
-from api.endpoints.access import PREFIX, SAFE_METHODS, action_of, is_for_agents
+from api.endpoints.access import (
+    PREFIX,
+    SAFE_METHODS,
+    action_of,
+    certificate_of,
+    is_for_agents,
+    is_for_the_edge,
+    shown_cookie,
+    shown_key,
+)
 from api.endpoints.change_rate import ChangeRate, DryRunRate
+from api.resources.api_keys.service import PREFIX_LENGTH
 from api.resources.audit import service
 from api.resources.logins.callers import KnownCaller
 from api.resources.schemas import is_name
@@ -40,12 +50,15 @@ READS = frozenset({Action.AUDIT_READ, Action.AUDIT_OVERSEE, Action.LOGS_READ})
 """Actions that change nothing, and are told all the same."""
 DRY_RUNS = frozenset({Action.SESSION_DRY_RUN})
 """Actions that change nothing, though what they are about is posted: they are told where they are refused alone."""
+NOT_VALID = (RequestValidationError, WebSocketRequestValidationError)
 _TOLD = "penstock.told"
 _SECRET = re.compile(r"psk_[A-Za-z0-9_-]+")
 """An API key, which somebody may send where its id belongs."""
 MINUTE_S = 60.0
 OF_A_MINUTE = 30
 """So many attempts that fail at an action are told of one user or address; of the others how many there were."""
+OF_PROGRAMS = 1
+"""The same of agents, and of pages of apps at the edge: programs that are refused go on asking, day and night."""
 OBJECTS = 20
 """So many of the objects of the others are named, the first ones: who floods the log hides nothing behind it."""
 KNOWN = 4096
@@ -56,10 +69,14 @@ LOOK_S = 5.0
 
 @dataclass
 class ToldRequest:
-    """A request that is told. `user` is the name that somebody signs in with, who is not known yet."""
+    """A request that is told where it is refused, and where it `changes` something, whatever comes of it.
+
+    `user` is the name that somebody signs in with, who is not known yet.
+    """
 
     connection: HTTPConnection
     endpoint: Callable[..., Any]
+    changes: bool = False
     user: str = ""
     action: Action | None = None
     object: str = ""
@@ -81,7 +98,7 @@ class ToldRequest:
             "user": known.identity.name if known else self.user,
             "role": known.identity.role if known else "",
             "domain": known.identity.domain if known else None,
-            "credential": known.name if known else "",
+            "credential": known.name if known else self._shown(),
             "address": self.connection.client.host if self.connection.client else "",
             "action": action.name.lower() if action else self.endpoint.__name__,
             "method": self.connection.scope.get("method", "WEBSOCKET"),
@@ -93,6 +110,33 @@ class ToldRequest:
             "request": request_id.current(),
         }
 
+    @property
+    def of_a_program(self) -> bool:
+        """Whether it comes from a program that asks by itself."""
+        return is_for_agents(self.endpoint) or is_for_the_edge(self.endpoint)
+
+    def is_told(self, status: int) -> bool:
+        """Return whether it is told when it fails: each change, and each look at what is not for who asks.
+
+        Of what somebody may not see it is said that it is not there. Who shows nothing that could let him in is a
+        browser before its login; that of a page of an app which is left open ends at some time, and the page asks on.
+        """
+        if self.changes or status == HTTPStatus.FORBIDDEN:
+            return True
+        if status == HTTPStatus.NOT_FOUND:
+            return hasattr(self.connection.state, "known")
+        shown = "authorization" in self.connection.headers or (
+            shown_cookie(self.connection) and not is_for_the_edge(self.endpoint)
+        )
+        return status == HTTPStatus.UNAUTHORIZED and bool(shown or is_for_agents(self.endpoint))
+
+    def _shown(self) -> str:
+        """Return what tells apart with what somebody tries to be let in, as far as lists of keys show it."""
+        if is_for_agents(self.endpoint) and (name := certificate_of(self.connection)):
+            return f"certificate:{name}"
+        key = shown_key(self.connection)
+        return f"api_keys:{key[:PREFIX_LENGTH]}…" if _SECRET.fullmatch(key) and len(key) > 2 * PREFIX_LENGTH else ""
+
     def _project(self) -> str | None:
         """Return the project that a request names, where its endpoint asks for one: else it is what somebody likes."""
         named = self.connection.query_params.get("project", "")
@@ -101,11 +145,12 @@ class ToldRequest:
 
 @dataclass
 class _Minute:
-    """Attempts of one kind that failed since `began`; `last` is the last of those that are not told by themselves, and
-    `objects` are what the others were about.
+    """Attempts of one kind that failed since `began`, of which `most` are told by themselves; `last` is the last of the
+    others, and `objects` are what these were about.
     """
 
     began: float
+    most: int
     count: int = 0
     last: dict[str, Any] | None = None
     objects: dict[str, None] = field(default_factory=dict)
@@ -118,19 +163,19 @@ class Failures:
     _minutes: OrderedDict[tuple[str, str], _Minute] = field(default_factory=OrderedDict)
     _over: list[_Minute] = field(default_factory=list)
 
-    def is_told(self, entry: dict[str, Any]) -> bool:
-        """Take note of one more; return whether it is told by itself."""
+    def is_told(self, entry: dict[str, Any], most: int) -> bool:
+        """Take note of one more; return whether it is told by itself, as `most` of a minute are."""
         # the name in an attempt to sign in is whatever its sender likes
         who = str(entry["user"] if entry["role"] else entry["address"]), str(entry["action"])
-        minute = self._minutes.setdefault(who, _Minute(time.monotonic()))
+        minute = self._minutes.setdefault(who, _Minute(time.monotonic(), most))
         if len(self._minutes) > KNOWN:
             self._over.append(self._minutes.popitem(last=False)[1])
         minute.count += 1
-        if minute.count <= OF_A_MINUTE:
+        if minute.count <= minute.most:
             return True
         minute.last = entry
         if len(minute.objects) < OBJECTS:
-            minute.objects[entry["object"]] = None
+            minute.objects[_wanted_by(entry)] = None
         return False
 
     def left_out(self, *, all_: bool = False) -> list[dict[str, Any]]:
@@ -140,25 +185,24 @@ class Failures:
             self._over.append(self._minutes.popitem(last=False)[1])
         over, self._over = self._over, []
         return [
-            one.last | {"left_out": one.count - OF_A_MINUTE - 1, "objects": [*one.objects]} for one in over if one.last
+            one.last | {"left_out": one.count - one.most - 1, "objects": [*one.objects]} for one in over if one.last
         ]
 
 
 def told_request(connection: HTTPConnection) -> ToldRequest | None:
-    """Return a request as it is told, if it is."""
+    """Return a request as it is told, if it is, whatever comes of it."""
     told: ToldRequest | None = connection.scope.get(_TOLD)
-    return told
+    return told if told and told.changes else None
 
 
 @asynccontextmanager
 async def attempted(connection: HTTPConnection, endpoint: Callable[..., Any]) -> AsyncIterator[None]:
     """Tell it where a request fails before or in its endpoint."""
-    if is_for_agents(endpoint) or not service.is_on(connection.app.state.settings):
+    if not service.is_on(connection.app.state.settings):
         yield
         return
-    told = told_request(connection) or ToldRequest(connection, endpoint)
-    if _is_told(connection, action_of(endpoint)):
-        connection.scope[_TOLD] = told
+    told: ToldRequest = connection.scope.setdefault(_TOLD, ToldRequest(connection, endpoint))
+    told.changes = _changes(connection, endpoint)
     try:
         yield
     except Exception as error:
@@ -166,9 +210,10 @@ async def attempted(connection: HTTPConnection, endpoint: Callable[..., Any]) ->
         raise
 
 
-def _is_told(connection: HTTPConnection, wanted: Action | None) -> bool:
+def _changes(connection: HTTPConnection, endpoint: Callable[..., Any]) -> bool:
+    wanted = action_of(endpoint)
     changes = connection.scope.get("method") not in SAFE_METHODS and wanted not in DRY_RUNS
-    return changes or wanted in READS
+    return (changes and not is_for_agents(endpoint)) or wanted in READS
 
 
 def slow_down(connection: HTTPConnection, endpoint: Callable[..., Any]) -> None:
@@ -232,7 +277,7 @@ def about(connection: HTTPConnection, name: str) -> None:
 
     Call it before the transaction, which begins with the line.
     """
-    if told := told_request(connection):
+    if told := connection.scope.get(_TOLD):
         told.object = name
 
 
@@ -255,12 +300,12 @@ async def record(db: AsyncSession, connection: HTTPConnection, **more: Any) -> N
 async def _failed(told: ToldRequest, error: Exception) -> None:
     status, reason = _status(error), _reason(error)
     refused = status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
-    if told.failed or (told_request(told.connection) is None and status != HTTPStatus.FORBIDDEN):
+    if told.failed or not told.is_told(status):
         return
     told.failed = True
     entry = told.entry("refused" if refused else "failed", status, reason)
     failures: Failures = told.connection.app.state.failed_attempts
-    if failures.is_told(entry):
+    if failures.is_told(entry, OF_PROGRAMS if told.of_a_program else OF_A_MINUTE):
         await _tell(told.connection.app, entry)
 
 
@@ -295,7 +340,7 @@ def _status(error: Exception) -> int:
         return error.http_status
     if isinstance(error, HTTPException):
         return error.status_code
-    if isinstance(error, RequestValidationError):
+    if isinstance(error, NOT_VALID):
         return HTTPStatus.UNPROCESSABLE_ENTITY
     return HTTPStatus.CONFLICT if isinstance(error, IntegrityError) else HTTPStatus.INTERNAL_SERVER_ERROR
 
@@ -304,9 +349,14 @@ def _reason(error: Exception) -> str:
     """Return why, without what was sent: where a body is wrong, and not what it says there."""
     if isinstance(error, PenstockError):
         return "; ".join(problem.reason for problem in error.problems[:3])
-    if isinstance(error, RequestValidationError):
+    if isinstance(error, NOT_VALID):
         return f"not valid: {', '.join(dict.fromkeys(_field(one) for one in error.errors()[:5]))}"
     return type(error).__name__
+
+
+def _wanted_by(entry: Mapping[str, Any]) -> str:
+    """Return what a failed attempt was about: of one to sign in, the name by which."""
+    return f"users/{entry['user']}" if entry["user"] and not entry["role"] else str(entry["object"])
 
 
 def _field(error: Mapping[str, Any]) -> str:

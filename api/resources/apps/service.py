@@ -112,6 +112,11 @@ def app_cookies(header: str) -> str:
     return "; ".join(part for part in parts if part and not _is_ours(part))
 
 
+def name_in(uri: str) -> str:
+    """Return what of a request's path names the app, its first part."""
+    return uri.partition("?")[0].split("/")[1]
+
+
 def login_path(host: str, uri: str) -> str:
     """Return where in the console a browser signs in to come back to an app."""
     return f"/login?next={quote(f'https://{host}{uri}', safe='', encoding='latin-1', errors='replace')}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator, Mapping
-from functools import partial
 from typing import Any
 
 import httpx
@@ -29,6 +28,7 @@ from tests.api.endpoints.rights import (
 )
 from tests.api.endpoints.routes import Route, open_websocket, routes_of, status_of
 from tests.api.endpoints.scene import ASKED, NAMES, Scene, Thing
+from tests.api.endpoints.told import watch
 
 pytestmark = pytest.mark.anyio
 
@@ -141,10 +141,14 @@ async def test_everybody_reaches_with_every_route_as_far_as_the_table_says(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, person: str
 ) -> None:
     there = await scene.prepare(cluster)
-    monkeypatch.setattr(cluster.database, "transaction", partial(scene.undone, cluster.database))
+    told = watch(cluster, monkeypatch)
     certificate = {"X-Client-Verify": "SUCCESS", "X-Client-Name": "w-acme"} if person == "agent" else {}
     async with cluster.client(None if person in NOBODY else scene.key_of(person), **certificate) as client:
+        client.event_hooks["response"].append(told.hear)
         assert [fault async for fault in faults(cluster, client, person, there)] == []
+    assert len(told.answers) > 200
+    missing = told.faults("" if person in NOBODY else person)
+    assert not missing, missing
 
 
 async def test_the_application_does_not_start_with_a_route_that_nobody_has_decided_on(cluster: Cluster) -> None:

@@ -10,6 +10,7 @@ from markupsafe import escape
 
 from api.resources.nodes import lending
 from tests.api.cluster import V1, Cluster, ok
+from tests.api.steps import lose
 
 pytestmark = pytest.mark.anyio
 
@@ -28,6 +29,18 @@ async def test_a_node_of_which_nothing_is_lent_says_why(ready: Cluster, browser:
     async with ready.database.transaction() as db:
         await lending.note(db, {"worker1": "Slurm: drained (fans)"}, {})
     assert '<small class="problem">Slurm: drained (fans)</small>' in (await browser.get("/nodes")).text
+
+
+async def test_a_node_whose_agent_fell_silent_says_why_beside_its_state(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    assert 'class="problem"' not in (await browser.get("/nodes")).text
+    await lose(ready)
+    page = (await browser.get("/nodes")).text
+    node = await ok(ready.admin.get(f"{V1}/nodes/worker1"))
+    assert (node["state"], bool(node["message"])) == ("lost", True)
+    assert f'<small class="problem">{escape(node["message"])}</small>' in page
+    assert "lost" in page
 
 
 async def test_the_overview_counts_what_is_used(ready: Cluster, browser: httpx.AsyncClient) -> None:

@@ -17,8 +17,10 @@ from typing import Annotated, TypeVar
 import structlog
 import typer
 from pydantic import ValidationError
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from api import settings as environment
+from api.clock import now
 from api.database import Database
 from api.settings import Settings
 from common import findings
@@ -73,9 +75,12 @@ def create_admin(
             raise InputError.of(
                 [Problem(str(i["loc"][0]), findings.reason(i), findings.hint(i)) for i in error.errors()]
             ) from None
-        async with database.transaction() as db:
+
+        async def act(db: AsyncSession) -> bool:
             await service.create(db, request)
-        return True
+            return True
+
+        return await _told(database, "create-admin", f"users/{name}", act)
 
     _change(create)
 
@@ -96,8 +101,9 @@ def register_images(
         ) from error
 
     async def register(database: Database) -> bool:
-        async with database.transaction() as db:
-            return await service.register(db, published, registry, str(index))
+        return await _told(
+            database, "register-images", "images", lambda db: service.register(db, published, registry, str(index))
+        )
 
     _change(register)
 
@@ -151,8 +157,11 @@ def close_others(
     from api.control import administration
 
     async def close(database: Database) -> list[dict[str, object]]:
-        async with database.transaction() as db:
-            return await administration.close_others(db, workers or (), check=rehearse)
+        return await _told(
+            *(database, "close-others", "nodes"),
+            lambda db: administration.close_others(db, workers or (), check=rehearse),
+            changes=lambda found: not rehearse and any(node["closed"] for node in found),
+        )
 
     typer.echo(json.dumps(_with_database(close)))
 
@@ -160,6 +169,36 @@ def close_others(
 def _change(action: Callable[[Database], Awaitable[bool]], *, check: bool = True) -> None:
     """Run an action on the database and print whether it changed anything."""
     typer.echo(json.dumps({"changed": _with_database(action, check=check)}))
+
+
+async def _told(
+    database: Database,
+    command: str,
+    subject: str,
+    act: Callable[[AsyncSession], Awaitable[T]],
+    changes: Callable[[T], bool] = bool,
+) -> T:
+    """Return what is done in one transaction with its line in the audit log, and leave none where nothing `changes`."""
+    from api.resources.audit import lines, service
+
+    method, at = "COMMAND", f"{now():%FT%T.%fZ}"
+    entry = lines.by_itself(
+        time=at, user=f"command:{command}", action=command.replace("-", "_"), method=method, object=subject, status=200
+    )
+    try:
+        async with database.transaction() as db:
+            if service.is_on(environment.load()):
+                await service.begin(db, entry)
+            done = await act(db)
+            if not changes(done):
+                raise _UnchangedError
+    except _UnchangedError:
+        pass
+    return done
+
+
+class _UnchangedError(Exception):
+    """Nothing was changed, so the transaction is undone with its line."""
 
 
 def _with_database(action: Callable[[Database], Awaitable[T]], *, check: bool = True) -> T:

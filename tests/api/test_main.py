@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from api import __main__ as program
 from api.database import Database
+from api.resources.audit import repository as audit
 from api.resources.nodes.schemas import NodeView
 from api.resources.users import service as users
 from api.tables.nodes import Node, NodeState
@@ -117,6 +118,53 @@ def test_nodes_that_are_not_named_are_closed(run: CliRunner, database_url: str) 
     assert modes() == {"gone": "active", "leaves": "maintenance", "stays": "active"}
     [again] = json.loads(run.invoke(program.app, words, catch_exceptions=False).stdout)
     assert not again["closed"]
+
+
+def test_each_command_that_changes_something_leaves_a_line_in_the_audit_log(
+    run: CliRunner, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_API_AUDIT_FOLDER", str(tmp_path))
+    key = tmp_path / "key"
+    key.write_text("ab" * 32)
+    monkeypatch.setenv("PENSTOCK_API_AUDIT_KEY", str(key))
+    index = tmp_path / "index.json"
+    image = {
+        "name": "penstock/python",
+        "tag": "3.11",
+        "digest": "sha256:0",
+        "session": True,
+        "architectures": ["amd64"],
+    }
+    index.write_text(json.dumps({"images": [image]}))
+
+    async def lines() -> list[tuple[str, str, list[str]]]:
+        database = Database(database_url)
+        async with database.reading() as db:
+            found = await audit.pending(db, 100, 100)
+        await database.close()
+        return [
+            (each.entry["user"], each.entry["object"], [change["kind"] for change in each.changes]) for each in found
+        ]
+
+    async def add() -> None:
+        database = Database(database_url)
+        async with database.transaction() as db:
+            db.add(Node(name="leaves", address="10.0.0.3", port=6001))
+        await database.close()
+
+    asyncio.run(add())
+    before = asyncio.run(lines())
+    for _ in range(2):
+        changed(run, "create-admin", "--name", "ada", stdin="Correct1horse!\n")
+        changed(run, "register-images", "--index", str(index), "--registry", "reservoir:5000")
+        run.invoke(program.app, ["close-others", "--check"], catch_exceptions=False)
+        run.invoke(program.app, ["close-others"], catch_exceptions=False)
+    assert asyncio.run(lines())[len(before) :] == [
+        ("command:create-admin", "users/ada", ["users"]),
+        ("command:register-images", "images", ["images"]),
+        ("command:close-others", "nodes", ["nodes"]),
+    ]
+    assert "Correct1horse" not in str(asyncio.run(lines()))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import gcd
 
-from api.scheduler.claims import NEVER, Claim, Standing
+from api.scheduler.claims import NEVER, Claim, Lower, Standing
 from api.scheduler.draft import Draft, Places
 from api.scheduler.signature import Frontier
 from api.scheduler.snapshot import Running, Workload
@@ -70,7 +70,7 @@ class Reserve:
         idle = self._idle(is_known=free_at < NEVER)
         if idle and idle + more > self._may_be_idle:
             return None
-        stays = any(not (each.ends_at or each.workload.preemptible) for each in in_the_way)
+        stays = any(not each.ends_at and not _may_go(workload, each) for each in in_the_way)
         return Claim(workload, self._standing, places, free_at, more, stays=stays)
 
     @property
@@ -86,6 +86,13 @@ class Reserve:
         own = [claim for claim in self._draft.claims if claim.standing is self._standing]
         idle = [claim.idle for claim in own if (claim.free_at < NEVER) is is_known]
         return sum(idle) if is_known else sum(min(each, self._may_be_idle // 2) for each in idle)
+
+
+def _may_go(workload: Workload, running: Running) -> bool:
+    """Return whether somebody may be stopped for the workload: of its own project what is lower, if anybody."""
+    other = running.workload
+    is_lower = other.project != workload.project or other.priority < workload.priority or bool(running.part_of)
+    return other.preemptible and is_lower
 
 
 def quota_alone(draft: Draft, workload: Workload) -> Claim | None:
@@ -105,13 +112,15 @@ def quota_alone(draft: Draft, workload: Workload) -> Claim | None:
     stays = sum(each.workload.total_milli for each in fixed if not each.ends_at)
     if stays + workload.total_milli > project.quota_milli and not draft.waited_too_long(workload):
         return None
-    free_at, leaving = _leaving(running, ledger.after(workload) - project.quota_milli)
-    below_cap_at, leaving_cap = _leaving(running, ledger.after(workload) - project.cap_milli)
-    claim = Claim(workload, Standing.DEFERRED, (), free_at, leaving=leaving, leaving_cap=leaving_cap)
+    bare = _bare(draft, workload)
+    free_at, leaving = _leaving(bare, running, ledger.after(workload) - project.quota_milli)
+    below_cap_at, leaving_cap = _leaving(bare, running, ledger.after(workload) - project.cap_milli)
+    claim = replace(bare, leaving=leaving, leaving_cap=leaving_cap)
     if workload.preemptible:
-        return claim
-    free_at, leaving = _leaving(fixed, ledger.after(workload, fixed=True) - project.quota_milli)
-    return replace(claim, free_at=max(free_at, below_cap_at), leaving_fixed=leaving)
+        return replace(claim, free_at=free_at, stays=free_at == NEVER)
+    free_at, leaving = _leaving(bare, fixed, ledger.after(workload, fixed=True) - project.quota_milli)
+    free_at = max(free_at, below_cap_at)
+    return replace(claim, free_at=free_at, stays=free_at == NEVER, leaving_fixed=leaving)
 
 
 def _limit_alone(draft: Draft, workload: Workload) -> Claim | None:
@@ -123,8 +132,16 @@ def _limit_alone(draft: Draft, workload: Workload) -> Claim | None:
     stays = sum(each.workload.total_milli for each in running if not (each.workload.preemptible or each.ends_at))
     if stays + asked > project.cap_milli:
         return None
-    free_at, leaving_cap = _leaving(running, ledger.after(workload) - project.cap_milli)
-    return Claim(workload, Standing.DEFERRED, (), free_at, leaving=asked, leaving_cap=leaving_cap)
+    bare = _bare(draft, workload, spared=project.quota_milli)
+    free_at, leaving_cap = _leaving(bare, running, ledger.after(workload) - project.cap_milli)
+    return replace(bare, free_at=free_at, stays=free_at == NEVER, leaving=asked, leaving_cap=leaving_cap)
+
+
+def _bare(draft: Draft, workload: Workload, *, spared: int = -1) -> Claim:
+    """Return a claim that keeps nothing yet, and knows what of its project it may stop."""
+    least = draft.least_of.get(workload.project, draft.least)
+    lower = Lower(workload.project, workload.priority, spared)
+    return Claim(workload, Standing.DEFERRED, may_stop=lower, least=least)
 
 
 def _staying(draft: Draft, project: str) -> list[Running]:
@@ -132,22 +149,30 @@ def _staying(draft: Draft, project: str) -> list[Running]:
     return [each for each in draft.residents.of(project) if each.workload.id not in draft.terminating]
 
 
-def _leaving(running: Sequence[Running], lacking: int) -> tuple[int, int]:
-    """Return when so many milli-GPU have ended, and how many will have.
+def _leaving(claim: Claim, running: Sequence[Running], lacking: int) -> tuple[int, int]:
+    """Return when so many milli-GPU have ended, or may be stopped for it, and how many will have.
 
     Of those whose end nobody knows it may be any that end first: no more is counted than what is lacking, in the unit
     of their sizes.
     """
     free_at = gone = 0
-    for each in sorted((each for each in running if each.ends_at), key=lambda each: each.ends_at):
+    known = sorted((at, each.workload.total_milli) for each in running if (at := _gone_at(claim, each)) < NEVER)
+    for at, milli in known:
         if gone >= lacking:
             break
-        gone += each.workload.total_milli
-        free_at = each.ends_at
+        gone += milli
+        free_at = at
     if gone >= lacking:
         return free_at, gone
-    unit = gcd(*(each.workload.total_milli for each in running if not each.ends_at)) or 1
+    unit = gcd(*(each.workload.total_milli for each in running if _gone_at(claim, each) == NEVER)) or 1
     return NEVER, gone + -((gone - lacking) // unit) * unit
+
+
+def _gone_at(claim: Claim, running: Running) -> int:
+    """Return when somebody of its project will have ended, or may be stopped for the workload."""
+    ends_at = running.ends_at or NEVER
+    may_stop = claim.may_stop is not None and claim.may_stop.has(running.workload)
+    return min(ends_at, running.since + claim.least) if may_stop or running.part_of else ends_at
 
 
 def soonest(draft: Draft, workload: Workload, before: Places = (), *, ends_only: bool = False) -> Found | None:

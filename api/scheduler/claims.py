@@ -55,14 +55,16 @@ class Claim:
     when that is, and then `stays` says that somebody is there who cannot be stopped for it either. `idle` is what of
     the places was free when it was made. Of its project's work so much will have ended by then: `leaving` in all,
     `leaving_fixed` of what cannot be reclaimed. `leaving_cap` is what has to have ended until there is room for it
-    below the project's cap, which may be above the quota. What of its project it `may_stop` it may once that ran for
-    `least`. With `stopped_for` others were stopped for it, or it was moved itself: that must not have been in vain.
+    below the project's cap, which may be above the quota. What it `may_stop` it may once that ran for `least`; others of
+    its project will be there until `rest_at`. With `stopped_for` others were stopped for it, or it was moved itself:
+    that must not have been in vain.
     """
 
     workload: Workload
     standing: Standing
     places: tuple[Placement, ...] = ()
     free_at: int = 0
+    rest_at: int = 0
     idle: int = 0
     stays: bool = False
     leaving: int = 0
@@ -101,10 +103,13 @@ class Claim:
         """Return whether another one of its project would still be there, and could not be stopped by then."""
         if self.places:
             return True
+        left_until = self.left_until(now)
         ends_at = now + workload.limit_s * SECOND if workload.limit_s else NEVER
-        if self.may_stop and self.may_stop.has(workload):
-            ends_at = min(ends_at, now + self.least)
-        return ends_at > self.left_until(now)
+        if ends_at <= left_until or not (self.may_stop and self.may_stop.has(workload)):
+            return ends_at > left_until
+        # once nobody else is there none comes any more that would have to be stopped: there would be no end of them
+        until = self.rest_at if self.rest_at < NEVER else left_until
+        return until <= now or now + self.least > until
 
 
 class Claims:
@@ -161,6 +166,12 @@ class Claims:
             return []
         claims = self._deferred[project].values()
         return [each for each in claims if not but or (each.workload.id != but.id and each.delayed_by(but, self._now))]
+
+    def about_to_start(self, project: str) -> list[Claim]:
+        """Return those of a project that are nominated."""
+        if not self._nominated[project]:
+            return []
+        return [each for each in self if each.standing is Standing.NOMINATED and each.workload.project == project]
 
     def is_deferred(self, workload: Workload) -> bool:
         """Return whether its project's quota is kept for the workload."""

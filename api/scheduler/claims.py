@@ -55,8 +55,8 @@ class Claim:
     when that is, and then `stays` says that somebody is there who cannot be stopped for it either. `idle` is what of
     the places was free when it was made. Of its project's work so much will have ended by then: `leaving` in all,
     `leaving_fixed` of what cannot be reclaimed. `leaving_cap` is what has to have ended until there is room for it
-    below the project's cap, which may be above the quota. What it `may_stop` it may once that ran for `least`; others of
-    its project will be there until `rest_at`. With `stopped_for` others were stopped for it, or it was moved itself:
+    below the project's cap, which may be above the quota. What it `may_stop` it may once that ran for `least`; others
+    of its project will be there until `rest_at`. With `stopped_for` others were stopped for it, or it was moved itself:
     that must not have been in vain.
     """
 

@@ -64,12 +64,12 @@ class Claim:
     standing: Standing
     places: tuple[Placement, ...] = ()
     free_at: int = 0
-    rest_at: int = 0
     idle: int = 0
     stays: bool = False
     leaving: int = 0
     leaving_fixed: int = 0
     leaving_cap: int = 0
+    rest_at: int = 0
     may_stop: Lower | None = None
     least: int = 0
     stopped_for: bool = False

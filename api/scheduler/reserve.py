@@ -71,7 +71,7 @@ class Reserve:
         if idle and idle + more > self._may_be_idle:
             return None
         stays = any(not each.ends_at and not _may_go(workload, each) for each in in_the_way)
-        return Claim(workload, self._standing, places, free_at, more, stays=stays)
+        return Claim(workload, self._standing, places, free_at, idle=more, stays=stays)
 
     @property
     def _may_be_idle(self) -> int:

@@ -35,8 +35,8 @@ class Claim:
     """What is kept for a workload.
 
     Nobody else gets the `places`, or the quota alone, who would still be there at `free_at`; NEVER where nobody knows
-    when that is, and then `stays` says that somebody is there who cannot be reclaimed either. `idle` is what of the
-    places was free when it was made. Of its project's work so much will have ended by then: `leaving` in all,
+    when that is, and then `stays` says that somebody is there who cannot be stopped for it either. `idle` is what of
+    the places was free when it was made. Of its project's work so much will have ended by then: `leaving` in all,
     `leaving_fixed` of what cannot be reclaimed. `leaving_cap` is what has to have ended until there is room for it
     below the project's cap, which may be above the quota. With `stopped_for` others were stopped for it, or it was
     moved itself: that must not have been in vain.
@@ -71,7 +71,17 @@ class Claim:
     def delayed_by(self, workload: Workload, now: int) -> bool:
         """Return whether another one of its project would still be there."""
         ends_at = now + workload.limit_s * SECOND if workload.limit_s else NEVER
-        return bool(self.places) or not ends_at <= self.free_at < NEVER
+        return bool(self.places) or ends_at > self.left_until(now)
+
+    def left_until(self, now: int) -> int:
+        """Return until when others may have what is kept: until it is free, as far as that is known.
+
+        Behind who can neither be stopped for it nor is known to end, for as long as the workload has waited: if that
+        one ends at once, it waits twice as long at most.
+        """
+        if self.free_at < NEVER:
+            return self.free_at
+        return 2 * now - self.workload.waiting_since if self.stays else 0
 
 
 class Claims:

@@ -109,9 +109,11 @@ def quota_alone(draft: Draft, workload: Workload) -> Claim | None:
     below_cap_at, leaving_cap = _leaving(running, ledger.after(workload) - project.cap_milli)
     claim = Claim(workload, Standing.DEFERRED, (), free_at, leaving=leaving, leaving_cap=leaving_cap)
     if workload.preemptible:
-        return claim
+        return replace(claim, stays=_is_in_the_way(running, workload, project.quota_milli))
     free_at, leaving = _leaving(fixed, ledger.after(workload, fixed=True) - project.quota_milli)
-    return replace(claim, free_at=max(free_at, below_cap_at), leaving_fixed=leaving)
+    stays = _is_in_the_way(fixed, workload, project.quota_milli)
+    stays |= _is_in_the_way(running, workload, project.cap_milli)
+    return replace(claim, free_at=max(free_at, below_cap_at), stays=stays, leaving_fixed=leaving)
 
 
 def _limit_alone(draft: Draft, workload: Workload) -> Claim | None:
@@ -124,7 +126,15 @@ def _limit_alone(draft: Draft, workload: Workload) -> Claim | None:
     if stays + asked > project.cap_milli:
         return None
     free_at, leaving_cap = _leaving(running, ledger.after(workload) - project.cap_milli)
-    return Claim(workload, Standing.DEFERRED, (), free_at, leaving=asked, leaving_cap=leaving_cap)
+    is_behind = _is_in_the_way(running, workload, project.cap_milli)
+    return Claim(workload, Standing.DEFERRED, (), free_at, stays=is_behind, leaving=asked, leaving_cap=leaving_cap)
+
+
+def _is_in_the_way(running: Sequence[Running], workload: Workload, most_milli: int) -> bool:
+    """Return whether too much would be left for the workload were all gone that end, or that it may stop."""
+    left = [each.workload for each in running if not each.ends_at]
+    stay = [each.total_milli for each in left if not (each.preemptible and each.priority < workload.priority)]
+    return sum(stay) + workload.total_milli > most_milli
 
 
 def _staying(draft: Draft, project: str) -> list[Running]:

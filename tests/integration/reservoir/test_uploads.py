@@ -57,6 +57,7 @@ class Site:
         self.simple = ""
         self.key = Ed25519PrivateKey.generate()
         self.uploader = ""
+        self.started_with_kib = 0
 
     def freeze(self, name: str, version: str) -> None:
         """Publish one more Python package."""
@@ -126,11 +127,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         )
         subprocess.run([f"{BIN}/devpi-init", "--no-root-pypi"], env=environment, check=True, capture_output=True)
         site.simple = f"http://127.0.0.1:{web.server_port}/pypi/simple/"
-        command = f"{BIN}/devpi-server --restrict-modify=root --threads=4 --unix-socket={site.path}"
+        command = (
+            f"{BIN}/devpi-server {' '.join(key_options())} --restrict-modify=root --threads=4 --unix-socket={site.path}"
+        )
         with (site.folder / "devpi.log").open("wb") as log:
             server = subprocess.Popen(command.split(), env=environment, stdout=log, stderr=log)
         try:
             wait_for(socket.AF_UNIX, str(site.path), server)
+            site.started_with_kib = peak_kib(server.pid)
             site.url = stack.enter_context(front(site.folder / "nginx", site.path))
             with connect(site.path, site.secret) as admin:
                 assert admin.prepare(site.simple)
@@ -140,6 +144,24 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             server.terminate()
             server.wait()
             web.shutdown()
+
+
+def key_options() -> list[str]:
+    """How the role has the server derive a key of its secret."""
+    unit = rendered(
+        "package_index",
+        "etc/systemd/system/penstock-index.service",
+        package_index_settings=PackageIndexSettings().model_dump(),
+        package_index_socket="",
+        package_index_data="",
+    )
+    return [word for word in unit.split() if word.startswith("--argon2-")]
+
+
+def peak_kib(process: int) -> int:
+    """The most memory that a process has had."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
 
 
 class Web(http.server.SimpleHTTPRequestHandler):
@@ -212,6 +234,11 @@ def wait_for(family: socket.AddressFamily, address: str | tuple[str, int], serve
             return
         time.sleep(0.1)
     pytest.fail(f"nobody listens at {address}")
+
+
+def test_a_start_pays_nothing_for_a_secret_that_nobody_can_guess(site: Site) -> None:
+    """By itself the server takes 512 MiB, and many seconds of all cores, to stretch one that is random."""
+    assert 0 < site.started_with_kib < 400 << 10
 
 
 def test_what_is_published_comes_from_the_publication(site: Site) -> None:

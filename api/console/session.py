@@ -42,7 +42,7 @@ async def show_session(
 ) -> Response:
     """Show a session, by its name or its id."""
     found = await service.get(db, project, name, caller)
-    view = await session_views.view(db, found.id, settings.apps_url)
+    view = await session_views.view(db, found.id, settings.apps)
     can = _allowed(found, caller)
     shares = resizing.offered(found, settings) if can["resize"] else []
     values = {"session": view, "can": can, "shares": shares}

@@ -19,7 +19,7 @@ from api.endpoints.transactions import Transaction
 from api.resources.apps import entrance, service
 from api.resources.apps.service import AppIndex
 from api.tables.logins import Login
-from common.errors import ConflictError, NotFoundError
+from common.errors import ConflictError
 
 ENTRANCE = "/-/enter"
 """Where the edge takes tickets, on the host of each app."""
@@ -44,7 +44,7 @@ async def open_app(
     origin, place = _parted(wanted)
     named = settings.apps.named(origin) if settings.apps.is_own_host(origin) else None
     if named is None:
-        raise NotFoundError("there is no such app", where="next", hint="open it from the page of its session")
+        raise service.unknown()
     app = await index.find_named(db, named)
     service.check_rights(app, known.identity)
     if known.table is not Login:

@@ -47,6 +47,7 @@ async def show_session(
     shares = resizing.offered(found, settings) if can["resize"] else []
     values = {"session": view, "can": can, "shares": shares}
     reserved = await service.reserved_under(db, found, caller) if can["extend"] else []
+    values |= {"one_origin": bool(settings.apps_url) and not settings.apps_name}
     values |= {"reserved": reserved, "events": await events.newest(db, found.id, EVENTS)}
     return await pages.live(request, "session.html", "session_live.html", values)
 

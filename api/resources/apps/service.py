@@ -87,7 +87,7 @@ class AppIndex:
                 self._kept.clear()
             kept = self._kept[wanted] = moment, await look_up(wanted)
         if kept[1] is None:
-            raise _unknown()
+            raise unknown()
         return kept[1]
 
 
@@ -101,7 +101,7 @@ def check(app: App, caller: Identity) -> None:
 def check_rights(app: App, caller: Identity) -> None:
     """Let only those pass who may open the app, whether it runs or not; raises NotFoundError."""
     if not access.may(caller, Action.APP_OPEN, app, app.project):
-        raise _unknown()
+        raise unknown()
 
 
 def check_origin(origin: str | None, host: str) -> None:
@@ -215,5 +215,6 @@ def _upstream(service: Service, session: Session) -> tuple[str, str, str]:
     return "", "", ""
 
 
-def _unknown() -> NotFoundError:
+def unknown() -> NotFoundError:
+    """Return the refusal of what is not there, or is not the caller's."""
     return NotFoundError("there is no such app", hint="see the session's address with `penstock list`")

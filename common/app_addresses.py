@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 from uuid import UUID
 
 _LABEL = re.compile(r"(?P<port>[1-9][0-9]{0,4})-(?P<session>[0-9a-f]{32})")
+_PORT = re.compile(r":[0-9]+$")
 MAX_LABEL = 63
 
 
@@ -43,8 +43,8 @@ class AppAddresses:
 
     def origin(self, label: str) -> str:
         """Return the origin of a label."""
-        port = urlsplit(self.url).port
-        return f"https://{label}.{self.name}{f':{port}' if port else ''}"
+        port = _PORT.search(self.url)
+        return f"https://{label}.{self.name}{port[0] if port else ''}"
 
     def address(self, session_id: UUID, port: int, path: str, base_path: str | None) -> str | None:
         """Return where people open an app; one that was told its own path knows no other."""
@@ -56,7 +56,7 @@ class AppAddresses:
 
     def named(self, host: str) -> AppName | None:
         """Return which app a host is for, of which a request says the port, too; None where it is no app's name."""
-        name = re.sub(r":[0-9]+$", "", host).lower()
+        name = _PORT.sub("", host).lower()
         if not self.name or not name.endswith(f".{self.name}"):
             return None
         found = _LABEL.fullmatch(name.removesuffix(f".{self.name}"))

@@ -100,7 +100,7 @@ def shown(page: Page) -> dict[str, Any]:
 
 
 def cookies(page: Page) -> dict[tuple[str, str], str]:
-    return {(each["name"], each["domain"]): each["value"] for each in page.context.cookies()}  # type: ignore[typeddict-item]
+    return {(each["name"], each["domain"]): each["value"] for each in page.context.cookies()}
 
 
 def log_in(named: Named, page: Page, url: str) -> None:

@@ -285,6 +285,9 @@ async def test_who_is_not_signed_in_signs_in_first_and_comes_back(cluster: Clust
         "https://{host}/\\evil.example/",
         "https://{host}/a\r\nSet-Cookie: a=1",
         "http://{host}/",
+        "https://{name}/",
+        "https://{name}:443/",
+        "https://{name}:9443:443/",
         "//{host}/",
         "/",
         "",
@@ -293,7 +296,7 @@ async def test_who_is_not_signed_in_signs_in_first_and_comes_back(cluster: Clust
 async def test_no_ticket_goes_elsewhere(cluster: Cluster, wanted: str) -> None:
     host = await host_of(cluster)
     async with signed_in(cluster, "alice") as console:
-        asked = {"state": "0" * 32, "next": wanted.format(host=host)}
+        asked = {"state": "0" * 32, "next": wanted.format(host=host, name=host.removesuffix(":9443"))}
         answer = await console.get("/apps/open", params=asked)
     assert (answer.status_code, "location" in answer.headers) == (404, False)
     assert await tickets(cluster) == 0
@@ -311,7 +314,8 @@ async def test_nothing_leads_from_an_app_elsewhere(cluster: Cluster, to: str) ->
 
 async def test_a_key_is_no_way_to_a_ticket(cluster: Cluster) -> None:
     browser = Browser(cluster, await host_of(cluster))
-    assert (await cluster.admin.get(await browser.leave())).status_code == 409
+    answer = await cluster.admin.get(await browser.leave())
+    assert (answer.status_code, answer.json()["detail"]) == (409, "an API key needs no ticket")
 
 
 async def test_a_login_at_an_app_ends_with_what_it_came_from(cluster: Cluster) -> None:

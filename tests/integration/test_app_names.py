@@ -19,6 +19,7 @@ from tests.integration.agent.conftest import (
     Authority,
     authority,  # noqa: F401
 )
+from tests.integration.edge import rendered
 from tests.integration.test_apps import (
     PASSWORD,
     SESSION,
@@ -108,6 +109,18 @@ def log_in(named: Named, page: Page, url: str) -> None:
     assert page.url.startswith(f"{named.console}/login?next=")
     sign_in(page, "alice", PASSWORD)
     page.wait_for_url(url)
+
+
+def test_with_a_certificate_of_the_company_the_names_of_apps_show_that_one() -> None:
+    files = {"certificate_file": "/root/c.pem", "key_file": "/root/k.pem"}
+    for given, shown_one in (({}, 0), (files, 1)):
+        said = EdgeSettings.model_validate({"names": [CONSOLE], "apps_name": NAME, **given})
+        known = {"edge_console_suffix": "", "edge_settings": said.model_dump(), "edge_company_files": "/company"}
+        text = rendered("edge", "etc/penstock/edge.conf", **known)
+        [server] = [
+            part for part in text.split("    server {")[1:] if r"server_name ~^[a-z0-9-]+\.apps\.gpu\.test$;" in part
+        ]
+        assert server.count("ssl_certificate /company.crt;") == shown_one
 
 
 def test_each_app_has_a_name_of_its_own(named: Named) -> None:

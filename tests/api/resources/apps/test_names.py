@@ -27,6 +27,7 @@ pytestmark = pytest.mark.anyio
 
 NAME = "apps.example"
 APPS = {"apps_url": "https://site.example:9443", "apps_name": NAME}
+SHARED = "All apps of this site share one origin"
 APP, STATE = "__Host-penstock_app", "__Host-penstock_state"
 
 
@@ -148,7 +149,17 @@ async def test_what_people_are_told_is_the_app_s_own_address(cluster: Cluster) -
     async with signed_in(cluster, "alice") as console:
         page = await console.get("/sessions/web", params={"project": "team-a"})
     assert f'href="https://{await host_of(cluster)}/"' in page.text
+    assert SHARED not in page.text
     assert f"form-action 'self' https://*.{NAME}:9443;" in page.headers["content-security-policy"]
+
+
+async def test_where_all_share_one_origin_people_are_told_what_that_means(cluster: Cluster) -> None:
+    cluster.app.state.settings = cluster.settings.model_copy(update={"apps_name": ""})
+    async with signed_in(cluster, "alice") as console:
+        page = await console.get("/sessions/web", params={"project": "team-a"})
+    assert 'href="https://site.example:9443/web-8888/"' in page.text
+    assert SHARED in page.text
+    assert "form-action 'self' https://site.example:9443;" in page.headers["content-security-policy"]
 
 
 async def test_a_program_comes_with_its_key(cluster: Cluster) -> None:

@@ -326,7 +326,8 @@ async def test_nothing_leads_from_an_app_elsewhere(cluster: Cluster, to: str) ->
 async def test_a_key_is_no_way_to_a_ticket(cluster: Cluster) -> None:
     browser = Browser(cluster, await host_of(cluster))
     answer = await cluster.admin.get(await browser.leave())
-    assert (answer.status_code, answer.json()["detail"]) == (409, "an API key needs no ticket")
+    assert answer.status_code == 409
+    assert answer.json()["detail"].startswith("an API key needs no ticket.")
 
 
 async def test_a_login_at_an_app_ends_with_what_it_came_from(cluster: Cluster) -> None:

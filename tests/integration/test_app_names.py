@@ -160,6 +160,7 @@ def test_a_browser_comes_to_an_app_by_the_console_and_the_ticket_stays_nowhere(n
 def test_the_page_of_an_app_reaches_no_other_one(named: Named, page: Page) -> None:
     web, other = named.urls["web-8888"], named.urls["other-8888"]
     log_in(named, page, other)
+    page.goto(named.urls["other-9000"])
     page.goto(web)
     assert page.evaluate(f"({FETCH})({json.dumps([web + 'x', {}])})") == "basic", "its own"
     for options in ({}, {"credentials": "include"}, {"method": "POST", "credentials": "include", "body": "x"}):

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from common.app_addresses import AppAddresses
 from common.gpu.share import Granularity
 from common.lease_protocol import HOLDER
 from common.settings import environment
@@ -66,14 +67,14 @@ class Settings(
     nodes that sessions may mount beside these volumes. `agent_crl` is the file with the list of certificates that the
     site's authority has revoked, `agents_file` one with the names of the site's workers, one a line: nobody else may be
     an agent. Without them all certificates of the site count. `apps_url` is where the edge offers the ports of
-    sessions, empty where it does not. `audit_folder` has the files of the audit log, sealed with what `audit_key`
-    holds; without them none is kept. `logs_folder` has the journals of all nodes, where the site
-    gathers them. `controller` says whether the site's controller takes orders of repairs. `engine` lends the places of
-    sessions: with Slurm each has a job in `slurm_partition`, asked for by the commands of Slurm, which find its
-    controller by the file `slurm_conf` or by themselves; on its nodes the program
-    `slurm_holder` holds its lease. `journal_stream`,
-    `notify_socket` and `watchdog_usec` are named as systemd names them: what of our output is its journal's, where it
-    takes signs of life, and after how many microseconds without one it ends the API (0: never).
+    sessions, empty where it does not, and `apps_name` the name below which each has one of its own there.
+    `audit_folder` has the files of the audit log, sealed with what `audit_key` holds; without them none is kept.
+    `logs_folder` has the journals of all nodes, where the site gathers them. `controller` says whether the site's
+    controller takes orders of repairs. `engine` lends the places of sessions: with Slurm each has a job in
+    `slurm_partition`, asked for by the commands of Slurm, which find its controller by the file `slurm_conf` or by
+    themselves; on its nodes the program `slurm_holder` holds its lease. `journal_stream`, `notify_socket` and
+    `watchdog_usec` are named as systemd names them: what of our output is its journal's, where it takes signs of life,
+    and after how many microseconds without one it ends the API (0: never).
     """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True)
@@ -96,6 +97,7 @@ class Settings(
     storages: dict[str, AbsolutePath] = Field(default={})
     host_paths: Annotated[tuple[AbsolutePath, ...], FOLDERS] = ()
     apps_url: str = Field(default="", pattern=r"^(https://[^/]+)?$")
+    apps_name: str = Field(default="", pattern=r"^([a-z0-9-]+(\.[a-z0-9-]+)+)?$")
     audit_folder: Path | None = None
     logs_folder: Path | None = None
     controller: bool = False
@@ -114,6 +116,11 @@ class Settings(
         return Granularity(fgpu_per_gpu=self.fgpu_per_gpu, steps_per_fgpu=self.steps_per_fgpu)
 
     @property
+    def apps(self) -> AppAddresses:
+        """Where people find the apps of sessions."""
+        return AppAddresses(self.apps_url, self.apps_name)
+
+    @property
     def trusts_client_headers(self) -> bool:
         """Whether a proxy of ours has checked the agents' certificates."""
         return self.socket is not None if self.trust_client_headers is None else self.trust_client_headers
@@ -124,6 +131,8 @@ class Settings(
             raise ValueError("tls_cert and tls_key go together")
         if self.audit_syslog_certificate and self.agent_cert is None:
             raise ValueError("audit_syslog_certificate needs agent_cert")
+        if self.apps_name and not self.apps_url:
+            raise ValueError("apps_name needs apps_url")
         if (self.audit_folder is None) != (self.audit_key is None):
             raise ValueError("audit_folder and audit_key go together")
         if len({path is None for path in (self.agent_ca, self.agent_cert, self.agent_key)}) > 1:

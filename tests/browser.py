@@ -32,9 +32,10 @@ ECHO = """
 
 
 @contextmanager
-def new_page(host: str) -> Iterator[Page]:
-    """Give a page of a browser that knows no login and finds nothing but one host."""
-    options = ["--no-sandbox", f"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE {host}"]
+def new_page(host: str, names: str = "") -> Iterator[Page]:
+    """Give a page of a browser that knows no login and finds nothing but one host, which may have names, too."""
+    known = f"MAP {names} {host}, " if names else ""
+    options = ["--no-sandbox", f"--host-resolver-rules={known}MAP * ~NOTFOUND, EXCLUDE {host}"]
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
         with chromium.new_context(ignore_https_errors=True) as context:

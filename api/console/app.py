@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from api.console import (
     account,
     accounting,
+    apps,
     audit,
     backups,
     checks,
@@ -45,6 +46,7 @@ def add_console(app: FastAPI) -> None:
         sessions.router,
         session.router,
         terminal.router,
+        apps.router,
         metrics.router,
         launch.router,
         projects.router,

@@ -33,7 +33,7 @@ async def show_home(
     stamp = await stamps.stamp(db, (*stamps.PEOPLE, *GROUPS, Session), caller.id, free)
     if answer := pages.unchanged(request, stamp):
         return answer
-    mine = await summary.read(db, caller, free, apps_url=settings.apps_url)
+    mine = await summary.read(db, caller, free, apps=settings.apps)
     values = {"mine": mine, "limits": [_row(limit) for limit in mine.limits], "shown": summary.SHOWN}
     return await pages.live(request, "home.html", "home_live.html", values, stamp=stamp)
 

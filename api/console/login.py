@@ -15,6 +15,7 @@ from api.console.routes import LOGIN, PASSWORD, Router
 from api.endpoints import logins
 from api.endpoints.access import KnownCallerOf, SettingsOf, action, public
 from api.endpoints.transactions import Transaction
+from common.app_addresses import AppAddresses
 
 START = "/"
 """Where a browser goes that was not sent from anywhere."""
@@ -31,7 +32,7 @@ async def show_login(
     request: Request, settings: SettingsOf, wanted: Annotated[str, Query(alias="next")] = ""
 ) -> HTMLResponse:
     """Show the page; `next` is where the browser goes afterwards, if that is the console's or the apps' origin."""
-    place = destination(wanted, request.headers.get("host", ""), settings.apps_url)
+    place = destination(wanted, request.headers.get("host", ""), settings.apps)
     return pages.page(request, "login.html", {"destination": place, "signed_in": False})
 
 
@@ -50,12 +51,14 @@ async def sign_out(known: KnownCallerOf, request: Request, response: Response, d
     response.headers["HX-Redirect"] = LOGIN
 
 
-def destination(wanted: str, host: str, apps_url: str) -> str:
-    """Return `wanted` where it leads to the origin of `host`, or to the apps' on it; else the start page."""
+def destination(wanted: str, host: str, apps: AppAddresses) -> str:
+    """Return `wanted` where it leads to the origin of `host`, or to that of apps; else the start page."""
     found = _PLACE.fullmatch(wanted)
     if not wanted or not found or not wanted.isascii() or not wanted.isprintable() or " " in wanted:
         return START
-    return wanted if found["authority"] in {None, *_authorities(host, apps_url)} else START
+    authority = found["authority"]
+    is_ours = authority in {None, *_authorities(host, apps.url)} or apps.is_own_host(authority)
+    return wanted if is_ours else START
 
 
 def _authorities(host: str, apps_url: str) -> set[str]:

@@ -29,7 +29,7 @@ async def show_overview(
         return answer
     groups = await remembered.by_node(db)
     values = {
-        "site": await overview.read(db, caller, totals, held, groups, apps_url=settings.apps_url),
+        "site": await overview.read(db, caller, totals, held, groups, apps=settings.apps),
         "shown": overview.SHOWN,
     }
     return await pages.live(request, "overview.html", "overview_live.html", values, stamp=stamp)

@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
@@ -35,8 +34,7 @@ _environment.filters |= formats.FILTERS
 
 def headers(settings: Settings) -> dict[str, str]:
     """Return the headers of every page: nothing inline, nothing from elsewhere, shown in no frame, kept by nobody."""
-    apps = urlsplit(settings.apps_url)
-    origin = f" {apps.scheme}://{apps.netloc}" if apps.netloc else ""
+    origin = f" {settings.apps.policy}" if settings.apps.policy else ""
     policy = (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
         f"form-action 'self'{origin}; frame-ancestors 'none'; base-uri 'none'"

@@ -42,11 +42,12 @@ async def show_session(
 ) -> Response:
     """Show a session, by its name or its id."""
     found = await service.get(db, project, name, caller)
-    view = await session_views.view(db, found.id, settings.apps_url)
+    view = await session_views.view(db, found.id, settings.apps)
     can = _allowed(found, caller)
     shares = resizing.offered(found, settings) if can["resize"] else []
     values = {"session": view, "can": can, "shares": shares}
     reserved = await service.reserved_under(db, found, caller) if can["extend"] else []
+    values |= {"one_origin": bool(settings.apps_url) and not settings.apps_name}
     values |= {"reserved": reserved, "events": await events.newest(db, found.id, EVENTS)}
     return await pages.live(request, "session.html", "session_live.html", values)
 

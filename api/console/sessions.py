@@ -58,7 +58,7 @@ async def list_sessions(
         "mine": mine,
         "state": state,
         "tabs": tabs,
-        "sessions": await session_views.entries(db, ids, settings.apps_url),
+        "sessions": await session_views.entries(db, ids, settings.apps),
         "next": _address(asked | ({"state": state.value} if state else {}) | {"before": more}) if more else "",
     }
     return await pages.live(request, "sessions.html", "sessions_live.html", values, stamp=stamp)

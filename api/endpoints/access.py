@@ -26,6 +26,7 @@ from api.resources.logins import callers
 from api.resources.logins.callers import KnownCaller
 from api.resources.nodes.heartbeats import Sender
 from api.settings import Settings
+from common.app_addresses import AppName
 from common.errors import ForbiddenError, PenstockError, UnauthenticatedError
 from common.protocol import MACHINE_HEADER, PROTOCOL_HEADER, TIME_HEADER
 from common.repair_protocol import CONTROLLER
@@ -33,6 +34,8 @@ from common.repair_protocol import CONTROLLER
 _PREFIX_OF_HOST = "__Host-"
 COOKIE = f"{_PREFIX_OF_HOST}penstock_session"
 """The cookie of a login. A browser takes one with this prefix from nobody but this host, and only encrypted."""
+APP_COOKIE = f"{_PREFIX_OF_HOST}penstock_app"
+"""The cookie of a login at an app with a name of its own, which that host alone is sent."""
 CSRF_HEADER = "X-CSRF-Token"
 SEEN_HEADER = "X-Seen"
 """In which a page that is open says what it shows already, as it asks by itself again and again."""
@@ -235,6 +238,8 @@ async def _identify(connection: HTTPConnection) -> KnownCaller:
     if key:
         async with database.reading() as db:
             known = await callers.by_key(db, passwords.fingerprint(key), at)
+    elif app := _app_of(connection):
+        known = await _at_app(connection, app, at)
     elif cookie:
         if connection.scope.get("endpoint") not in _for_the_edge:
             _check_page(connection, cookie)
@@ -247,6 +252,23 @@ async def _identify(connection: HTTPConnection) -> KnownCaller:
         async with database.transaction() as db:
             await callers.note_use(db, known, at)
     return known
+
+
+def _app_of(connection: HTTPConnection) -> AppName | None:
+    """Return which app with a name of its own the edge asks for: there its own cookie counts, and no other."""
+    if connection.scope.get("endpoint") not in _for_the_edge:
+        return None
+    return _settings(connection).apps.named(connection.headers.get("host", ""))
+
+
+async def _at_app(connection: HTTPConnection, app: AppName, at: datetime) -> KnownCaller | None:
+    cookie = connection.cookies.get(APP_COOKIE)
+    if not cookie:
+        return None
+    database: Database = connection.app.state.database
+    idle_s = _settings(connection).login_idle_s
+    async with database.reading() as db:
+        return await callers.by_app_cookie(db, passwords.fingerprint(cookie), app, at, idle_s)
 
 
 def _check_page(connection: HTTPConnection, cookie: str) -> None:

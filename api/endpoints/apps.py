@@ -8,22 +8,38 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
-from fastapi import Depends, Header, Request, Response
+from fastapi import Depends, Header, Query, Request, Response
+from fastapi.responses import PlainTextResponse
 from starlette.requests import HTTPConnection
 
 from api.auth.policy import Action
 from api.clock import now
 from api.endpoints import auditing
-from api.endpoints.access import Agent, KnownCallerOf, SettingsOf, action, check_speaks_for, for_agents
+from api.endpoints.access import (
+    APP_COOKIE,
+    Agent,
+    KnownCallerOf,
+    SettingsOf,
+    action,
+    check_speaks_for,
+    for_agents,
+    public,
+)
 from api.endpoints.routes import Route, Router
-from api.endpoints.transactions import DatabaseOf, Reading
-from api.resources.apps import callers, service
+from api.endpoints.transactions import DatabaseOf, Reading, Transaction
+from api.resources.apps import callers, entrance, service
 from api.resources.apps.service import AppIndex
 from api.resources.logins import callers as known_callers
+from api.settings import Settings
 from common.app_protocol import APP_CALLERS_PATH, AppCallersReply, AppCallersReport
 from common.errors import ForbiddenError, NotFoundError, UnauthenticatedError, UnavailableError
 
 ORIGINAL_URI = "X-Original-URI"
+STATE_COOKIE = "__Host-penstock_state"
+"""The cookie that tells the browser that asked for an app from any other that has its ticket."""
+ENDED = "This address counts once, and for a minute. Open the app again: by its own address, or from the console.\n"
+MAX_TICKET = 128
+_UNSEEN = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
 MAX_REASON = 500
 """Characters of a reason, which may quote what a client sent."""
 
@@ -39,8 +55,7 @@ class EdgeRoute(Route):
             try:
                 return await handle(request)
             except UnauthenticatedError:
-                host, uri = request.headers.get("host", ""), request.headers.get(ORIGINAL_URI, "/")
-                return Response(status_code=401, headers={"X-Location": service.login_path(host, uri)})
+                return _stranger(request)
             except NotFoundError:
                 return _no(404)
             except UnavailableError:
@@ -66,18 +81,30 @@ agents = Router(tags=["agents"])
 @router.get("/authorize", include_in_schema=False)
 @action(Action.APP_OPEN, for_the_edge=True)
 async def authorize(
+    *,
     request: Request,
     known: KnownCallerOf,
     db: Reading,
     index: Annotated[AppIndex, Depends(index_of)],
+    settings: SettingsOf,
     uri: Annotated[str, Header(alias=ORIGINAL_URI, pattern=r"^/[^\x00-\x20]*$", max_length=16_384)],
 ) -> Response:
     """Tell the edge where the app of a request is and what it shall see of the request."""
     headers, caller = request.headers, known.identity
-    auditing.about(request, f"apps/{service.name_in(uri)}")
-    service.check_origin(headers.get("origin"), headers.get("host", ""))
-    app = await index.find(db, uri)
+    host = headers.get("host", "")
+    named = settings.apps.named(host)
+    auditing.about(request, f"apps/{named.label if named else service.name_in(uri)}")
+    service.check_origin(headers.get("origin"), host)
+    if named:
+        if "origin" not in headers:
+            service.check_fetched(*(headers.get(f"sec-fetch-{name}") for name in ("site", "mode", "dest")))
+        app = await index.find_named(db, named)
+    else:
+        app = await index.find(db, uri)
     service.check(app, caller)
+    if settings.apps.name and not named:
+        # where each app has an origin of its own, none is at that of all
+        return _no(302, settings.apps.origin(app.name.label) + service.inner_uri(app, uri))
     if service.lacks_slash(app, uri) and "text/html" in headers.get("accept", ""):
         _, mark, query = uri.partition("?")
         return _no(302, f"{app.prefix}/{mark}{query}")
@@ -96,6 +123,30 @@ async def authorize(
     )
 
 
+@router.get("/enter", include_in_schema=False)
+@public
+async def enter(
+    *,
+    request: Request,
+    db: Transaction,
+    settings: SettingsOf,
+    ticket: Annotated[str, Query(max_length=MAX_TICKET)],
+    to: Annotated[str, Query(pattern=rf"^{entrance.PLACE}$", max_length=16_384)] = "/",
+) -> Response:
+    """Let a browser into an app with a name of its own that comes from the console with a ticket, once.
+
+    The edge asks for what is called at the app's own host, which alone gets the cookie.
+    """
+    app = settings.apps.named(request.headers.get("host", ""))
+    state = request.cookies.get(STATE_COOKIE, "")
+    secret = await entrance.redeem(db, ticket, state, app, now()) if app and state else None
+    if secret is None:
+        return PlainTextResponse(ENDED, status_code=403, headers=_UNSEEN)
+    answer = Response(status_code=303, headers={"Location": to, **_UNSEEN})
+    answer.headers.append("Set-Cookie", _cookie(APP_COOKIE, secret))
+    return answer
+
+
 @agents.post(APP_CALLERS_PATH, response_model_exclude_defaults=True)
 @for_agents
 async def review_app_callers(
@@ -111,6 +162,25 @@ async def review_app_callers(
             for known in stale:
                 await known_callers.note_use(db, known, at)
     return AppCallersReply(leave=leave, interval_s=settings.heartbeat_interval_s)
+
+
+def _stranger(request: Request) -> Response:
+    """Return where somebody signs in who is not known: at the console, from which the way back is another one by name.
+
+    Whoever has no login at an app with a name of its own may well have one at the console.
+    """
+    settings: Settings = request.app.state.settings
+    host, uri = request.headers.get("host", ""), request.headers.get(ORIGINAL_URI, "/")
+    if not settings.apps.named(host):
+        return Response(status_code=401, headers={"X-Location": service.login_path(host, uri)})
+    state = entrance.new_state(request.cookies.get(STATE_COOKIE, ""))
+    location = service.entrance_path(host, uri, state)
+    return Response(status_code=401, headers={"X-Location": location, "X-Cookie": _cookie(STATE_COOKIE, state)})
+
+
+def _cookie(name: str, secret: str) -> str:
+    """Return a cookie of this host alone, for as long as the browser runs; it is worth as long as the login is."""
+    return f"{name}={secret}; Path=/; Secure; HttpOnly; SameSite=Lax"
 
 
 def _no(meant: int, location: str = "", reason: str = "") -> Response:

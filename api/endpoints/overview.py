@@ -37,7 +37,7 @@ async def show_overview(
     """
     groups, held = await remembered.by_node(db), await idle.by_project(db)
     totals = await overview.node_totals(db)
-    return await overview.read(db, caller, totals, held, groups, apps_url=settings.apps_url, limit=limit, boxes=nodes)
+    return await overview.read(db, caller, totals, held, groups, apps=settings.apps, limit=limit, boxes=nodes)
 
 
 @router.get("/summary")
@@ -56,4 +56,4 @@ async def show_summary(
     Of the sessions that have not ended there are up to `limit`, the newest first. Room is looked at every 5 seconds.
     """
     free = await room.by_group(db, remembered)
-    return await summary.read(db, caller, free, apps_url=settings.apps_url, limit=limit)
+    return await summary.read(db, caller, free, apps=settings.apps, limit=limit)

@@ -97,7 +97,7 @@ async def submit_sessions(
 ) -> list[SessionEntryView]:
     """Put several equal sessions into the queue, all or none: `count` 3 makes NAME-1, NAME-2 and NAME-3."""
     ids = await submission.submit_batch(db, request, caller, context)
-    return await session_views.entries(db, ids, context.settings.apps_url)
+    return await session_views.entries(db, ids, context.settings.apps)
 
 
 @router.post("/check")
@@ -141,12 +141,12 @@ async def list_sessions(
     answer that is as it was is a 304 for who sends its `ETag` as `If-None-Match`.
     """
     filters = Filters(project=project, user=user, node=node, states=state or (), ended=all_)
-    apps_url = settings.apps_url
-    page = await session_pages.page(db, caller, filters, limit=limit, after=after, apps_url=apps_url)
+    apps = settings.apps
+    page = await session_pages.page(db, caller, filters, limit=limit, after=after, apps=apps)
     if project is not None and not page.entries:
         # Who may see sessions of a project may see the project: only where there are none it is asked for.
         await projects.get(db, project, caller)
-    return await texts.answer(page, kept, lambda ids: session_views.texts(db, ids, apps_url), if_none_match)
+    return await texts.answer(page, kept, lambda ids: session_views.texts(db, ids, apps), if_none_match)
 
 
 @router.get("/{name}")
@@ -356,4 +356,4 @@ async def _enter(database: Database, project: str, name: str, caller: Identity) 
 
 
 async def _view(db: AsyncSession, session_id: UUID, settings: Settings) -> SessionView:
-    return await session_views.view(db, session_id, settings.apps_url)
+    return await session_views.view(db, session_id, settings.apps)

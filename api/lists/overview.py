@@ -29,6 +29,7 @@ from api.tables.metrics import GpuSample
 from api.tables.nodes import Gpu, Node
 from api.tables.projects import Project
 from api.tables.sessions import HOLDING, HOLDS, LISTED, Container, GpuShareRow, Session, State
+from common.app_addresses import AppAddresses
 
 IDLE_AFTER = timedelta(minutes=10)
 """What was not busy for so long is idle, though a session holds it. Samples of it are not packed yet."""
@@ -152,7 +153,7 @@ async def read(
     idle_by_project: Idle,
     groups: Groups,
     *,
-    apps_url: str,
+    apps: AppAddresses,
     limit: int = SHOWN,
     boxes: int = BOXES,
 ) -> OverviewView:
@@ -172,7 +173,7 @@ async def read(
         waiting_milli=sum(project.waiting_milli for project in projects),
         sessions=_states(rows),
         projects=sorted(projects, key=lambda project: (-project.used_milli, -project.waiting_milli, project.name)),
-        running=await session_views.entries(db, running, apps_url),
+        running=await session_views.entries(db, running, apps),
         waiting=waiting,
         nodes=[NodeView.model_validate(found[id_]) for id_ in shown if id_ in found],
     )

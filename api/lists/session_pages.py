@@ -23,6 +23,7 @@ from api.tables.nodes import Gpu, Node
 from api.tables.projects import Access, Project
 from api.tables.sessions import LISTED, Container, GpuShareRow, Service, Session, State
 from api.tables.written import written, written_by
+from common.app_addresses import AppAddresses
 from common.errors import InputError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -65,7 +66,7 @@ class Filters:
 
 
 async def page(
-    db: AsyncSession, caller: Identity, filters: Filters, *, limit: int, after: str | None, apps_url: str
+    db: AsyncSession, caller: Identity, filters: Filters, *, limit: int, after: str | None, apps: AppAddresses
 ) -> Page:
     """Return which sessions a page has that a caller may see, oldest first; raises InputError for what is no cursor."""
     asked = reached(caller) | _filtered(filters) | position(after)
@@ -77,7 +78,7 @@ async def page(
     statement = _statement(frozenset(asked), listed=listed)
     rows = (await db.execute(statement, asked | {"limit": limit + 1})).all()
     entries = [Entry(row.id, row.version, cursor(row.created_at, row.id)) for row in rows[:limit]]
-    return Page(entries, len(rows) > limit, (filters, limit, apps_url))
+    return Page(entries, len(rows) > limit, (filters, limit, apps))
 
 
 @cache

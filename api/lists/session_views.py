@@ -19,13 +19,13 @@ from api.resources.sessions.views import ContainerView, SessionEntryView, Sessio
 from api.tables.nodes import Gpu, Node
 from api.tables.projects import Project
 from api.tables.sessions import Container, GpuShareRow, Service, Session, State
+from common.app_addresses import AppAddresses
 from common.gpu.share import memory_limit
 from common.sentence import sentence_of
 
 _MADE = {"project", "user", "node", "gpus", "containers", "services", "url", "urls"}
 _OF_CONTAINER = [name for name in ContainerView.model_fields if name != "gpus"]
-# an app that was told its own path knows no other
-_PORT = func.json_build_array(Service.port, func.coalesce(Service.base_path, Service.path))
+_PORT = func.json_build_array(Service.port, Service.path, Service.base_path)
 _PORTS = (
     select(func.coalesce(func.json_agg(aggregate_order_by(_PORT, Service.port)), text("'[]'")))
     .where(Service.session_id == Session.id)
@@ -40,35 +40,37 @@ Shown = dict[str, Any]
 """What a view has, not checked: it comes from our own tables."""
 
 
-async def texts(db: AsyncSession, ids: Collection[UUID], apps_url: str) -> dict[UUID, bytes]:
+async def texts(db: AsyncSession, ids: Collection[UUID], apps: AppAddresses) -> dict[UUID, bytes]:
     """Return sessions as the JSON of a `SessionEntryView`, those that are there."""
-    return {row["id"]: to_json(row) for row in await _shown(db, SessionEntryView, ids, apps_url)}
+    return {row["id"]: to_json(row) for row in await _shown(db, SessionEntryView, ids, apps)}
 
 
-async def entries(db: AsyncSession, ids: Sequence[UUID], apps_url: str) -> list[SessionEntryView]:
+async def entries(db: AsyncSession, ids: Sequence[UUID], apps: AppAddresses) -> list[SessionEntryView]:
     """Return sessions by their ids, in that order; what the transaction has changed is in them."""
-    return await _views(db, SessionEntryView, ids, apps_url)
+    return await _views(db, SessionEntryView, ids, apps)
 
 
-async def view(db: AsyncSession, session_id: UUID, apps_url: str) -> SessionView:
+async def view(db: AsyncSession, session_id: UUID, apps: AppAddresses) -> SessionView:
     """Return one session with all that lists leave out; what the transaction has changed is in it."""
-    return (await _views(db, SessionView, [session_id], apps_url))[0]
+    return (await _views(db, SessionView, [session_id], apps))[0]
 
 
-async def _views(db: AsyncSession, kind: type[ViewT], ids: Sequence[UUID], apps_url: str) -> list[ViewT]:
+async def _views(db: AsyncSession, kind: type[ViewT], ids: Sequence[UUID], apps: AppAddresses) -> list[ViewT]:
     await db.flush()
-    found = {row["id"]: kind.model_validate(row) for row in await _shown(db, kind, ids, apps_url)}
+    found = {row["id"]: kind.model_validate(row) for row in await _shown(db, kind, ids, apps)}
     return [found[id_] for id_ in ids]
 
 
-async def _shown(db: AsyncSession, kind: type[SessionEntryView], ids: Collection[UUID], apps_url: str) -> list[Shown]:
+async def _shown(
+    db: AsyncSession, kind: type[SessionEntryView], ids: Collection[UUID], apps: AppAddresses
+) -> list[Shown]:
     columns = [*_NAMES, *(getattr(Session, name) for name in kind.model_fields if name not in _MADE)]
     columns += [Session.reason_parts, *((Session.not_grown_parts, Session.replicas_at) if kind is SessionView else ())]
     query = select(*columns, _PORTS).join(Project, Project.id == Session.project_id).where(among(Session.id, ids))
     rows = (await db.execute(query)).all()
     placed = [row.id for row in rows if row.state is not State.PENDING]
     containers = await _containers(db, placed) if placed else {}
-    return [_session(kind, row, containers.get(row.id, []), _services(row.ports, apps_url)) for row in rows]
+    return [_session(kind, row, containers.get(row.id, []), _services(row.id, row.ports, apps)) for row in rows]
 
 
 def _session(
@@ -137,5 +139,5 @@ def _share(row: Row[Any]) -> Shown:
     }
 
 
-def _services(ports: Sequence[tuple[int, str]], apps_url: str) -> list[Shown]:
-    return [{"port": port, "url": f"{apps_url}/{path}/" if apps_url else None} for port, path in ports]
+def _services(id_: UUID, ports: Sequence[tuple[int, str, str | None]], apps: AppAddresses) -> list[Shown]:
+    return [{"port": port, "url": apps.address(id_, port, path, base_path)} for port, path, base_path in ports]

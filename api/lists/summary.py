@@ -29,6 +29,7 @@ from api.resources.user_policies.service import Limit
 from api.tables.nodes import Gpu, Node
 from api.tables.projects import Project
 from api.tables.sessions import ENDED, HOLDS, Container, GpuShareRow, Kind, Session, State
+from common.app_addresses import AppAddresses
 
 SHOWN = 10
 ROOM_S = 5.0
@@ -118,13 +119,15 @@ async def room_of(connection: HTTPConnection) -> RoomOfGroups:
 RememberedRoom = Annotated[RoomOfGroups, Depends(room_of)]
 
 
-async def read(db: AsyncSession, caller: Identity, room: Room, *, apps_url: str, limit: int = SHOWN) -> SummaryView:
+async def read(
+    db: AsyncSession, caller: Identity, room: Room, *, apps: AppAddresses, limit: int = SHOWN
+) -> SummaryView:
     """Return what a caller runs, at most `limit` sessions of it, and may run."""
     ids, more = await session_search.page(db, caller, Search(mine=True, states=LIVE), limit=limit)
     used = await sessions.used_by_project(db)
     open_now = [project for project in await projects.visible(db, caller) if projects.is_active(project, now())]
     return SummaryView(
-        sessions=await session_views.entries(db, ids, apps_url),
+        sessions=await session_views.entries(db, ids, apps),
         more=more is not None,
         limits=[_limit(limit) for limit in await user_policies.limits(db, caller.id)],
         groups=_shown(room, await _possible(db, caller, open_now)),

@@ -43,3 +43,22 @@ class LoginTries(Base):
     failures: Mapped[int] = mapped_column(default=0)
     tried_at: Mapped[datetime] = mapped_column(index=True)
     succeeded_at: Mapped[datetime | None]
+
+
+class AppLogin(Base):
+    """A browser's way from the console to an app with a name of its own, and its login there.
+
+    It begins as a `ticket` that counts once, until `expires_at`, in the browser that was given `state` alone; then it
+    is a login by `fingerprint`, as long as the one at the console. Of all three only fingerprints are kept.
+    """
+
+    __tablename__ = "app_logins"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    login_id: Mapped[UUID] = mapped_column(ForeignKey("logins.id", ondelete="CASCADE"), index=True)
+    session_id: Mapped[UUID] = mapped_column(ForeignKey("sessions.id", ondelete="CASCADE"), index=True)
+    port: Mapped[int]
+    ticket: Mapped[str | None] = mapped_column(String(64), unique=True)
+    state: Mapped[str | None] = mapped_column(String(64))
+    expires_at: Mapped[datetime | None] = mapped_column(index=True)
+    fingerprint: Mapped[str | None] = mapped_column(String(64), unique=True)

@@ -85,7 +85,7 @@ def _problems(site: Site, certificate: bytes, key: bytes, now: datetime) -> Iter
         yield Problem("edge.key_file", reason, "give the key of the certificate")
     elif private.public_key() != own.public_key():
         yield Problem("edge.key_file", f"{key_file} is not the key of {file}", "give the key of the certificate")
-    if missing := [name for name in site.edge.names if not _speaks_for(own, name)]:
+    if missing := [name for name in _names(site) if not _speaks_for(own, name)]:
         yield Problem("edge.certificate_file", f"{file} does not speak for {', '.join(missing)}", HINT)
     for each in chain:
         who = each.subject.rfc4514_string()
@@ -99,6 +99,11 @@ def _problems(site: Site, certificate: bytes, key: bytes, now: datetime) -> Iter
         if under.issuer != above.subject:
             reason = f"{file}: {above.subject.rfc4514_string()} did not make the one before it"
             yield Problem("edge.certificate_file", reason, "put the site's own first, then who made each")
+
+
+def _names(site: Site) -> list[str]:
+    """Return the names that people call the master by, and as one that of their apps."""
+    return [*site.edge.names, *filter(None, [site.edge.apps_wildcard])]
 
 
 def _private(key: bytes) -> PrivateKeyTypes | None:

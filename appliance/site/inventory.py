@@ -231,6 +231,8 @@ def _control_api(site: Site) -> Variables:
         "apps_url": site.apps_url,
         "registries": site.registries,
     }
+    if site.edge.apps_name:
+        settings["apps_name"] = site.edge.apps_name
     if site.repair.controller:
         settings["controller"] = True
     if site.engine is Engine.SLURM:

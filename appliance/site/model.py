@@ -312,6 +312,12 @@ class Site(StrictModel):
         return f"https://{self._called}:{self.ports.apps}"
 
     @property
+    def apps_shown(self) -> str:
+        """What people are told of where apps are."""
+        wildcard = self.edge.apps_wildcard
+        return f"https://{wildcard}:{self.ports.apps}" if wildcard else self.apps_url
+
+    @property
     def session_pvc_root(self) -> str | None:
         """The folder on every worker below which sessions' PVCs live; None without shared storage."""
         return next((path for _, path in self._session_storages()), None)

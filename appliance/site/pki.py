@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from appliance.site.inventory import aliases
-from appliance.site.model import Site
+from appliance.site.model import Node, NodeRole, Site
 from common import files
 from common.errors import NotFoundError, UnavailableError
 from common.repair_protocol import CONTROLLER
@@ -94,11 +94,15 @@ def certificate_names(site: Site) -> list[CertificateName]:
     return [
         CertificateName(
             node.name,
-            (node.name, *aliases(site, node), "localhost"),
+            (node.name, *aliases(site, node), *_wildcards(site, node), "localhost"),
             (node.address, LOOPBACK),
         )
         for node in site.nodes
     ]
+
+
+def _wildcards(site: Site, node: Node) -> list[str]:
+    return [site.edge.apps_wildcard] if site.edge.apps_wildcard and NodeRole.MASTER in node.roles else []
 
 
 def _ca(directory: Path, site_name: str, now: datetime) -> tuple[Pair, bool]:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from appliance.site import (
+    apps_names,
     deploy_records,
     edge_certificate,
     firewall,
@@ -99,6 +100,7 @@ def verify(
     verdict.add(site.reservoir.name, served_health.checks(root, site.health.health_bundle_warn_days, now))
     if (ends := edge_certificate.until(state)) is not None:
         verdict.add(site.master.name, [company_certificate(ends, now)])
+    verdict.add(site.master.name, apps_names.checks(site))
     for node, check in trial(site) if trial else ():
         verdict.add(node, [check])
     _remember(verdict, state)

@@ -26,6 +26,7 @@ from websockets.frames import CloseCode
 from websockets.typing import Origin
 
 from common.protocol import MAX_FRAME
+from common.settings.edge import EdgeSettings
 from tests import forks
 from tests.api_process import api_environment
 from tests.browser import ECHO, new_page, sign_in
@@ -44,6 +45,16 @@ from tests.websocket import WebSocket, connect
 PASSWORD = "Correct1horse!"
 V1 = "/api/v1"
 PYTHON = Path("/usr/bin/python3").resolve()
+SESSION = {
+    "name": "web",
+    "project": "team-a",
+    "image": "web",
+    "kind": "interactive",
+    "gpu_milli": 500,
+    "ports": [8888, 9000],
+    "command": [str(PYTHON), "/srv/web_app.py"],
+    "args": ["--NotebookApp.base_url=team-a-web"],
+}
 
 
 class Site:
@@ -133,12 +144,32 @@ def site(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
-    socket = folder / "api.sock"
-    environment = api_environment(authority, new_database(postgresql_server), socket) | {
-        "PENSTOCK_API_HEARTBEAT_INTERVAL_S": "0.5",
-    }
-    with running_edge(authority, f"unix:{socket}", folder / "edge") as edge:
+    with running_site(authority, image, engine, new_database(postgresql_server), folder) as running:
+        with running.signed_in("alice") as alice:
+            ok(alice.post(f"{V1}/sessions", json=SESSION))
+
+            def serves() -> bool:
+                return all(alice.get(f"{running.apps}/web-{port}/").status_code in (200, 426) for port in (8888, 9000))
+
+            running.until(serves)
+        yield running
+
+
+@contextmanager
+def running_site(
+    authority: Authority,  # noqa: F811
+    image: str,
+    engine: docker.DockerClient,
+    database_url: str,
+    folder: Path,
+    settings: EdgeSettings | None = None,
+) -> Iterator[Site]:
+    """Run a site without sessions, whose project `team-a` has alice and bob."""
+    socket, said = folder / "api.sock", settings or EdgeSettings()
+    environment = api_environment(authority, database_url, socket) | {"PENSTOCK_API_HEARTBEAT_INTERVAL_S": "0.5"}
+    with running_edge(authority, f"unix:{socket}", folder / "edge", edge_settings=said.model_dump()) as edge:
         environment["PENSTOCK_API_APPS_URL"] = f"https://127.0.0.1:{edge.apps}"
+        environment["PENSTOCK_API_APPS_NAME"] = said.apps_name or ""
         running = Site(authority, edge, environment, folder / "api.log")
         running.run("migrate")
         running.run("create-admin", "--name", "admin", stdin=PASSWORD)
@@ -166,23 +197,6 @@ def _fill(site: Site, agent: Agent, image: str) -> None:
     project = {"name": "team-a", "quota_milli": 2000, "members": ["alice", "bob"], "period": {"ends_at": None}}
     ok(site.admin.post(f"{V1}/projects", json=project))
     site.until(lambda: ok(site.admin.get(f"{V1}/nodes")))
-    body = {
-        "name": "web",
-        "project": "team-a",
-        "image": "web",
-        "kind": "interactive",
-        "gpu_milli": 500,
-        "ports": [8888, 9000],
-        "command": [str(PYTHON), "/srv/web_app.py"],
-        "args": ["--NotebookApp.base_url=team-a-web"],
-    }
-    with site.signed_in("alice") as alice:
-        ok(alice.post(f"{V1}/sessions", json=body))
-
-        def serves() -> bool:
-            return all(alice.get(f"{site.apps}/web-{port}/").status_code in (200, 426) for port in (8888, 9000))
-
-        site.until(serves)
 
 
 def _answers(site: Site) -> bool:

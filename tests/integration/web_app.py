@@ -28,7 +28,10 @@ OF_AN_ORIGIN = (
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers with the request; below /go it sends the browser elsewhere, and /drip has no end."""
+    """Answers with the request; below /go it sends the browser elsewhere, and /drip has no end.
+
+    Below /plant it sets a cookie for what is named there.
+    """
 
     def do_GET(self) -> None:
         """Show the request."""
@@ -49,6 +52,8 @@ class Handler(BaseHTTPRequestHandler):
         if goes:
             self.send_header("Location", self.path.partition("=")[2])
         self.send_header("Set-Cookie", "app=1; Path=/")
+        if self.path.startswith("/plant="):
+            self.send_header("Set-Cookie", f"planted=1; Path=/; Domain={self.path.partition('=')[2]}")
         self.send_header("Referrer-Policy", "unsafe-url")
         for name in OF_AN_ORIGIN:
             self.send_header(name, "1")

@@ -156,7 +156,8 @@ class Operator:
         return False
 
     async def _launch_one(self, session: Session, container: Container) -> ContainerState | PenstockError:
-        spec, agent = spec_of(session, container), agent_of(container.node)
+        spec = spec_of(session, container, named_apps=bool(self._settings.apps_name))
+        agent = agent_of(container.node)
         if self._launcher.is_watched:
             spec = spec.model_copy(update={"lease": str(lease_of(session))})
         if protocol_of(spec) > container.node.protocol:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
+from typing import TypeVar
 from urllib.parse import quote, unquote
 from uuid import UUID
 
@@ -16,6 +19,7 @@ from api.resources.apps import repository
 from api.resources.sessions import access
 from api.tables.projects import Access
 from api.tables.sessions import Service, Session, State
+from common.app_addresses import AppName
 from common.errors import ForbiddenError, NotFoundError, UnavailableError
 
 KEEP_S = 1.0
@@ -24,6 +28,10 @@ MAX_KEPT = 2000
 MAX_DEPTH = 8
 """Most parts of a prefix of an app's own."""
 OUR_COOKIES = "penstock_"
+OPEN_PATH = "/apps/open"
+"""The console's, from which browsers come to apps with names of their own."""
+
+KeyT = TypeVar("KeyT", tuple[str, ...], AppName)
 
 _PLAIN = re.compile(r"[A-Za-z0-9._~/-]{1,255}")
 
@@ -40,8 +48,9 @@ class ProjectRights:
 class App:
     """A service of a session. `prefix` is the part of the path that leads to it, `stripped` before the app sees it.
 
-    `user_id`, `access` and `project` are the session's. `container` (its id), `node` and `upstream` (address and port
-    of its agent) are empty while it does not run.
+    Where an app was found by its own name, which `name` is, it has the whole path. `user_id`, `access` and `project`
+    are the session's. `container` (its id), `node` and `upstream` (address and port of its agent) are empty while it
+    does not run.
     """
 
     user_id: UUID | None
@@ -49,6 +58,7 @@ class App:
     project: ProjectRights
     prefix: str
     stripped: bool
+    name: AppName
     container: str = ""
     node: str = ""
     upstream: str = ""
@@ -59,28 +69,39 @@ class AppIndex:
 
     def __init__(self) -> None:
         """Start with nothing known."""
-        self._kept: dict[tuple[str, ...], tuple[float, App | None]] = {}
+        self._kept: dict[tuple[str, ...] | AppName, tuple[float, App | None]] = {}
 
     async def find(self, db: AsyncSession, uri: str) -> App:
-        """Return the app that a request is for; raises NotFoundError."""
-        prefixes = _prefixes(uri)
+        """Return the app that a request is for by its path; raises NotFoundError."""
+        return await self._get(_prefixes(uri), partial(_look_up, db))
+
+    async def find_named(self, db: AsyncSession, name: AppName) -> App:
+        """Return the app with a name of its own; raises NotFoundError."""
+        return await self._get(name, partial(_look_up_named, db))
+
+    async def _get(self, wanted: KeyT, look_up: Callable[[KeyT], Awaitable[App | None]]) -> App:
         moment = monotonic()
-        kept = self._kept.get(prefixes)
+        kept = self._kept.get(wanted)
         if kept is None or moment - kept[0] > KEEP_S:
             if len(self._kept) >= MAX_KEPT:
                 self._kept.clear()
-            kept = self._kept[prefixes] = moment, await _look_up(db, prefixes)
+            kept = self._kept[wanted] = moment, await look_up(wanted)
         if kept[1] is None:
-            raise _unknown()
+            raise unknown()
         return kept[1]
 
 
 def check(app: App, caller: Identity) -> None:
     """Let only those pass who may open the app; raises NotFoundError, for nobody else shall learn that there is one."""
-    if not access.may(caller, Action.APP_OPEN, app, app.project):
-        raise _unknown()
+    check_rights(app, caller)
     if not app.upstream:
         raise UnavailableError("the app does not run yet", hint="try again in a moment")
+
+
+def check_rights(app: App, caller: Identity) -> None:
+    """Let only those pass who may open the app, whether it runs or not; raises NotFoundError."""
+    if not access.may(caller, Action.APP_OPEN, app, app.project):
+        raise unknown()
 
 
 def check_origin(origin: str | None, host: str) -> None:
@@ -90,6 +111,18 @@ def check_origin(origin: str | None, host: str) -> None:
     """
     if origin is not None and origin != f"https://{host}":
         raise ForbiddenError(f"a page of {origin} may not use this app", where="Origin", hint="open the app itself")
+
+
+def check_fetched(site: str | None, mode: str | None, destination: str | None) -> None:
+    """Let nothing of another origin load parts of an app; raises ForbiddenError.
+
+    Browsers name no origin where a page shows a picture or runs a script of elsewhere, but say so in these headers. The
+    apps of a site are of one site to them, so they send the login along. Programs send none of them.
+    """
+    if site not in (None, "same-origin", "none") and (mode, destination) != ("navigate", "document"):
+        raise ForbiddenError(
+            "a page of elsewhere may not load this", where="Sec-Fetch-Site", hint="open the app itself"
+        )
 
 
 def inner_uri(app: App, uri: str) -> str:
@@ -122,6 +155,12 @@ def login_path(host: str, uri: str) -> str:
     return f"/login?next={quote(f'https://{host}{uri}', safe='', encoding='latin-1', errors='replace')}"
 
 
+def entrance_path(host: str, uri: str, state: str) -> str:
+    """Return where in the console a browser gets its ticket for an app with a name of its own."""
+    wanted = quote(f"https://{host}{uri}", safe="", encoding="latin-1", errors="replace")
+    return f"{OPEN_PATH}?state={state}&next={wanted}"
+
+
 def _is_ours(cookie: str) -> bool:
     name = cookie.partition("=")[0].strip().lower()
     return name.removeprefix("__host-").removeprefix("__secure-").startswith(OUR_COOKIES)
@@ -150,14 +189,20 @@ async def _look_up(db: AsyncSession, prefixes: tuple[str, ...]) -> App | None:
     return None
 
 
+async def _look_up_named(db: AsyncSession, name: AppName) -> App | None:
+    found = await repository.find_named(db, name.session_id, name.port)
+    return _app(*found, "", stripped=False) if found else None
+
+
 def _app(service: Service, session: Session, prefix: str, *, stripped: bool) -> App:
     container, node, upstream = _upstream(service, session)
     return App(
         user_id=session.user_id,
         access=session.access,
         project=ProjectRights(session.project.id, session.project.domain),
-        prefix=f"/{prefix}",
+        prefix=f"/{prefix}" if prefix else "",
         stripped=stripped,
+        name=AppName(session.id, service.port),
         container=container,
         node=node,
         upstream=upstream,
@@ -175,5 +220,6 @@ def _upstream(service: Service, session: Session) -> tuple[str, str, str]:
     return "", "", ""
 
 
-def _unknown() -> NotFoundError:
+def unknown() -> NotFoundError:
+    """Return the refusal of what is not there, or is not the caller's."""
     return NotFoundError("there is no such app", hint="see the session's address with `penstock list`")

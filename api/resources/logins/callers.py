@@ -16,9 +16,10 @@ from api.auth.identity import Identity
 from api.auth.policy import KeyScope
 from api.database import among
 from api.tables.api_keys import ApiKey
-from api.tables.logins import Login
+from api.tables.logins import AppLogin, Login
 from api.tables.projects import Membership, ProjectRole
 from api.tables.users import Language, User
+from common.app_addresses import AppName
 
 USED_EVERY = timedelta(minutes=1)
 """How old the note of the last use may be: not every request writes."""
@@ -45,6 +46,12 @@ _login_holds = and_(
 )
 _BY_KEY = _callers(_keys, _keys.c.fingerprint == bindparam("fingerprint")).where(_key_holds)
 _BY_COOKIE = _callers(_logins, _logins.c.fingerprint == bindparam("fingerprint")).where(_login_holds)
+_of_app = select(AppLogin.login_id).where(
+    AppLogin.fingerprint == bindparam("fingerprint"),
+    AppLogin.session_id == bindparam("session_id"),
+    AppLogin.port == bindparam("port"),
+)
+_BY_APP_COOKIE = _callers(_logins, _logins.c.id.in_(_of_app)).where(_login_holds)
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,16 @@ async def by_cookie(db: AsyncSession, fingerprint: str, at: datetime, idle_s: in
     """Return who a login stands for at a moment; not for one that was not used for `idle_s`."""
     since = at - timedelta(seconds=idle_s)
     rows = (await db.execute(_BY_COOKIE, {"fingerprint": fingerprint, "at": at, "since": since})).all()
+    return _read(rows, Login) if rows else None
+
+
+async def by_app_cookie(
+    db: AsyncSession, fingerprint: str, app: AppName, at: datetime, idle_s: int
+) -> KnownCaller | None:
+    """Return who a login at an app with a name of its own stands for: it is worth as much as the one at the console."""
+    found = {"fingerprint": fingerprint, "session_id": app.session_id, "port": app.port}
+    since = at - timedelta(seconds=idle_s)
+    rows = (await db.execute(_BY_APP_COOKIE, {**found, "at": at, "since": since})).all()
     return _read(rows, Login) if rows else None
 
 

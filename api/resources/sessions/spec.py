@@ -15,8 +15,8 @@ MASTER_PORT = "29500"
 APP_PATH = "PENSTOCK_APP_PATH"
 
 
-def spec_of(session: Session, container: Container) -> ContainerSpec:
-    """Return one of the containers that a session wants."""
+def spec_of(session: Session, container: Container, *, named_apps: bool = False) -> ContainerSpec:
+    """Return one of the containers that a session wants; with `named_apps` each app has a name of its own."""
     return ContainerSpec(
         id=session.container_id(container.rank),
         session_id=str(session.id),
@@ -31,7 +31,7 @@ def spec_of(session: Session, container: Container) -> ContainerSpec:
             **ways.environment(session),
             **session.environment,
             **_gang(session, container),
-            **_apps(session),
+            **_apps(session, named=named_apps),
         },
         gpus=[GpuShare(uuid=share.uuid, index=share.index, milli=share.milli) for share in container.gpu_shares],
         cpu_milli=session.cpu_milli,
@@ -118,9 +118,9 @@ def _gang(session: Session, container: Container) -> dict[str, str]:
     return {**found, "PENSTOCK_MIN_SIZE": least, "PENSTOCK_MAX_SIZE": most}
 
 
-def _apps(session: Session) -> dict[str, str]:
+def _apps(session: Session, *, named: bool) -> dict[str, str]:
     """Return what an app needs to know of its path: the edge takes it away, and links and cookies begin with it."""
-    paths = {f"{APP_PATH}_{service.port}": f"/{service.path}/" for service in session.services}
+    paths = {f"{APP_PATH}_{service.port}": "/" if named else f"/{service.path}/" for service in session.services}
     return ({APP_PATH: next(iter(paths.values()))} if paths else {}) | paths
 
 

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from api.console.login import destination
+from common.app_addresses import AppAddresses
 from tests.api.cluster import V1, Cluster, ok
 
 HOST = "site.example:8443"
@@ -24,13 +25,16 @@ APPS = "https://site.example:9443"
     ],
 )
 def test_a_browser_goes_on_to_our_own_origins(wanted: str) -> None:
-    assert destination(wanted, HOST, APPS) == wanted
+    assert destination(wanted, HOST, AppAddresses(APPS)) == wanted
 
 
 def test_apps_are_found_by_every_name_of_the_site() -> None:
     for host, app in (("10.0.0.1:8443", "10.0.0.1:9443"), ("[fd00::1]:8443", "[fd00::1]:9443"), ("name", "name:9443")):
-        assert destination(f"https://{app}/web-8888/", host, APPS) == f"https://{app}/web-8888/"
-    assert destination("https://name/web-8888/", "name:8443", "https://site.example") == "https://name/web-8888/"
+        assert destination(f"https://{app}/web-8888/", host, AppAddresses(APPS)) == f"https://{app}/web-8888/"
+    assert (
+        destination("https://name/web-8888/", "name:8443", AppAddresses("https://site.example"))
+        == "https://name/web-8888/"
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,12 +67,44 @@ def test_apps_are_found_by_every_name_of_the_site() -> None:
     ],
 )
 def test_nothing_leads_elsewhere(wanted: str) -> None:
-    assert destination(wanted, HOST, APPS) == "/"
+    assert destination(wanted, HOST, AppAddresses(APPS)) == "/"
 
 
 def test_a_site_without_apps_has_one_origin() -> None:
-    assert destination("https://site.example:9443/", HOST, "") == "/"
-    assert destination(f"https://{HOST}/docs", HOST, "") == f"https://{HOST}/docs"
+    assert destination("https://site.example:9443/", HOST, AppAddresses()) == "/"
+    assert destination(f"https://{HOST}/docs", HOST, AppAddresses()) == f"https://{HOST}/docs"
+
+
+OWN = AppAddresses(APPS, "apps.example")
+LABEL = f"8888-{'0f' * 16}"
+
+
+def test_a_browser_goes_on_to_apps_with_names_of_their_own() -> None:
+    wanted = f"https://{LABEL}.apps.example:9443/lab?a=b"
+    assert destination(wanted, HOST, OWN) == wanted
+    assert destination(wanted, HOST, AppAddresses(APPS)) == "/"
+
+
+@pytest.mark.parametrize(
+    "authority",
+    [
+        "apps.example:9443",
+        "www.apps.example:9443",
+        f"{LABEL}.apps.example",
+        f"{LABEL}.apps.example:22",
+        f"{LABEL}.apps.example:9443.evil.example",
+        f"{LABEL}.apps.example.evil.example:9443",
+        f"{LABEL}.evil-apps.example:9443",
+        f"{LABEL}.apps_example:9443",
+        f"a.{LABEL}.apps.example:9443",
+        f"evil.example:9443@{LABEL}.apps.example:9443",
+        f"{LABEL}.apps.example:9443@evil.example",
+        f"{LABEL.upper()}.APPS.example:9443",
+        f"0{LABEL}.apps.example:9443",
+    ],
+)
+def test_no_other_name_is_that_of_an_app(authority: str) -> None:
+    assert destination(f"https://{authority}/", HOST, OWN) == "/"
 
 
 @pytest.mark.anyio

@@ -31,6 +31,7 @@ from api.tables.projects import Access, Membership, Project, ProjectRole
 from api.tables.sessions import Kind, Service, Session, State
 from api.tables.users import User
 from api.tables.volumes import Volume
+from common.app_addresses import AppName
 from tests.api.cluster import V1, Cluster
 from tests.installed import PASSWORD
 
@@ -179,6 +180,7 @@ ASKED = {
     "POST /resource-groups/{name}": Asked(form={"add_users": ""}),
     "POST /resource-groups/{name}/delete": Asked(),
     f"GET {V1}/apps/authorize": Asked(headers={"X-Original-URI": "/{session}-8888/"}),
+    "GET /apps/open": Asked(query={"state": "0" * 32, "next": "https://{app}.apps.example:9443/"}),
 }
 """How the routes are asked that are about somebody's things; what others answer is the same whoever has what."""
 
@@ -288,6 +290,7 @@ async def _things(db: AsyncSession, user: User, project: Project) -> Thing:
         "node": f"w-{place}",
         "image": image.name,
         "session": session.name,
+        "app": AppName(session.id, 8888).label,
         "volume": volume.name,
         "heir": HEIRS[place],
         "key_id": str(key.id),

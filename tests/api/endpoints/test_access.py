@@ -19,7 +19,7 @@ from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio
 
-PUBLIC = {"/", "/health", f"{V1}/health", f"{V1}/auth/login", "/login", "/docs", "/openapi.json"}
+PUBLIC = {"/", "/health", f"{V1}/health", f"{V1}/auth/login", "/login", "/docs", "/openapi.json", f"{V1}/apps/enter"}
 UUID = "00000000-0000-4000-8000-000000000000"
 
 

@@ -38,7 +38,7 @@ NAMELESS = "00000000-0000-4000-8000-000000000000"
 NOTHING: Thing = dict.fromkeys(
     ("user", "domain", "project", "group", "node", "image", "session", "volume", "heir"), "nothing-here"
 )
-NOTHING |= {"key_id": NAMELESS, "login_id": NAMELESS}
+NOTHING |= {"key_id": NAMELESS, "login_id": NAMELESS, "app": f"8888-{'0' * 32}"}
 REASONS = {"there is no": 404, "has no session": 404, "belongs to": 403}
 """What a terminal is told that is let in and then refused."""
 
@@ -141,6 +141,8 @@ async def test_everybody_reaches_with_every_route_as_far_as_the_table_says(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, person: str
 ) -> None:
     there = await scene.prepare(cluster)
+    named = {"apps_url": "https://site.example:9443", "apps_name": "apps.example"}
+    monkeypatch.setattr(cluster.app.state, "settings", cluster.settings.model_copy(update=named))
     told = watch(cluster, monkeypatch)
     certificate = {"X-Client-Verify": "SUCCESS", "X-Client-Name": "w-acme"} if person == "agent" else {}
     async with cluster.client(None if person in NOBODY else scene.key_of(person), **certificate) as client:

@@ -145,6 +145,15 @@ def test_copies_follow_the_files_outlive_them_and_go_with_the_setting(company: C
         edge_certificate.require(named, state, now=NOW)
 
 
+def test_one_that_does_not_speak_for_the_names_of_apps_is_refused(company: Company, tmp_path: Path) -> None:
+    named = site(tmp_path, apps_name="apps.example.com")
+    give(tmp_path, *company.issue(*NAMES, "apps.example.com", "*.example.com"))
+    with pytest.raises(InputError, match=r"does not speak for \*\.apps\.example\.com\. Hint"):
+        edge_certificate.require(named, tmp_path / "state", now=NOW)
+    give(tmp_path, *company.issue(*NAMES, "*.apps.example.com"))
+    edge_certificate.require(named, tmp_path / "state", now=NOW)
+
+
 @pytest.mark.parametrize(
     ("edge", "said"),
     [

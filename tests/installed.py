@@ -98,7 +98,8 @@ async def _install(url: str) -> None:
 def _reset(connection: psycopg.Connection) -> str:
     """Return the statements that bring a clone of the template back to what that was."""
     others = f"""datname = current_database() AND pid <> pg_backend_pid() AND (
-        application_name <> '{STAYING}' OR state <> 'idle' OR pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')
+        application_name <> '{STAYING}' OR state <> 'idle'
+        OR pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')
     )"""
     return ";".join(
         [

@@ -23,6 +23,23 @@ ADMIN_KEY = "psk_of-the-administrator-of-the-tests"
 TEMPLATE = "installed"
 KEPT = "kept"
 """The schema of the template that has the rows once more which a database begins with."""
+STAYING = "staying"
+"""The name of an application whose connections stay for the next test."""
+
+_lasting: set[str] = set()
+
+
+def lasts(url: str) -> bool:
+    """Return whether this is the URL of a database that the next tests have, too."""
+    return url in _lasting
+
+
+def kept(url: str) -> str:
+    """Return the URL of such a database for those whose connections stay for the next test, where they do nothing.
+
+    What the server has to find out anew on each connection takes it longer than most tests.
+    """
+    return f"{url}{'&' if '?' in url else '?'}application_name={STAYING}"
 
 
 @dataclass
@@ -38,13 +55,14 @@ class InstalledDatabase:
     _reset: str = field(init=False)
 
     def fresh(self) -> str:
-        """Return its URL when nothing is in it that a test has written, and nobody connected who has."""
+        """Return its URL when nothing is in it that a test has written, and nobody at work there who has."""
         if not self.url:
             with alone(self.folder):
                 _make_template(self.folder)
             self.url = new_database(self.folder, TEMPLATE)
             self._connection = connect(self.folder, self.url.partition("@/")[2].partition("?")[0])
             self._reset = _reset(self._connection)
+            _lasting.add(self.url)
         self._connection.execute(self._reset)
         return self.url
 
@@ -79,7 +97,10 @@ async def _install(url: str) -> None:
 
 def _reset(connection: psycopg.Connection) -> str:
     """Return the statements that bring a clone of the template back to what that was."""
-    others = "datname = current_database() AND pid <> pg_backend_pid()"
+    others = f"""datname = current_database() AND pid <> pg_backend_pid() AND (
+        application_name <> '{STAYING}' OR state <> 'idle'
+        OR pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')
+    )"""
     return ";".join(
         [
             f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {others}",

@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 from fastapi import FastAPI
+from sqlalchemy import AsyncAdaptedQueuePool
 
 from api.auth.policy import UserRole
 from api.clock import Clock
@@ -36,7 +37,7 @@ from common.protocol import (
 )
 from tests.fakes.engine import FakeEngine
 from tests.fakes.heartbeats import beat
-from tests.installed import ADMIN_KEY, PASSWORD
+from tests.installed import ADMIN_KEY, PASSWORD, kept, lasts
 
 V1 = "/api/v1"
 REGISTRIES = ("reservoir:5000", "registry:5000", ".".join(("docker", "io")))
@@ -195,6 +196,8 @@ def problems(response: httpx.Response) -> list[dict[str, str]]:
 _applications: list[FastAPI] = []
 _databases: dict[str, Database] = {}
 """By their URLs. A new one would compile every statement again: that takes longer than to run them."""
+FEW = 10
+"""Connections of a test that are kept for the next ones: where there are more, somebody may have waited for one."""
 
 
 class SlowClock(Clock):
@@ -229,10 +232,20 @@ async def running_cluster(
     """Give an application on a database with an administrator; its reconcilers run when a test says so."""
     changes = {"registries": REGISTRIES} | changes
     settings = Settings(database_url=database_url, trust_client_headers=True, **changes)
-    database = _databases.setdefault(database_url, Database(database_url))
+    database = _databases.setdefault(
+        database_url, Database(kept(database_url) if lasts(database_url) else database_url)
+    )
     engine, clock = FakeEngine(), clock or SlowClock()
     app = application(settings, database, engine, clock)
     cluster = Cluster(app, database, engine, settings, clock)
     async with cluster.admin:
         yield cluster
-    await database.close()
+    if not (lasts(database_url) and is_at_rest(database)):
+        await database.close()
+
+
+def is_at_rest(database: Database) -> bool:
+    """Return whether no connection is in use, and there were never so many that somebody may have waited for one."""
+    pool = database.engine.pool
+    assert isinstance(pool, AsyncAdaptedQueuePool)
+    return not pool.checkedout() and pool.checkedin() <= FEW

@@ -168,6 +168,11 @@ class Draft:
         """Return whether its project's quota is kept for it, however long what runs may stay."""
         return self._waited(workload, self.settings.strict_order_after_s)
 
+    def ran_long_enough(self, running: Running) -> bool:
+        """Return whether it may be reclaimed by now."""
+        # a clock that was set back leaves starts to come: to wait for these could take for ever
+        return abs(self.now - running.since) >= self.least_of.get(running.workload.project, self.least)
+
     def lacks_network(self, workload: Workload) -> str:
         """Return why there is no network for a workload that needs one, or nothing."""
         if not (workload.needs_network and self.networks.are_few):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
@@ -14,7 +14,7 @@ from api.scheduler.draft import Draft
 from api.scheduler.elastic import missing_ranks, one_more, part_id, ranks_of, reachable
 from api.scheduler.pending_reasons import PendingWorkload, amount_of
 from api.scheduler.signature import Signature, signature_of
-from api.scheduler.snapshot import Running, Workload
+from api.scheduler.snapshot import Resource, Running, Workload
 from common.sentence import Sentence
 
 MOST = 256
@@ -99,17 +99,71 @@ class _Projects:
         return not within, of_domain, own, self._ledger.had(name), first, name
 
 
+class _Waiting:
+    """The projects of which other work waits that could take room, and those of which only such waits as may not.
+
+    What a project may not have even without the further containers of its gangs would not start if these were fewer;
+    once it may, they are given up for it.
+    """
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._further = {name: _Further.of(draft, name) for name in {item.workload.project for item in draft.waiting}}
+        able = [item for item in draft.waiting if item.is_able]
+        self._first = {item.workload.project for item in able if not self._is_refused_anyway(item)}
+        self._later = {item.workload.project for item in able} - self._first
+
+    def goes_before(self, gang: Running) -> bool:
+        """Return whether other work goes before a gang: what may be had later only where the gang could give way."""
+        name = gang.workload.project
+        return name in self._first or (name in self._later and not self._draft.ran_long_enough(gang))
+
+    def _is_refused_anyway(self, item: PendingWorkload) -> bool:
+        """Return whether its project may not have it, whatever its gangs give up of what they can do without."""
+        ledger, asked = self._draft.ledger, item.workload
+        if item.refused != asked:
+            return False  # it may be had, or may on other places
+        if not asked.total_milli:
+            # its guarantee is what all that runs leaves of a quota, and nobody stops a gang's containers for that
+            return ledger.beside.can_never(asked)
+        further = self._further[asked.project]
+        return (
+            not ledger.may_be_fixed(asked)
+            or max(ledger.due(asked), ledger.domains.beyond(asked)) > further.milli
+            or any(due > further.beside[resource] for resource, due in ledger.beside.due(asked).items())
+        )
+
+
+@dataclass(frozen=True)
+class _Further:
+    """What the further containers of a project's gangs take."""
+
+    milli: int
+    beside: Mapping[Resource, int]
+
+    @classmethod
+    def of(cls, draft: Draft, project: str) -> _Further:
+        """Return what those take that are not being stopped."""
+        found: list[Workload] = []
+        if draft.residents.has_extras(project):
+            running = draft.residents.of(project)
+            found = [each.workload for each in running if each.part_of and each.workload.id not in draft.terminating]
+        beside = {resource: sum(each.amount(resource) for each in found) for resource in Resource}
+        return cls(sum(each.total_milli for each in found), beside)
+
+
 def grow(draft: Draft, growing: Iterable[Running]) -> None:
     """Give gangs one container after the other, each time that of the project which is furthest below its share.
 
-    A gang of a project of which other work waits gets none: that goes first.
+    A gang of a project of which other work waits gets none, unless that gains nothing by it: that goes first.
     """
-    waiting = {item.workload.project for item in draft.waiting if item.is_able}
-    able = [each for each in growing if _may_grow(draft, each)]
-    for each in able:
-        if (name := each.workload.project) in waiting:
+    waiting, gangs = _Waiting(draft), []
+    for each in (each for each in growing if _may_grow(draft, each)):
+        if waiting.goes_before(each):
+            name = each.workload.project
             draft.stay(each, Sentence("other work of {project} waits, and goes first", project=name))
-    gangs = (_Gang(each, missing_ranks(each)) for each in able if each.workload.project not in waiting)
+        else:
+            gangs.append(_Gang(each, missing_ranks(each)))
     projects = _Projects(draft, gangs)
     room: dict[Signature, Flags] = {}
     given = 0

@@ -27,6 +27,7 @@ class Service:
         self._layout, self._free, self._ledger, self._unreserved = cluster.layout, cluster.state, ledger, unreserved
         self._any_closed = not self._layout.open.all()
         self._outside: dict[Signature, str] = {}
+        self._uses_all: dict[Signature, bool] = {}
 
     def free_outside(self, workload: Workload) -> str:
         """Return which GPUs that it may use are free on nodes out of service, or nothing.
@@ -55,13 +56,21 @@ class Service:
         )
 
     def quotas_beyond(self, workload: Workload) -> str:
-        """Return that it waits within its quota, as quotas are more than what is in service; nothing otherwise."""
+        """Return that it waits within its quota, as quotas are more than what is in service; nothing otherwise.
+
+        Who may not use all that is in service may wait for other reasons, whatever is held elsewhere. What other
+        companies hold is told to nobody: numbers of the whole site are only for people of a site with one.
+        """
         if not self._is_filled or not workload.total_milli or not self._ledger.in_quota(workload):
             return ""
         others = self._held - self._ledger.holdings_of(workload.project).retained
         is_enough = self._held + workload.total_milli <= self._in_service or self._left >= workload.total_milli
-        if is_enough or not others:
+        if is_enough or not others or not self._may_use_all(workload):
             return ""
+        if not self._is_of_one_domain:
+            return Sentence(
+                "all quotas come to more than nodes in service have: what other projects hold is guaranteed to them"
+            )
         return Sentence(
             "all quotas come to {quotas} and nodes in service have {most}: other projects hold {held} within what is "
             "guaranteed to them",
@@ -70,6 +79,22 @@ class Service:
             held=gpus(others),
         )
 
+    def _may_use_all(self, workload: Workload) -> bool:
+        """Return whether it may have every GPU in service."""
+        signature = signature_of(workload)
+        if signature not in self._uses_all:
+            layout = self._layout
+            nodes = layout.takes(workload) & allowed(layout, workload)
+            others = layout.present & layout.open[:, None] & ~(layout.usable_for(workload) & nodes[:, None])
+            self._uses_all[signature] = not others.any()
+        return self._uses_all[signature]
+
+    @cached_property
+    def _is_of_one_domain(self) -> bool:
+        """Whether all projects are of one domain, or of none."""
+        names = {*self._ledger.projects, *self._ledger.holdings}
+        return len({self._ledger.project(name).domain for name in names}) <= 1
+
     @cached_property
     def _is_filled(self) -> bool:
         """Whether quotas are more than what is in service, and nobody has more than is guaranteed."""
@@ -77,7 +102,12 @@ class Service:
 
     @cached_property
     def _quotas(self) -> int:
-        return sum(project.quota_milli for project in self._ledger.projects.values())
+        """What is guaranteed to all: of a domain that shares its own quota, where that is more than its projects'."""
+        projects, domains = self._ledger.projects, self._ledger.domains
+        further = 0
+        for name, members in domains.members.items():
+            further += max(0, domains.domains[name].quota_milli - sum(projects[each].quota_milli for each in members))
+        return further + sum(project.quota_milli for project in projects.values())
 
     @cached_property
     def _in_service(self) -> int:

@@ -103,6 +103,7 @@ def pools(draft: Draft, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, 
     if draft.residents.has_extras(project) and workload not in vain.pools[extras]:
         # its gangs have grown for want of other work, whatever that is worth
         yield extras, pool(own=project, below=NO_CAP, extras_alone=True, due=due, due_beside=due_beside)
+    yield from _extras_and_beyond(draft, workload, vain, partial(pool, due_beside=due_beside, guests_of=guests))
     if not draft.residents.has_below(project, workload.priority):
         return
     own = partial(pool, own=project, below=workload.priority)
@@ -120,6 +121,24 @@ def pools(draft: Draft, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, 
             yield both, replace(asked, right=Right.GPUS, beyond=_beyond_quota(draft, surplus))
     if not workload.total_milli:
         yield from _own_and_beyond_beside(draft, workload, vain, own)
+
+
+def _extras_and_beyond(
+    draft: Draft, workload: Workload, vain: Vain, pool: Callable[..., VictimPool]
+) -> Iterator[tuple[Pool, VictimPool]]:
+    """Yield for what is within its quota once gangs of its project give up some: these, with who goes beyond.
+
+    What gangs have grown by takes no right from other work of their project.
+    """
+    project, ledger = workload.project, draft.ledger
+    quota, kind = ledger.project(project).quota_milli, ("extras and beyond", project, 0)
+    is_owed = 0 < workload.total_milli <= quota and not ledger.in_quota(workload)
+    if not is_owed or not draft.residents.has_extras(project) or workload in vain.pools[kind]:
+        return
+    if surplus := ledger.over_quota(project):
+        asked = pool(surplus, last_may_pass=True, own=project, below=NO_CAP, extras_alone=True)
+        due = max(ledger.due(workload), ledger.after(workload) - quota)
+        yield kind, replace(asked, due=due, right=Right.GPUS, beyond=_beyond_quota(draft, surplus))
 
 
 def _beyond_beside(

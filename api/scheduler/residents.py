@@ -208,7 +208,8 @@ class Residents:
                 concerned = np.where(own, (priority < pool.below) & (milli > pool.spared), concerned)
             has &= (preemptible > 0) & concerned & self._ran_long_enough(pool)
             if pool.extras_alone:
-                has &= self._columns[10, : len(self._running)] > 0
+                is_further = self._columns[10, : len(self._running)] > 0
+                has &= is_further | (project != self._projects.get(pool.own, NOBODY))
         elif pool.movable is not None:
             has &= (preemptible > 0) & self._ran_long_enough(pool) & (moves < pool.movable)
         elif pool.soon_only:

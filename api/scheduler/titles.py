@@ -53,9 +53,9 @@ def names(running: Iterable[Running], project: str) -> str:
 def may_be_told(holders: Sequence[Workload], project: str) -> bool:
     """Return whether what they come to tells people of a project nothing of the size of one that they may not see.
 
-    Where it is one of them, those who know the others could tell.
+    Whoever reads it may know all others, also those of other projects, and could tell what is left.
     """
-    return sum(not _is_seen(each, project) for each in holders) != 1
+    return all(_is_seen(each, project) for each in holders)
 
 
 def title(workload: Workload, project: str) -> str:

@@ -59,8 +59,8 @@ class VictimPool:
     `everyone`, whoever runs counts, to tell which places become free soonest; with `soon_only` only who can be
     reclaimed or whose end is known, with `ends_only` only whose end is known, with `movable` only who can be reclaimed,
     ran long enough, and was moved less often than that, and with `of` only who is of these projects. With
-    `extras_alone` it is the further containers of gangs. Where there are some `alone`, nobody else is; where some are
-    `beyond`, nobody else who has GPUs in another project than `own`. The projects `together` have to give up
+    `extras_alone` it is of its own the further containers of gangs. Where there are some `alone`, nobody else is; where
+    some are `beyond`, nobody else who has GPUs in another project than `own`. The projects `together` have to give up
     `due_together` milli-GPU, whichever of them does. All this is so by a `right`.
     """
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from api.scheduler.elastic import parts, ranks_of
-from api.scheduler.snapshot import GpuState, NodeSnapshot, Workload
+from api.scheduler.snapshot import Bounds, Cause, GpuState, NodeSnapshot, Workload
 from tests.unit.api.scheduler.world import World, node, of_ranks, on, project, runs, work
 
 
@@ -180,3 +180,85 @@ def test_a_guarantee_has_what_a_gang_of_parts_grew_to_however_it_lies(gpus: floa
     world.settle()
     assert "owner" in world.running
     assert world.held()["a"] == 8000 - round(1000 * gpus) * replicas
+
+
+def grown_beside(asked: Workload, *others: Workload, **owner: object) -> World:
+    """A gang of a project runs beside others of it on the first of two nodes, and one more asks for something."""
+    world = World((node("m", 4), node("n", 4)), (project("a", **owner), project("b", 0, weight=1)), now=100)  # type: ignore[arg-type]
+    world.running["g"] = replace(runs(gang("g", "a", 1, 8, 0.5), on("m", 0.5)), grows_at=1)
+    for at, each in enumerate(others, start=1):
+        world.running[each.id] = runs(each, on("m", *[0] * at, *[1] * int(each.gpu_milli / 1000)))
+    world.submit(asked)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("owner", "asked"),
+    [
+        pytest.param({"gpus": 1}, work("w", "a", 1, preemptible=False), id="the quota is full of what stays"),
+        pytest.param({"gpus": 1, "limit_milli": 5000}, work("w", "a", 6), id="more than its project may ever have"),
+        pytest.param({"gpus": 5, "over_quota": False}, work("w", "a", 4, 100), id="its project holds too much as yet"),
+    ],
+)
+def test_it_grows_beside_work_of_its_project_that_would_not_start_without_it(
+    owner: dict[str, object], asked: Workload
+) -> None:
+    stays = work("s", "a", 1, preemptible=False)
+    world = grown_beside(asked, stays, **owner)
+    world.settle()
+    assert len(ranks(world, "g")) == 8
+    assert "w" in world.queue
+
+
+@pytest.mark.parametrize("over_quota", [True, False])
+def test_what_it_has_grown_by_is_given_up_for_whom_its_project_may_have_by_now(over_quota: bool) -> None:
+    """Once what stays has ended there is room for the one that waits: the least that the gang can give up for it."""
+    stays = work("s", "a", 2, preemptible=False)
+    asked = work("w", "a", 4, preemptible=False, within_required=True)
+    world = grown_beside(asked, stays, gpus=5, over_quota=over_quota)
+    world.settle()
+    assert len(ranks(world, "g")) == (8 if over_quota else 6)
+    assert world.decisions[-1].pending_reasons["w"].cause is Cause.QUOTA
+    world.delete("s")
+    world.settle()
+    assert "w" in world.running
+
+
+def test_it_grows_no_further_where_what_it_can_do_without_is_in_the_way_of_other_work() -> None:
+    """It may be stopped a minute after its start: until then it takes no more from its project."""
+    world = World((node("m", 8),), (project("a", 4, over_quota=False, min_runtime_s=60),), now=10)
+    world.running["g"] = replace(runs(replace(gang("g", "a", 1, 4), replicas=2), on("m", 1), on("m", 0, 1)), grows_at=1)
+    world.submit(work("w", "a", 3))
+    assert world.step().not_grown == {"g": "other work of a waits, and goes first"}
+    world.submit(work("larger", "a", 6))
+    del world.queue["w"]
+    assert not world.step().grown, "what it would take now it could not give up yet"
+    world.now = 60
+    assert list(world.step().grown["g"]) == [2, 3]
+
+
+def test_work_that_asks_for_what_no_quota_of_cpu_has_left_goes_first() -> None:
+    """Its guarantee is of CPU, of which a gang that grows takes some."""
+    cpu = Bounds(4000, None)
+    world = World((node("m", 8, cpu_milli=8000),), (project("a", 8, over_quota=False, cpu=cpu),), now=100)
+    core = gang("g", "a", 1, 4, cpu_milli=1000)
+    world.running["g"] = replace(runs(core, on("m", 1)), grows_at=1)
+    world.running["s"] = runs(work("s", "a", 0, cpu_milli=1000), on("m"))
+    world.submit(work("w", "a", 0, cpu_milli=3000))
+    assert not world.step().grown
+    world.queue = {"never": work("never", "a", 0, cpu_milli=5000)}
+    assert world.step().grown
+
+
+def test_what_a_gang_has_grown_by_takes_no_right_from_other_work_of_its_project() -> None:
+    """It has grown on one node, and who goes beyond its quota fills the other one, which alone will do."""
+    nodes = node("m", 4, groups=("red",)), node("n", 2, groups=("blue",))
+    world = World(nodes, (project("a", 3), project("b", 0, weight=1)), now=100)
+    places = [on("m", *[0] * at, 1) for at in range(4)]
+    world.running["g"] = runs(replace(gang("g", "a", 1, 4, groups=("red",)), replicas=4), *places)
+    world.running["b"] = runs(work("b", "b", 2), on("n", 1, 1))
+    world.submit(work("w", "a", 2, groups=("blue",), grouped_only=True))
+    world.settle()
+    assert "w" in world.running
+    assert len(ranks(world, "g")) == 1
+    assert {place.node for place in world.running["b"].placements} == {"m"}, "and that one has what they leave"

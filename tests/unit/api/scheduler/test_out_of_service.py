@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from api.scheduler.decide import decide
-from api.scheduler.snapshot import Cause, NodeSnapshot, PendingReason, ProjectState, Running, Snapshot, Workload
+from api.scheduler.snapshot import (
+    Cause,
+    DomainState,
+    NodeSnapshot,
+    PendingReason,
+    ProjectState,
+    Running,
+    Snapshot,
+    Workload,
+)
 from tests.unit.api.scheduler.truth import check_reasons
 from tests.unit.api.scheduler.world import SECOND, node, on, project, runs, work
 
@@ -22,8 +31,9 @@ def wait(
     projects: tuple[ProjectState, ...],
     queue: Workload,
     running: tuple[Running, ...],
+    domains: tuple[DomainState, ...] = (),
 ) -> PendingReason:
-    snapshot = Snapshot(NOW * SECOND, nodes, projects, running, (queue,))
+    snapshot = Snapshot(NOW * SECOND, nodes, projects, running, (queue,), domains=domains)
     decision = decide(snapshot)
     check_reasons(snapshot, decision)
     return decision.pending_reasons[queue.id]
@@ -122,3 +132,41 @@ def test_it_is_not_told_where_enough_is_free_in_pieces() -> None:
     running = (runs(work("r", "b", 1), on("m", 1)), runs(work("s", "b", 1), on("n", 1)))
     found = wait((node("m", 2), node("n", 2)), (project("a", 2), project("b", 4)), work("1", "a", 2, NOW), running)
     assert found.reason == "no node has 2 GPUs free; largest free piece is 1 GPU on m"
+
+
+IN_USE = "no node has 1 GPU free; every GPU in service that it may use is in use"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"groups": ("red",), "grouped_only": True}, {"gpu_models": ("new",)}, {"traits": ("rdma",)}, {"storages": ("s",)}],
+    ids=str,
+)
+def test_it_is_not_told_to_whom_may_not_use_what_others_hold(more: dict[str, Any]) -> None:
+    """Its own project holds all that it may use; that others hold the rest is not why it waits."""
+    red = node("m", 1, groups=("red",))
+    red = replace(red, gpus=tuple(replace(gpu, model="new") for gpu in red.gpus))
+    nodes = red, node("n", 1, lacks=(("rdma", "it has none"),), missing_storages=("s",))
+    running = (runs(work("r", "a", 1), on("m", 1)), runs(work("s", "b", 1), on("n", 1)))
+    quotas = (project("a", 2), project("b", 1))
+    assert "all quotas come to 3 GPUs" in wait(nodes, quotas, waiting, running).reason
+    assert wait(nodes, quotas, replace(waiting, **more), running).reason == IN_USE
+
+
+@pytest.mark.parametrize("reader", ["a", "b"])
+def test_what_other_companies_hold_is_told_to_nobody(reader: str) -> None:
+    quotas = (project("a", 2), project("b", 2, domain="d"))
+    other = {"a": "b", "b": "a"}[reader]
+    found = wait((node("n", 1),), quotas, work("1", reader, 1, NOW), (runs(work("r", other, 1), on("n", 1)),))
+    assert found.reason == (
+        f"{IN_USE}; all quotas come to more than nodes in service have: what other projects hold is guaranteed to them"
+    )
+
+
+def test_of_a_domain_that_shares_its_own_quota_counts_where_it_is_more_than_those_of_its_projects() -> None:
+    running = (runs(work("r", "b", 3), on("n", 1, 1, 1)),)
+    quotas = (project("a", 1, domain="d"), project("b", 1, domain="d"))
+    found = wait((node("n", 3),), quotas, waiting, running, (DomainState("d", 4000),))
+    assert "all quotas come to 4 GPUs and nodes in service have 3 GPUs: other projects hold 3 GPUs" in found.reason
+    small = wait((node("n", 1),), quotas, waiting, (busy,), (DomainState("d", 1000),))
+    assert "all quotas come to 2 GPUs and nodes in service have 1 GPU: other projects hold 1 GPU" in small.reason

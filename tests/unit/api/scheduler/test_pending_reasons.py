@@ -194,7 +194,10 @@ def test_the_largest_free_piece_is_one_that_a_container_could_have() -> None:
 
 @pytest.mark.parametrize(("gpus", "in_part"), [(3, ""), (2.5, " in part")])
 def test_gpus_that_are_kept_are_not_said_to_be_in_use(gpus: float, in_part: str) -> None:
-    """One of three is in use for a time that nobody knows, and the other two are kept for the older one."""
+    """One of three is in use for a time that nobody knows, and the other two are kept for the older one.
+
+    Who asks for a part may not use the node that has none to share: what is held there is not why it waits.
+    """
     nodes = (node("m", 1, fractions=False), node("n", 3))
     queue = (work("older", "a", gpus, 0), work("younger", "b", gpus, NOW))
     stay = work("m", "c", preemptible=False), work("n", "c", preemptible=False)
@@ -203,8 +206,8 @@ def test_gpus_that_are_kept_are_not_said_to_be_in_use(gpus: float, in_part: str)
     piece = f"every GPU in service that it may use{in_part} is in use"
     kept = f"no node has {gpus} GPUs free; {piece} or kept for a session that waits"
     quotas = "all quotas come to 8 GPUs and nodes in service have 4 GPUs"
-    more = f"{quotas}: other projects hold 2 GPUs within what is guaranteed to them"
-    assert found["older"].reason == f"{kept}; room on n is kept for it until it is free; {more}"
+    more = "" if in_part else f"; {quotas}: other projects hold 2 GPUs within what is guaranteed to them"
+    assert found["older"].reason == f"{kept}; room on n is kept for it until it is free{more}"
     assert found["younger"].reason.startswith(kept)
 
 
@@ -223,7 +226,7 @@ def test_room_that_is_kept_names_whom_for_to_people_of_that_project(reader: str,
     [
         pytest.param((), "2 others with 4 GPUs", id="all are seen"),
         pytest.param(("b",), "2 others", id="the other one is of another project"),
-        pytest.param(("b", "c"), "2 others with 4 GPUs", id="neither is seen"),
+        pytest.param(("b", "c"), "2 others", id="neither is seen, of whom one may be the reader's"),
     ],
 )
 def test_what_several_have_tells_nobody_how_large_the_one_is_that_is_not_seen(

@@ -6,8 +6,8 @@ import pytest
 
 from api.scheduler.networks import all_taken
 from api.scheduler.phrases import either, some, together
-from api.scheduler.snapshot import Running
-from api.scheduler.titles import names
+from api.scheduler.snapshot import Running, Workload
+from api.scheduler.titles import may_be_told, names
 from tests.unit.api.scheduler.world import on, runs, work
 
 
@@ -47,3 +47,18 @@ def test_how_many_containers_a_gang_gives_up_is_told_to_those_alone_who_may_see_
 def test_one_network_is_no_several() -> None:
     assert all_taken(1).startswith("the network between containers of a session is taken")
     assert all_taken(2).startswith("all 2 networks between containers of a session are taken")
+
+
+@pytest.mark.parametrize(
+    ("holders", "told"),
+    [
+        ([work("x", "a"), work("y", "a")], True),
+        ([work("x", "a"), work("y", "a", private=True)], False),
+        ([work("x", "a", private=True), work("y", "a", private=True)], False),
+        ([work("x", "b"), work("y", "c", private=True)], False),
+        ([work("x", "b"), work("y", "c"), work("z", "d")], False),
+    ],
+)
+def test_a_sum_is_told_only_of_what_all_readers_may_see(holders: list[Workload], told: bool) -> None:
+    """Of two sessions that people of a project may not see, one of them may have begun the one, and know its size."""
+    assert may_be_told(holders, "a") is told

@@ -214,13 +214,24 @@ class _Truth:
         numbers = rf"quotas come to {AMOUNT} and nodes in service have {AMOUNT}: other projects hold {AMOUNT} within"
         for quotas, most, others in _told("quotas come", numbers, text):
             known = {name: milli for name, milli in self.held.items() if name != workload.project}
-            assert quotas == _number(sum(self.quotas.values())), where
+            assert quotas == _number(self.guaranteed), where
             assert most == _number(open_gpus), where
             assert others == _number(sum(known.values())), where
-            assert sum(self.quotas.values()) > open_gpus, where
+            assert len({each.domain for each in self.snapshot.projects}) == 1, where
+        if "all quotas come to" in text:
+            assert self.guaranteed > open_gpus, where
             self._check_guarantees(where)
             assert self.held[workload.project] + workload.total_milli <= self.quotas[workload.project], where
             assert sum(self.held.values()) + workload.total_milli > open_gpus, where
+
+    @property
+    def guaranteed(self) -> int:
+        """What is guaranteed to all projects, and to domains that share beyond what is to theirs."""
+        total = sum(self.quotas.values())
+        for domain in self.snapshot.domains:
+            if of := [each.quota_milli for each in self.snapshot.projects if each.domain == domain.name]:
+                total += max(0, domain.quota_milli - sum(of))
+        return total
 
     def _check_guarantees(self, where: str) -> None:
         """Nobody has more than is guaranteed: the own quota, or what projects of a domain are together."""

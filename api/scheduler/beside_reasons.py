@@ -26,10 +26,11 @@ def refusal(ledger: Ledger, workload: Workload) -> str:
     }
     if is_quota:
         return Sentence(
-            "{held}, and {asked} more are asked for; stop one of its sessions, or ask for a larger quota", **values
+            "{held}, and the session asks for {asked} more; stop one of its sessions, or ask for a larger quota",
+            **values,
         )
     return Sentence(
-        "{held}, and {asked} more are asked for; stop one of its sessions, or ask for a larger limit", **values
+        "{held}, and the session asks for {asked} more; stop one of its sessions, or ask for a larger limit", **values
     )
 
 
@@ -77,16 +78,16 @@ def too_much(project: str, most: str, asked: str, *, is_quota: bool, fixed: bool
     values = {"project": project, "most": most, "asked": asked}
     if fixed:
         return Sentence(
-            "{project} may hold {most} by work that cannot be reclaimed, and {asked} are asked for;"
+            "{project} may hold {most} by work that cannot be reclaimed, and the session asks for {asked};"
             " ask for fewer or for a larger quota",
             **values,
         )
     if is_quota:
         return Sentence(
-            "{project} may hold {most}, and {asked} are asked for; ask for fewer or for a larger quota", **values
+            "{project} may hold {most}, and the session asks for {asked}; ask for fewer or for a larger quota", **values
         )
     return Sentence(
-        "{project} may hold {most}, and {asked} are asked for; ask for fewer or for a larger limit", **values
+        "{project} may hold {most}, and the session asks for {asked}; ask for fewer or for a larger limit", **values
     )
 
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from api.scheduler.ledger import Ledger
 from api.scheduler.pending_reasons import PendingWorkload, holds
+from api.scheduler.phrases import together
 from api.scheduler.snapshot import PendingReason, Running, Workload
 from api.scheduler.titles import Places, full_title, nodes
-from common.sentence import Sentence, Several
+from common.sentence import Sentence
 
 
 def placed(ledger: Ledger, workload: Workload, places: Places) -> str:
@@ -41,7 +42,7 @@ def stopped(running: Running, beneficiary: Workload, why: str, *, moved: bool) -
             "container {ranks} of {whom}",
             "containers {ranks} of {whom}",
             len(running.ranks),
-            ranks=Several(map(str, running.ranks)),
+            ranks=together([str(rank) for rank in running.ranks]),
             whom=whom,
         )
     values = {"whom": whom, "other": full_title(beneficiary), "why": why}

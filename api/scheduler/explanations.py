@@ -111,7 +111,7 @@ def _none_open(layout: Layout, workload: Workload) -> str:
             "no node that it may use has the storage {names} that it mounts",
             "no node that it may use has the storages {names} that it mounts",
             len(workload.storages),
-            names=Several(workload.storages),
+            names=together(workload.storages),
         )
     return _too_old(layout, ready)
 
@@ -192,7 +192,7 @@ def _no_group(workload: Workload) -> str:
     if workload.groups:
         return Sentence(
             "no node lies in {groups}; ask the administrator to add one, or choose another resource group",
-            groups=Several(workload.groups),
+            groups=either(workload.groups),
         )
     return Sentence("no resource group is open to it; ask the administrator for one")
 
@@ -287,7 +287,7 @@ def _no_model(layout: Layout, workload: Workload, nodes: Flags) -> str:
         return Sentence(
             "no node that it may use has {gpu}, they have {models}; choose another model or resource group",
             gpu=wanted,
-            models=Several(present),
+            models=together(present),
         )
     return Sentence(
         "no node that it may use has {gpu}, they have none at all; choose another model or resource group", gpu=wanted
@@ -377,9 +377,9 @@ def _short_of(free: Free, workload: Workload, row: int) -> str:
         return ""
     if free.cpu[row] < workload.cpu_milli:
         left = cpus(max(int(free.cpu[row]), 0))
-        return Sentence("where {left} of {asked} are free", left=left, asked=cpus(workload.cpu_milli))
+        return Sentence("which has {left} of {asked} free", left=left, asked=cpus(workload.cpu_milli))
     mib = max(int(free.memory[row]), 0)
-    return Sentence("where {left} of {asked} are free", left=str(mib), asked=memory(workload.memory_mib))
+    return Sentence("which has {left} of {asked} free", left=str(mib), asked=memory(workload.memory_mib))
 
 
 def _by_island(layout: Layout, usable: Flags) -> Ints:

@@ -57,8 +57,9 @@ class NetworksLeft:
 
 def all_taken(count: int) -> str:
     """Return that all networks of the site are taken, for people."""
-    return Sentence(
+    return Sentence.counted(
+        "the network between containers of a session is taken or kept for others; an administrator may give more room",
         "all {count} networks between containers of a session are taken or kept for others; an administrator may "
         "give more room",
-        count=count,
+        count,
     )

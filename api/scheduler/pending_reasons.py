@@ -73,7 +73,9 @@ def _cause(item: PendingWorkload, free: _FreePlaces, ledger: Ledger) -> tuple[Ca
     claim = ledger.claims.of(workload)
     if claim and claim.standing is Standing.NOMINATED:
         return Cause.RECLAIMING, Sentence(
-            "{whom} still being stopped; {nodes} is kept for it", whom=item.terminating, nodes=nodes(claim.places)
+            "{whom} still being stopped; room on {nodes} is kept for it",
+            whom=item.terminating,
+            nodes=nodes(claim.places),
         )
     if item.refused and (refused := refusal(ledger, item.refused)):
         return refused
@@ -95,7 +97,7 @@ def _not_free(item: PendingWorkload, free: _FreePlaces, ledger: Ledger) -> tuple
     if claim and claim.places:
         where = nodes(claim.places)
         return Cause.NO_ROOM, Sentence(
-            "{missing}; {nodes} is kept for it until it is free", missing=missing, nodes=where
+            "{missing}; room on {nodes} is kept for it until it is free", missing=missing, nodes=where
         )
     holder = free.holder(item.workload)
     if holder:
@@ -245,7 +247,7 @@ def _refusal_of_gpus(ledger: Ledger, workload: Workload) -> tuple[Cause, str]:
         return Cause.RESERVED, _keeps(held, kept, most - bare + workload.total_milli, project.name)
     if fixed:
         return Cause.QUOTA, Sentence(
-            "{held}, and {asked} more are asked for; stop one of those, or submit it as preemptible",
+            "{held}, and the session asks for {asked} more; stop one of those, or submit it as preemptible",
             held=held,
             asked=asked,
         )
@@ -287,8 +289,8 @@ def _refusal_of_domain(ledger: Ledger, workload: Workload) -> str:
     limit = domains.domains[name].limit_milli or 0
     if workload.total_milli > limit:
         return Sentence(
-            "the projects of {domain} may have {most} together, and {asked} are asked for; ask for fewer, or for a "
-            "larger limit of {domain}",
+            "the projects of {domain} may have {most} together, and the session asks for {asked}; ask for fewer, or "
+            "for a larger limit of {domain}",
             domain=name,
             most=gpus(limit),
             asked=asked,

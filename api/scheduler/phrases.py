@@ -39,11 +39,10 @@ def without_gpus(cpu_milli: int, memory_mib: int) -> str:
 
 
 def some(names: Sequence[str], most: int) -> str:
-    """Return the first names of several, and how many more there are."""
-    shown = names[0] if len(names) == 1 else Sentence("{names}", names=Several(names[:most]))
+    """Return several names, or the first of them and how many more there are."""
     if len(names) <= most:
-        return shown
-    return Sentence("{names} and {count} more", names=shown, count=len(names) - most)
+        return together(names)
+    return Sentence("{names} and {count} more", names=Several(names[:most]), count=len(names) - most)
 
 
 def both(first: str, second: str) -> str:
@@ -53,15 +52,13 @@ def both(first: str, second: str) -> str:
 
 def either(names: Sequence[str]) -> str:
     """Return several names, of which any will do."""
-    found = names[0]
-    for name in names[1:]:
-        found = Sentence("{names} or {name}", names=found, name=name)
-    return found
+    if len(names) == 1:
+        return names[0]
+    return Sentence("{names} or {name}", names=Several(names[:-1]), name=names[-1])
 
 
 def together(names: Sequence[str]) -> str:
     """Return several names, all of which are meant."""
-    found = names[0]
-    for name in names[1:]:
-        found = Sentence("{names} and {name}", names=found, name=name)
-    return found
+    if len(names) == 1:
+        return names[0]
+    return Sentence("{names} and {name}", names=Several(names[:-1]), name=names[-1])

@@ -42,4 +42,4 @@ def reclaimed(ledger: Ledger, victim: Workload, beneficiary: Workload, right: Ri
 def moved(victim: Workload, beneficiary: Workload, places: Places) -> str:
     """Return why a workload is moved, and where it goes on."""
     whom = title(beneficiary, victim.project)
-    return Sentence("{whom} fits once it is elsewhere; {nodes} is kept for it", whom=whom, nodes=nodes(places))
+    return Sentence("{whom} fits once it is elsewhere; room on {nodes} is kept for it", whom=whom, nodes=nodes(places))

@@ -38,12 +38,16 @@ def names(running: Iterable[Running], project: str) -> str:
     stopped = [item for item in found if item.part_of not in ids]
     whole = [title(item.workload, project) for item in stopped if not item.part_of]
     of_gangs = Counter(title(item.workload, project) for item in stopped if item.part_of)
+    hidden = {title(item.workload, project) for item in stopped if not _is_seen(item.workload, project)}
     counted = [
-        Sentence.counted("{count} container of {of}", "{count} containers of {of}", count, of=of)
+        # how many a gang gives up tells of its size
+        Sentence("containers of {of}", of=of)
+        if of in hidden
+        else Sentence.counted("{count} container of {of}", "{count} containers of {of}", count, of=of)
         for of, count in of_gangs.items()
     ]
-    titles = sorted([*whole, *counted])
-    return Sentence.counted("{whom} is", "{whom} are", len(stopped), whom=some(titles, NAMED))
+    many = len(whole) + sum(2 if of in hidden else count for of, count in of_gangs.items())
+    return Sentence.counted("{whom} is", "{whom} are", many, whom=some(sorted([*whole, *counted]), NAMED))
 
 
 def may_be_told(holders: Sequence[Workload], project: str) -> bool:
@@ -51,7 +55,7 @@ def may_be_told(holders: Sequence[Workload], project: str) -> bool:
 
     Where it is one of them, those who know the others could tell.
     """
-    return sum(each.project != project or each.private for each in holders) != 1
+    return sum(not _is_seen(each, project) for each in holders) != 1
 
 
 def title(workload: Workload, project: str) -> str:
@@ -61,6 +65,11 @@ def title(workload: Workload, project: str) -> str:
     if workload.private:
         return Sentence("a private session of {project}", project=workload.project)
     return full_title(workload)
+
+
+def _is_seen(workload: Workload, project: str) -> bool:
+    """Return whether all people of a project may see a workload."""
+    return workload.project == project and not workload.private
 
 
 def full_title(workload: Workload) -> str:

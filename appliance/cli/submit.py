@@ -29,6 +29,7 @@ from appliance.client.views import DryRun, SessionEntry
 from appliance.client.words import Access, Enforcement, Kind
 from common.errors import InputError, Problem
 from common.gpu.units import format_gpus
+from common.starts import check_start
 from common.topology import TopologyLevel
 
 FIELDS = {
@@ -255,8 +256,7 @@ def _words(command: str | None) -> Sequence[str] | None:
 
 def _start(text: str) -> str:
     starts_at = parse.moment(text, "--start-at")
-    if datetime.fromisoformat(starts_at) < datetime.now(UTC):
-        raise InputError(f"{text!r} is past", where="--start-at", hint="write a later moment, or leave it out")
+    check_start(datetime.fromisoformat(starts_at), datetime.now(UTC), "--start-at", text)
     return starts_at
 
 

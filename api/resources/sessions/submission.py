@@ -39,6 +39,7 @@ from api.tables.volumes import Volume
 from common import image_references, request_id
 from common.errors import ConflictError, InputError
 from common.sentence import Moment, Sentence
+from common.starts import check_start
 
 log = structlog.get_logger()
 
@@ -118,6 +119,7 @@ async def _make(
     is_dry: bool = False,
 ) -> list[Session]:
     _check_length(request)
+    check_start(request.starts_at, now(), "starts_at")
     project = await projects.get(db, request.project, caller)
     caller.check(Action.SESSION_SUBMIT, project=project)
     projects.check_active(project, max(now(), request.starts_at or now()))

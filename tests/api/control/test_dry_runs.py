@@ -246,4 +246,4 @@ async def test_who_is_being_stopped_already_is_told_as_to_those_who_wait(ready: 
     await ready.manager.loop.run()
     session = await ready.session("real")
     assert (found["cause"], found["reason"]) == (session["cause"], session["reason"])
-    assert found["reason"] == "first of team-a is still being stopped; worker1 is kept for it"
+    assert found["reason"] == "first of team-a is still being stopped; room on worker1 is kept for it"

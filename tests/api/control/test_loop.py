@@ -327,7 +327,10 @@ async def test_a_session_moves_where_that_lets_another_start(ready: Cluster) -> 
     await loop.run()
     (moved,) = [each for each in (await ready.session("h1"), await ready.session("h3")) if each["state"] != "RUNNING"]
     assert moved["state"] == "TERMINATING"
-    assert moved["reason"] == "moved for team-a/own: own of team-a fits once it is elsewhere; worker1 is kept for it"
+    assert (
+        moved["reason"]
+        == "moved for team-a/own: own of team-a fits once it is elsewhere; room on worker1 is kept for it"
+    )
     await ready.settle()
     found = [await ready.session(name) for name in ("h1", "h3", "own", "whole")]
     assert [(each["state"], each["attempt"]) for each in found] == [

@@ -15,7 +15,7 @@ from api.scheduler.feasibility import Feasibility
 from api.scheduler.snapshot import Bounds, Cause, Decision, Placement, ProjectState, Resource, Running, Workload
 from tests.unit.api.scheduler.world import World
 
-REFUSED_BESIDE = r"(CPUs?|MiB of memory) (more )?are asked for; (ask|stop)"
+REFUSED_BESIDE = r"asks for [\d.]+ (CPUs?|MiB of memory)( more)?; (ask|stop)"
 WITHOUT = Cause.NEVER_FITS, Cause.NO_NETWORK
 TOGETHER, SETS = 4, 400
 """Of so many sessions one set or another could be stopped, and so many sets are looked at, the smallest first."""

@@ -46,7 +46,7 @@ def test_a_hard_cap_is_one_of_cpu_too() -> None:
     assert (wait.cause, wait.reason) == (
         Cause.QUOTA,
         (
-            "a holds 6 CPUs of its quota of 6 CPUs, and 1 CPU more are asked for;"
+            "a holds 6 CPUs of its quota of 6 CPUs, and the session asks for 1 CPU more;"
             " stop one of its sessions, or ask for a larger quota"
         ),
     )
@@ -61,7 +61,8 @@ def test_a_project_holds_no_more_than_its_limit_of_memory() -> None:
     waits = world.decisions[-1].pending_reasons
     assert waits["m3"].reason.startswith("a holds 3000 MiB of memory of its limit of 3000 MiB of memory, and 1000 MiB")
     assert waits["large"].reason == (
-        "a may hold 3000 MiB of memory, and 3001 MiB of memory are asked for; ask for fewer or for a larger limit"
+        "a may hold 3000 MiB of memory, and the session asks for 3001 MiB of memory; "
+        "ask for fewer or for a larger limit"
     )
 
 

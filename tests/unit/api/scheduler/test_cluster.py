@@ -108,7 +108,7 @@ SMALL = node("small", 0, cpu_milli=64000, memory_mib=9000, switch="t", groups=("
             [BIG, SMALL],
             1000,
             {"gpu_models": ("A10",)},
-            "no node that it may use has a GPU of A10, they have P100, V100; choose another model or resource group",
+            "no node that it may use has a GPU of A10, they have P100 and V100; choose another model or resource group",
             id="no such model",
         ),
         pytest.param(
@@ -273,14 +273,14 @@ def test_never_fits_agrees_with_an_empty_cluster() -> None:
             [node("a", 0, 0, cpu_milli=2000)],
             1000,
             {"cpu_milli": 4000},
-            "largest free piece is 2 GPUs on a, where 2 CPUs of 4 CPUs are free",
+            "largest free piece is 2 GPUs on a, which has 2 CPUs of 4 CPUs free",
             id="too few CPUs beside it",
         ),
         pytest.param(
             [node("a", 0, memory_mib=50)],
             1000,
             {"memory_mib": 60},
-            "largest free piece is 1 GPU on a, where 50 of 60 MiB of memory are free",
+            "largest free piece is 1 GPU on a, which has 50 of 60 MiB of memory free",
             id="too little memory beside it",
         ),
         pytest.param(

@@ -28,7 +28,7 @@ def test_a_guarantee_starts_where_another_session_was_that_fits_elsewhere() -> N
     decision = world.step()
     (moved,) = decision.reclaims
     assert (moved.victim, moved.beneficiary, moved.moved) == ("b-n", "own", True)
-    assert moved.reason == "a session of another project fits once it is elsewhere; m is kept for it"
+    assert moved.reason == "a session of another project fits once it is elsewhere; room on m is kept for it"
     assert decision.pending_reasons["own"].cause is Cause.RECLAIMING
     assert [place.node for place in decision.reservations["b-n"]] == ["m"]
     assert world.settle() == []

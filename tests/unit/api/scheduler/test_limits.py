@@ -36,7 +36,7 @@ def test_what_is_larger_than_the_limit_is_told_so() -> None:
     wait = world.step().pending_reasons["large"]
     assert (wait.cause, wait.reason) == (
         Cause.QUOTA,
-        "a may hold 3 GPUs, and 4 GPUs are asked for; ask for fewer or for a larger limit",
+        "a may hold 3 GPUs, and the session asks for 4 GPUs; ask for fewer or for a larger limit",
     )
 
 
@@ -49,7 +49,7 @@ def test_work_that_cannot_be_reclaimed_lives_within_the_quota_and_the_limit() ->
     assert "f0" not in waits
     assert waits["f1"].reason.startswith("a holds 3 GPUs of its limit of 3 GPUs and may not go beyond")
     assert waits["f2"].reason == (
-        "a may hold 2 GPUs by work that cannot be reclaimed, and 3 GPUs are asked for;"
+        "a may hold 2 GPUs by work that cannot be reclaimed, and the session asks for 3 GPUs;"
         " ask for fewer or for a larger quota"
     )
 

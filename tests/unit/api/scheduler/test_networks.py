@@ -13,9 +13,7 @@ from tests.unit.api.scheduler.world import SECOND, node, on, project, runs, work
 NOW = 1000
 NODES = (node("n1", 4), node("n2", 4))
 PROJECTS = (project("owner", 8), project("guest", 0))
-TAKEN = (
-    "all 1 networks between containers of a session are taken or kept for others; an administrator may give more room"
-)
+TAKEN = "the network between containers of a session is taken or kept for others; an administrator may give more room"
 
 
 def gang(id_: str, gpus: float = 2, owner: str = "owner", at: int = NOW, **more: object) -> Workload:

@@ -46,7 +46,7 @@ busy = runs(work("r", "b", 1), on("n", 1))
         pytest.param(
             (closed("x"), closed("y", 1)),
             (runs(work("s", "b", 0.5), on("x", 0.5)),),
-            "; free on nodes out of service: 2.5 GPUs (x, y)" + ASK,
+            "; free on nodes out of service: 2.5 GPUs (x and y)" + ASK,
             id="a part free",
         ),
         pytest.param(

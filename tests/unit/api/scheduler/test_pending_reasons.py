@@ -59,7 +59,7 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
             work("1", "a", 2),
             (),
             Cause.QUOTA,
-            "a may hold 1 GPU, and 2 GPUs are asked for; ask for fewer or for a larger quota",
+            "a may hold 1 GPU, and the session asks for 2 GPUs; ask for fewer or for a larger quota",
             id="more than the whole quota",
         ),
         pytest.param(
@@ -68,8 +68,8 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
             work("1", "a", 0.5, preemptible=False),
             (runs(work("r", "a", 1, preemptible=False), on("n", 1)),),
             Cause.QUOTA,
-            "a holds 1 GPU of its quota of 1 GPU by work that cannot be reclaimed, and 0.5 GPU more are asked for; "
-            "stop one of those, or submit it as preemptible",
+            "a holds 1 GPU of its quota of 1 GPU by work that cannot be reclaimed, and the session asks for "
+            "0.5 GPU more; stop one of those, or submit it as preemptible",
             id="work that cannot be reclaimed",
         ),
         pytest.param(
@@ -108,7 +108,7 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
             (runs(work("r", "a", 0.75), on("n", 0.75)), runs(work("s", "a", 1), on("n", 0, 1))),
             Cause.NO_ROOM,
             "no node has 1 GPU free; every GPU in service that it may use is in use or kept for a session that waits"
-            "; n is kept for it until it is free",
+            "; room on n is kept for it until it is free",
             id="no room, but places kept",
         ),
         pytest.param(
@@ -117,7 +117,8 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
             work("1", "b", 1, 0),
             (runs(work("r", "a", 1), on("n", 1)), runs(work("s", "a", 1), on("n", 0, 1))),
             Cause.NO_ROOM,
-            "no node has 1 GPU free; every GPU in service that it may use is in use; n is kept for it until it is free",
+            "no node has 1 GPU free; every GPU in service that it may use is in use; "
+            "room on n is kept for it until it is free",
             id="no room, and what is kept is in use",
         ),
         pytest.param(
@@ -155,7 +156,7 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
             work("1", "a", 2),
             (runs(work("r", "b", 2), on("n", 1, 1)),),
             Cause.RECLAIMING,
-            "a session of another project is still being stopped; n is kept for it",
+            "a session of another project is still being stopped; room on n is kept for it",
             id="reclaimed",
         ),
     ],
@@ -203,7 +204,7 @@ def test_gpus_that_are_kept_are_not_said_to_be_in_use(gpus: float, in_part: str)
     kept = f"no node has {gpus} GPUs free; {piece} or kept for a session that waits"
     quotas = "all quotas come to 8 GPUs and nodes in service have 4 GPUs"
     more = f"{quotas}: other projects hold 2 GPUs within what is guaranteed to them"
-    assert found["older"].reason == f"{kept}; n is kept for it until it is free; {more}"
+    assert found["older"].reason == f"{kept}; room on n is kept for it until it is free; {more}"
     assert found["younger"].reason.startswith(kept)
 
 
@@ -269,7 +270,7 @@ def test_each_decision_has_one_line_with_its_reason() -> None:
             "reclaimed: s of b for 1 of a: b holds 2 GPUs, 1 GPU of them beyond its quota; "
             "a session of another project is within its quota"
         ),
-        "waits: 1 of a: a session of another project is still being stopped; n is kept for it",
+        "waits: 1 of a: a session of another project is still being stopped; room on n is kept for it",
         "placed: cpu of b on n: b holds 1 GPU of its quota of 1 GPU",
         f"waits: 2 of a: no node has 1 GPU free; every GPU in service that it may use is in use; {idle}",
     )

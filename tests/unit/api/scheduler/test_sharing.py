@@ -129,7 +129,7 @@ def test_what_can_never_be_within_the_limit_of_the_domain_is_told_so() -> None:
     world.domains = (DomainState("x", quota_milli=2000, limit_milli=4000),)
     world.submit(work("a", "a", 5))
     assert world.step().pending_reasons["a"].reason == (
-        "the projects of x may have 4 GPUs together, and 5 GPUs are asked for; "
+        "the projects of x may have 4 GPUs together, and the session asks for 5 GPUs; "
         "ask for fewer, or for a larger limit of x"
     )
 

@@ -156,7 +156,7 @@ def test_the_places_of_a_first_that_waits_are_where_its_own_project_runs() -> No
     world.step()
     decision = world.step()
     assert decision.pending_reasons["small"].cause is Cause.RESERVED
-    assert decision.pending_reasons["first"].reason.endswith("n is kept for it until it is free")
+    assert decision.pending_reasons["first"].reason.endswith("room on n is kept for it until it is free")
 
 
 def test_who_is_guaranteed_passes_over_the_places_of_a_first_that_waits_beyond_its_quota() -> None:

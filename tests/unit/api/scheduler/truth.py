@@ -154,14 +154,14 @@ class _Truth:
         for amount, name in _told("largest", rf"largest free piece is {AMOUNT} on ([\w-]+)", text):
             piece = self.piece(name, workload)
             assert amount == _number(piece), f"{piece} on {name}: {where}"
-            assert float(amount) * 1000 < workload.gpu_milli or workload.replicas > 1 or "where" in text, where
+            assert float(amount) * 1000 < workload.gpu_milli or workload.replicas > 1 or "which has" in text, where
         if "every GPU" in text:
             is_kept = "or kept for a session" in text
             assert is_kept != ("every GPU" in self.unreserved.largest_piece(workload)), where
         self._check_service(workload, text, where)
-        for names in _told("kept for it", r"(?:;|,|^) ([\w, -]+?)(?: and \d+ more)? is kept for it", text):
+        for names in _told("kept for it", r"room on ([\w, -]+?)(?: and \d+ more)? is kept for it", text):
             nodes = {place.node for place in kept[workload.id]}
-            assert set(names.split(", ")) <= nodes, where
+            assert set(re.split(", | and ", names)) <= nodes, where
         for holder, amount in _told("free is kept", rf"free is kept for ([\w-]+) of \w+ with {AMOUNT}", text):
             assert amount == _number(self.asks(holder)), where
         for count, amount in _told("free is kept", rf"free is kept for (\d+) others with {AMOUNT}", text):
@@ -204,7 +204,7 @@ class _Truth:
         }
         told = _told("out of service", rf"free on nodes out of service: {AMOUNT} \(([^)]*)\)", text)
         for amount, names in told:
-            named = set(re.sub(r" and \d+ more", "", names).split(", "))
+            named = set(re.split(", | and ", re.sub(r" and \d+ more", "", names)))
             assert named <= {name for name in closed if self.left_on(name, workload)}, where
             if workload.groups is None:
                 assert amount == _number(sum(self.left_on(name, workload) for name in closed)), where

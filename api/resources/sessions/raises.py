@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
-from types import MappingProxyType
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -24,15 +24,11 @@ from api.scheduler.titles import whom
 from api.tables.projects import Access
 from api.tables.sessions import Session, State
 from common.errors import ConflictError
-from common.gpu.share import format_gpus
+from common.gpu.share import MILLI, format_gpus
 from common.sentence import Sentence
 
 FIELD = "gpu_milli"
 
-Waiting = Mapping[tuple[str, str], Sequence[tuple[Workload, int]]]
-"""Who waits for a GPU of a node, and for how much of it in milli-GPU."""
-
-NOBODY: Waiting = MappingProxyType({})
 HINT = "ask again when that one runs, or submit it again to let it run elsewhere"
 
 
@@ -43,46 +39,77 @@ async def still_kept(db: AsyncSession, claims: Sequence[Claim]) -> list[Claim]:
     return [claim for claim in claims if claim.workload.id in waiting]
 
 
-def waiting_for(claims: Sequence[Claim]) -> Waiting:
-    """Return what the claims keep of each GPU."""
-    found: defaultdict[tuple[str, str], list[tuple[Workload, int]]] = defaultdict(list)
-    for claim in claims:
-        milli: Counter[tuple[str, str]] = Counter()
-        for place in claim.places:
-            milli.update({(place.node, share.uuid): share.milli for share in place.shares})
-        for gpu, kept in milli.items():
-            found[gpu].append((claim.workload, kept))
-    return found
+@dataclass(frozen=True)
+class Room:
+    """What a session could get more: what its project and domain hold, and what is free on its GPUs by its parts."""
 
+    session: Session
+    ledger: Ledger
+    moment: datetime
+    gpus: Sequence[tuple[str, str, int, int]]
+    """Node and GPU, how many parts the session has of it, and what is free there in milli-GPU."""
 
-async def check_amount(db: AsyncSession, session: Session, extra: int, kept: Sequence[Claim] = ()) -> None:
-    """Raise ConflictError where project or domain may not hold so much more, or not beside what is kept for others."""
-    moment = now()
-    bare = await _ledger(db, session, moment)
-    more = _workload(session, extra, moment)
-    if not bare.may_hold(more):
-        raise _too_much(bare, more)
-    if not kept:
-        return
-    ledger = _with(bare, kept, moment)
-    if not ledger.may_hold(more):
-        raise _kept(ledger, more)
-
-
-def check_gpu(session: Session, node: str, uuid: str, *, free: int, more: int, waiting: Waiting) -> None:
-    """Raise ConflictError where a GPU has no room for so much more, or only what is kept for those who wait."""
-    if more > free:
-        raise ConflictError(
-            f"{format_gpus(max(free, 0))} GPU is free on {uuid} of {node}, and {format_gpus(more)} more is asked for",
-            where=FIELD,
-            hint="ask for less, or submit it again to let it run elsewhere",
+    @classmethod
+    async def of(cls, db: AsyncSession, session: Session) -> Room:
+        """Return that of a session that runs, with nothing kept for anybody."""
+        moment = now()
+        grown = Counter(
+            (container.node_id, share.uuid)
+            for container in session.containers
+            for share in container.gpu_shares
+            if share.milli < MILLI
         )
-    found = waiting.get((node, uuid), ())
-    if more > free - sum(milli for _, milli in found):
-        # never how much: others would learn the size of one that they may not see
-        holders = whom([workload for workload, _ in found], session.project.name)
-        told = Sentence("room on {gpu} of {node} is kept for {whom}, served first", gpu=uuid, node=node, whom=holders)
-        raise ConflictError(told, where=FIELD, hint=HINT)
+        used = await repository.held_on(db, {node_id for node_id, _ in grown}, {uuid for _, uuid in grown})
+        nodes = {container.node_id: container.node for container in session.containers}
+        gpus = []
+        for (node_id, uuid), parts in sorted(grown.items(), key=lambda item: item[0][1]):
+            node = nodes[node_id]
+            free = MILLI - used.get((node_id, uuid), 0) - node.orphaned_milli.get(uuid, 0)
+            gpus.append((node.name, uuid, parts, free))
+        return cls(session, await _ledger(db, session, moment), moment, gpus)
+
+    def check(self, wanted: int, kept: Sequence[Claim] = ()) -> None:
+        """Raise ConflictError where there is no space for that share, or only what is kept for those who wait."""
+        more = wanted - self.session.gpu_milli
+        self._check_amount(_workload(self.session, self.session.replicas * more, self.moment), kept)
+        waiting = _waiting_for(kept)
+        for node, uuid, parts, free in self.gpus:
+            self._check_gpu(node, uuid, free=free, more=parts * more, waiting=waiting.get((node, uuid), ()))
+
+    def has(self, wanted: int) -> bool:
+        """Return whether there is space for that share, whoever waits."""
+        try:
+            self.check(wanted)
+        except ConflictError:
+            return False
+        return True
+
+    def _check_amount(self, more: Workload, kept: Sequence[Claim]) -> None:
+        """Raise where project or domain may not hold so much more, or not beside what is kept for others."""
+        if not self.ledger.may_hold(more):
+            raise _too_much(self.ledger, more)
+        beside = _with(self.ledger, kept, self.moment)
+        if not beside.may_hold(more):
+            raise _kept(beside, more)
+
+    def _check_gpu(
+        self, node: str, uuid: str, *, free: int, more: int, waiting: Sequence[tuple[Workload, int]]
+    ) -> None:
+        """Raise where a GPU has no room for so much more, or only what is kept for those who wait."""
+        if more > free:
+            raise ConflictError(
+                f"{format_gpus(max(free, 0))} GPU is free on {uuid} of {node}, "
+                f"and {format_gpus(more)} more is asked for",
+                where=FIELD,
+                hint="ask for less, or submit it again to let it run elsewhere",
+            )
+        if more > free - sum(milli for _, milli in waiting):
+            # never how much: others would learn the size of one that they may not see
+            holders = whom([workload for workload, _ in waiting], self.session.project.name)
+            told = Sentence(
+                "room on {gpu} of {node} is kept for {whom}, served first", gpu=uuid, node=node, whom=holders
+            )
+            raise ConflictError(told, where=FIELD, hint=HINT)
 
 
 async def _ledger(db: AsyncSession, session: Session, moment: datetime) -> Ledger:
@@ -95,6 +122,18 @@ async def _ledger(db: AsyncSession, session: Session, moment: datetime) -> Ledge
     names = {each.id: each.name for each in known}
     holdings = {names[id_]: Holdings(milli, milli, fixed, fixed) for id_, (milli, fixed) in held.items()}
     return Ledger.of({each.name: project_state(each, moment) for each in known}, holdings, domains=domains)
+
+
+def _waiting_for(claims: Sequence[Claim]) -> Mapping[tuple[str, str], Sequence[tuple[Workload, int]]]:
+    """Return for whom the claims keep something of a GPU of a node, and how much."""
+    found: defaultdict[tuple[str, str], list[tuple[Workload, int]]] = defaultdict(list)
+    for claim in claims:
+        milli: Counter[tuple[str, str]] = Counter()
+        for place in claim.places:
+            milli.update({(place.node, share.uuid): share.milli for share in place.shares})
+        for gpu, kept in milli.items():
+            found[gpu].append((claim.workload, kept))
+    return found
 
 
 def _with(bare: Ledger, kept: Sequence[Claim], moment: datetime) -> Ledger:

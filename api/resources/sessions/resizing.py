@@ -8,7 +8,6 @@ A change that is not done can be withdrawn: the share that the session had befor
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
@@ -21,7 +20,7 @@ from api.clock import now
 from api.resources.accounting import service as accounting
 from api.resources.projects import service as projects
 from api.resources.sessions import repository, service
-from api.resources.sessions.raises import FIELD, NOBODY, Waiting, check_amount, check_gpu, still_kept, waiting_for
+from api.resources.sessions.raises import FIELD, Room, still_kept
 from api.resources.user_policies import service as user_policies
 from api.resources.user_policies.service import Extra
 from api.scheduler.claims import Claim
@@ -64,8 +63,8 @@ async def ask(
     raise ConflictError(f"session {name} changes all the time", where="name", hint="try again")
 
 
-def offered(session: Session, settings: Settings) -> list[int]:
-    """Return the shares that a session could be asked to have, if there is space; none where its share stays."""
+async def offered(db: AsyncSession, session: Session, settings: Settings) -> list[int]:
+    """Return the shares that a session could be asked to have, as there is space; none where its share stays."""
     if session.state is not State.RUNNING or _stays(session):
         return []
     if session.resize_milli is not None:
@@ -73,7 +72,11 @@ def offered(session: Session, settings: Settings) -> list[int]:
     whole = session.gpu_milli // MILLI * MILLI
     step = settings.granularity.step_milli
     most = session.gpu_milli if settings.engine is Launching.SLURM else whole + MILLI - 1
-    return list(range(whole + step, most + 1, step))
+    shares = list(range(whole + step, most + 1, step))
+    if most <= session.gpu_milli or _away(session):
+        return [milli for milli in shares if milli <= session.gpu_milli]
+    room = await Room.of(db, session)
+    return [milli for milli in shares if milli <= session.gpu_milli or room.has(milli)]
 
 
 async def take_space(db: AsyncSession, session: Session, claims: Sequence[Claim]) -> bool:
@@ -88,8 +91,7 @@ async def take_space(db: AsyncSession, session: Session, claims: Sequence[Claim]
     if wanted is None or wanted <= session.gpu_milli or _away(session):
         return False
     try:
-        kept = await still_kept(db, claims)
-        await _check_space(db, session, wanted, kept, waiting_for(kept))
+        (await Room.of(db, session)).check(wanted, await still_kept(db, claims))
     except PenstockError as error:
         await _leave_as_it_is(db, session, error.problems[0])
         return False
@@ -173,7 +175,7 @@ async def _check(db: AsyncSession, session: Session, wanted: int, settings: Sett
                 hint="delete it, and submit it again with the share that it needs",
             )
         await _check_rights(db, session, wanted)
-        await _check_space(db, session, wanted)
+        (await Room.of(db, session)).check(wanted)
 
 
 def _stays(session: Session) -> ConflictError | None:
@@ -208,26 +210,6 @@ async def _check_rights(db: AsyncSession, session: Session, wanted: int) -> None
         before = max(session.gpu_milli, session.resize_milli or 0)
         extra = Extra(sessions=0, gpu_milli=session.replicas * max(0, wanted - before))
         await user_policies.check(db, await user_policies.hold(db, session.user_id), extra)
-
-
-async def _check_space(
-    db: AsyncSession, session: Session, wanted: int, kept: Sequence[Claim] = (), waiting: Waiting = NOBODY
-) -> None:
-    """Raise ConflictError where project, domain or a GPU has no space for that share beside what is kept of it."""
-    more = wanted - session.gpu_milli
-    await check_amount(db, session, session.replicas * more, kept)
-    grown = Counter(
-        (container.node_id, share.uuid)
-        for container in session.containers
-        for share in container.gpu_shares
-        if share.milli < MILLI
-    )
-    used = await repository.held_on(db, {node_id for node_id, _ in grown}, {uuid for _, uuid in grown})
-    nodes = {container.node_id: container.node for container in session.containers}
-    for (node_id, uuid), parts in sorted(grown.items(), key=lambda item: item[0][1]):
-        node = nodes[node_id]
-        free = MILLI - used.get((node_id, uuid), 0) - node.orphaned_milli.get(uuid, 0)
-        check_gpu(session, node.name, uuid, free=free, more=parts * more, waiting=waiting)
 
 
 async def _leave_as_it_is(db: AsyncSession, session: Session, problem: Problem) -> None:

@@ -123,7 +123,7 @@ async def test_only_shares_that_there_is_space_for_are_offered(ready: Cluster, b
     await ready.settle()
 
     async def most() -> str:
-        return re.findall(r'<option value="(\d+)"', (await browser.get("/sessions/part?project=team-a")).text)[-1]
+        return str(re.findall(r'<option value="(\d+)"', (await browser.get("/sessions/part?project=team-a")).text)[-1])
 
     assert await most() == "500"
     await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"over_quota": False, "quota_milli": 900}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -216,6 +217,6 @@ async def test_a_session_that_is_being_taken_back_can_be_deleted(ready: Cluster)
         ({"replicas": 3, "max_replicas": 2}, "write 3 or more, or start with fewer"),
     ],
 )
-async def test_a_hint_says_what_would_do(ready: Cluster, wrong: dict[str, object], hint: str) -> None:
+async def test_a_hint_says_what_would_do(ready: Cluster, wrong: dict[str, Any], hint: str) -> None:
     answer = await refused(ready.admin.post(f"{V1}/sessions", json=body(**wrong)), 422)
     assert answer["hint"] == hint

@@ -1,4 +1,4 @@
-"""Starts of sessions: the moment before which one waits, which must not be past when it is submitted. Pure."""
+"""The start of a session: the moment before which it waits, which must not be past when it is submitted."""
 
 from __future__ import annotations
 

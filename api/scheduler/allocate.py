@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.scheduler import titles
-from api.scheduler.claims import SECOND, Claim, Standing
+from api.scheduler.claims import NEVER, SECOND, Claim, Standing
 from api.scheduler.draft import Draft, Places, Statement, Vain
 from api.scheduler.signature import Frontier
 from api.scheduler.snapshot import Workload
@@ -51,8 +51,19 @@ def _before_others(draft: Draft, workload: Workload) -> Places | None:
     if not workload.limit_s:
         return None
     ends_at = draft.now + workload.limit_s * SECOND
-    kept = [claim for claim in draft.claims.with_places() if ends_at <= claim.left_until(draft.now)]
+    kept = [claim for claim in draft.claims.with_places() if ends_at <= _left_until(draft, claim)]
     if not kept:
         return None
     with draft.without(kept):
         return draft.find(draft.cluster, workload, Frontier(least=True), draft.ledger.may_hold)
+
+
+def _left_until(draft: Draft, claim: Claim) -> int:
+    """Return until when others may be on places that are kept: until they are free, as far as that is known.
+
+    Behind who can neither be reclaimed nor is known to end, for as long as the workload has waited: if that one ends at
+    once, it waits twice as long at most.
+    """
+    if claim.free_at < NEVER:
+        return claim.free_at
+    return 2 * draft.now - claim.workload.waiting_since if claim.stays else 0

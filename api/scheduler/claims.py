@@ -31,33 +31,15 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Lower:
-    """Of a project what may be stopped for a workload of its own, as `reclaim` tells.
-
-    That is of a priority below `below`, and needs more than `spared`.
-    """
-
-    project: str
-    below: int
-    spared: int = -1
-
-    def has(self, workload: Workload) -> bool:
-        """Return whether a workload is among it."""
-        is_lower = workload.project == self.project and workload.priority < self.below
-        return is_lower and workload.preemptible and workload.total_milli > self.spared
-
-
-@dataclass(frozen=True, slots=True)
 class Claim:
     """What is kept for a workload.
 
     Nobody else gets the `places`, or the quota alone, who would still be there at `free_at`; NEVER where nobody knows
-    when that is, and then `stays` says that somebody is there who cannot be stopped for it either. `idle` is what of
-    the places was free when it was made. Of its project's work so much will have ended by then: `leaving` in all,
+    when that is, and then `stays` says that somebody is there who cannot be reclaimed either. `idle` is what of the
+    places was free when it was made. Of its project's work so much will have ended by then: `leaving` in all,
     `leaving_fixed` of what cannot be reclaimed. `leaving_cap` is what has to have ended until there is room for it
-    below the project's cap, which may be above the quota. What it `may_stop` it may once that ran for `least`; others
-    of its project will be there until `rest_at`. With `stopped_for` others were stopped for it, or it was moved itself:
-    that must not have been in vain.
+    below the project's cap, which may be above the quota. With `stopped_for` others were stopped for it, or it was
+    moved itself: that must not have been in vain.
     """
 
     workload: Workload
@@ -69,9 +51,6 @@ class Claim:
     leaving: int = 0
     leaving_fixed: int = 0
     leaving_cap: int = 0
-    rest_at: int = 0
-    may_stop: Lower | None = None
-    least: int = 0
     stopped_for: bool = False
 
     @property
@@ -89,27 +68,10 @@ class Claim:
         """Return what of the most that its project may hold is kept beside what runs."""
         return max(0, self.taking.total_milli - self.leaving_cap)
 
-    def left_until(self, now: int) -> int:
-        """Return until when others may have what is kept: until it is free, as far as that is known.
-
-        Behind who can neither be stopped for it nor is known to end, for as long as the workload has waited: if that
-        one ends at once, it waits twice as long at most.
-        """
-        if self.free_at < NEVER:
-            return self.free_at
-        return 2 * now - self.workload.waiting_since if self.stays else 0
-
     def delayed_by(self, workload: Workload, now: int) -> bool:
-        """Return whether another one of its project would still be there, and could not be stopped by then."""
-        if self.places:
-            return True
-        left_until = self.left_until(now)
+        """Return whether another one of its project would still be there."""
         ends_at = now + workload.limit_s * SECOND if workload.limit_s else NEVER
-        if ends_at <= left_until or not (self.may_stop and self.may_stop.has(workload)):
-            return ends_at > left_until
-        # once nobody else is there none comes any more that would have to be stopped: there would be no end of them
-        until = self.rest_at if self.rest_at < NEVER else left_until
-        return until <= now or now + self.least > until
+        return bool(self.places) or not ends_at <= self.free_at < NEVER
 
 
 class Claims:
@@ -171,12 +133,6 @@ class Claims:
             return []
         claims = self._deferred[project].values()
         return [each for each in claims if not but or (each.workload.id != but.id and each.delayed_by(but, self._now))]
-
-    def about_to_start(self, project: str) -> list[Claim]:
-        """Return those of a project that are nominated."""
-        if not self._nominated[project]:
-            return []
-        return [each for each in self if each.standing is Standing.NOMINATED and each.workload.project == project]
 
     def is_deferred(self, workload: Workload) -> bool:
         """Return whether its project's quota is kept for the workload."""

@@ -17,7 +17,7 @@ from api.scheduler.grow import grow
 from api.scheduler.order import Order
 from api.scheduler.pending_reasons import PendingWorkload
 from api.scheduler.reclaim import may_be_for, pools, reclaim
-from api.scheduler.reserve import Reserve, quota_alone, waits_for_lower
+from api.scheduler.reserve import Reserve, quota_alone
 from api.scheduler.shares import Shares
 from api.scheduler.snapshot import Decision, SchedulerSettings, Workload, taking
 from api.scheduler.topology import allowed
@@ -304,11 +304,10 @@ class Cycle:
         # who is left out keeps what it had, and finds no more before it has had its turn
         is_done = workload.id in self.before or not self.draft.turns.is_left_out(workload)
         is_first = is_done and may_be_for(self.draft, workload) and self._for_guarantees.may_ask(workload)
-        is_due = self.ledger.in_quota(workload) or not workload.total_milli
-        may_ask = (self.ledger.may_retain(workload) and is_due) or waits_for_lower(self.draft, workload)
+        may_ask = self.ledger.may_retain(workload) and (self.ledger.in_quota(workload) or not workload.total_milli)
         if is_first and self.draft.waited_long(workload) and may_ask:
             found = self._for_guarantees.places(workload, self.before.get(workload.id, ()))
-            if found and not (self.ledger.may_retain(found.taking) or waits_for_lower(self.draft, found.taking)):
+            if found and not self.ledger.may_retain(found.taking):
                 # a place that counts for more than it asks for is of no use to it before its project holds less
                 found = quota_alone(self.draft, found.taking)
             if found:

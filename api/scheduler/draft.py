@@ -127,7 +127,6 @@ class Draft:
         self.too_much: dict[str, Workload] = {}
         self.waiting: list[PendingWorkload] = []
         self.moved_lately = 0
-        self.begun: defaultdict[str, list[Workload]] = defaultdict(list)
         self._being_freed: Ints | None = None
         self._passed_over: list[Claim] = []
         self._placed: dict[str, Places] = {}
@@ -326,7 +325,6 @@ class Draft:
             self._reach[workload.id] = elastic.reach(self.cluster.layout, free, workload, places)
         self._allocate(places, workload)
         self.ledger.place(taking(workload, places))
-        self.begun[workload.project].append(taking(workload, places))
         self._log.append(decision_lines.placed(self.ledger, workload, places))
 
     def _reclaim(self, running: Running, statement: Statement) -> None:

@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 
 from api.scheduler.claims import Standing
 from api.scheduler.draft import Draft
-from api.scheduler.reserve import quota_alone, waits_for_lower
+from api.scheduler.reserve import quota_alone
 from api.scheduler.snapshot import Workload
 
 Key = tuple[int, int, int, int, int, str]
@@ -48,9 +48,7 @@ class Order:
             if self._ledger.is_guaranteed(workload):
                 yield workload
                 continue
-            is_past_lower = waits_for_lower(self._draft, workload)
-            if not is_past_lower:
-                rest.append(workload)
+            rest.append(workload)
             if (
                 workload.total_milli
                 and not self._ledger.beside.refuses(workload)
@@ -59,8 +57,6 @@ class Order:
                 and (claim := quota_alone(self._draft, workload))
             ):
                 self._draft.keep(claim)
-            if is_past_lower:
-                yield workload
 
     def _fair(self, queue: Sequence[Workload], rest: list[Workload]) -> Iterator[Workload]:
         """Yield what is within the fair share when its turn comes; the rest comes after."""
@@ -101,7 +97,7 @@ class Order:
         That is the domain, if it is in one that shares, then the project; of equal ones who had the least lately goes
         first. Guarantees are served in the order of submission as long as there is enough for all of them.
         """
-        in_quota = self._ledger.is_guaranteed(workload) or waits_for_lower(self._draft, workload)
+        in_quota = self._ledger.is_guaranteed(workload)
         if not (in_quota or workload.total_milli):
             part = self._ledger.beside.spare.part(workload) if self._ledger.beside.counts else (0, 0)
             return 2, 0, *part, workload.submitted_at, workload.id

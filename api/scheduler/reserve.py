@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd
 
-from api.scheduler.claims import NEVER, Claim, Lower, Standing
+from api.scheduler.claims import NEVER, Claim, Standing
 from api.scheduler.draft import Draft, Places
 from api.scheduler.signature import Frontier
 from api.scheduler.snapshot import Running, Workload
@@ -70,8 +70,8 @@ class Reserve:
         idle = self._idle(is_known=free_at < NEVER)
         if idle and idle + more > self._may_be_idle:
             return None
-        stays = any(not each.ends_at and not _may_go(workload, each) for each in in_the_way)
-        return Claim(workload, self._standing, places, free_at, idle=more, stays=stays)
+        stays = any(not (each.ends_at or each.workload.preemptible) for each in in_the_way)
+        return Claim(workload, self._standing, places, free_at, more, stays=stays)
 
     @property
     def _may_be_idle(self) -> int:
@@ -86,13 +86,6 @@ class Reserve:
         own = [claim for claim in self._draft.claims if claim.standing is self._standing]
         idle = [claim.idle for claim in own if (claim.free_at < NEVER) is is_known]
         return sum(idle) if is_known else sum(min(each, self._may_be_idle // 2) for each in idle)
-
-
-def _may_go(workload: Workload, running: Running) -> bool:
-    """Return whether somebody may be stopped for the workload: of its own project what is lower, if anybody."""
-    other = running.workload
-    is_lower = other.project != workload.project or other.priority < workload.priority or bool(running.part_of)
-    return other.preemptible and is_lower
 
 
 def quota_alone(draft: Draft, workload: Workload) -> Claim | None:
@@ -112,39 +105,13 @@ def quota_alone(draft: Draft, workload: Workload) -> Claim | None:
     stays = sum(each.workload.total_milli for each in fixed if not each.ends_at)
     if stays + workload.total_milli > project.quota_milli and not draft.waited_too_long(workload):
         return None
-    bare = _bare(draft, workload)
-    running += _lower_that_begin(draft, bare)
-    whole = _leaving(bare, running, ledger.after(workload) - project.quota_milli)
-    below_cap = _leaving(bare, running, ledger.after(workload) - project.cap_milli)
-    claim = replace(bare, leaving=whole.milli, leaving_cap=below_cap.milli)
+    free_at, leaving = _leaving(running, ledger.after(workload) - project.quota_milli)
+    below_cap_at, leaving_cap = _leaving(running, ledger.after(workload) - project.cap_milli)
+    claim = Claim(workload, Standing.DEFERRED, (), free_at, leaving=leaving, leaving_cap=leaving_cap)
     if workload.preemptible:
-        return replace(claim, free_at=whole.at, rest_at=whole.rest_at, stays=whole.stays)
-    of_fixed = _leaving(bare, fixed, ledger.after(workload, fixed=True) - project.quota_milli)
-    return replace(
-        claim,
-        free_at=max(of_fixed.at, below_cap.at),
-        rest_at=max(of_fixed.rest_at, below_cap.rest_at),
-        stays=of_fixed.stays or below_cap.stays,
-        leaving_fixed=of_fixed.milli,
-    )
-
-
-def waits_for_lower(draft: Draft, workload: Workload) -> bool:
-    """Return whether its project has no room for it below its cap, and would be within the quota without lower ones.
-
-    Those may have come while the quota was kept, as they can be stopped for it; once nothing else is in its way they
-    must not cost it the places that it would have reserved.
-    """
-    ledger, project = draft.ledger, draft.ledger.project(workload.project)
-    if not 0 < workload.total_milli <= project.quota_milli or ledger.may_have_gpus(workload):
-        return False
-    if not draft.residents.has_below(project.name, workload.priority) or not draft.waited_long(workload):
-        return False
-    bare, running = _bare(draft, workload), _staying(draft, project.name)
-    lower = [each for each in running if _may_stop(bare, each)]
-    fixed = ledger.after(workload, fixed=True) <= project.quota_milli or workload.preemptible
-    gone = sum(each.workload.total_milli for each in lower)
-    return fixed and ledger.after(workload) - gone <= project.quota_milli and not ledger.beside.refuses(workload)
+        return claim
+    free_at, leaving = _leaving(fixed, ledger.after(workload, fixed=True) - project.quota_milli)
+    return replace(claim, free_at=max(free_at, below_cap_at), leaving_fixed=leaving)
 
 
 def _limit_alone(draft: Draft, workload: Workload) -> Claim | None:
@@ -156,17 +123,8 @@ def _limit_alone(draft: Draft, workload: Workload) -> Claim | None:
     stays = sum(each.workload.total_milli for each in running if not (each.workload.preemptible or each.ends_at))
     if stays + asked > project.cap_milli:
         return None
-    bare = _bare(draft, workload, spared=project.quota_milli)
-    running += _lower_that_begin(draft, bare)
-    left = _leaving(bare, running, ledger.after(workload) - project.cap_milli)
-    return replace(bare, free_at=left.at, rest_at=left.rest_at, stays=left.stays, leaving=asked, leaving_cap=left.milli)
-
-
-def _bare(draft: Draft, workload: Workload, *, spared: int = -1) -> Claim:
-    """Return a claim that keeps nothing yet, and knows what of its project it may stop."""
-    least = draft.least_of.get(workload.project, draft.least)
-    lower = Lower(workload.project, workload.priority, spared)
-    return Claim(workload, Standing.DEFERRED, may_stop=lower, least=least)
+    free_at, leaving_cap = _leaving(running, ledger.after(workload) - project.cap_milli)
+    return Claim(workload, Standing.DEFERRED, (), free_at, leaving=asked, leaving_cap=leaving_cap)
 
 
 def _staying(draft: Draft, project: str) -> list[Running]:
@@ -174,63 +132,22 @@ def _staying(draft: Draft, project: str) -> list[Running]:
     return [each for each in draft.residents.of(project) if each.workload.id not in draft.terminating]
 
 
-def _lower_that_begin(draft: Draft, claim: Claim) -> list[Running]:
-    """Return what begins by this decision, or is about to, and may be stopped for the workload."""
-    project = claim.workload.project
-    begin = [*draft.begun.get(project, ()), *(each.taking for each in draft.claims.about_to_start(project))]
-    return [found for each in begin if _may_stop(claim, found := Running(each, (), draft.now))]
-
-
-@dataclass(frozen=True)
-class _Leaving:
-    """When so many milli-GPU have ended, or may be stopped, and of who cannot be stopped (`rest_at`); NEVER: unknown.
-
-    With `stays` somebody may stay for a time that nobody knows.
-    """
-
-    at: int
-    rest_at: int
-    stays: bool
-    milli: int
-
-
-def _leaving(claim: Claim, running: Sequence[Running], lacking: int) -> _Leaving:
-    """Return when what is lacking has ended, or may be stopped for it, and how much that will be.
+def _leaving(running: Sequence[Running], lacking: int) -> tuple[int, int]:
+    """Return when so many milli-GPU have ended, and how many will have.
 
     Of those whose end nobody knows it may be any that end first: no more is counted than what is lacking, in the unit
     of their sizes.
     """
-    known = [each for each in running if _gone_at(claim, each) < NEVER]
-    at, gone = _ended(claim, known, lacking)
-    if gone >= lacking:
-        rest = [each for each in known if not _may_stop(claim, each)]
-        lower = sum(each.workload.total_milli for each in known if _may_stop(claim, each))
-        return _Leaving(at, _ended(claim, rest, lacking - lower)[0], stays=False, milli=gone)
-    unknown = [each.workload.total_milli for each in running if _gone_at(claim, each) == NEVER]
-    unit = gcd(*unknown) or 1
-    return _Leaving(NEVER, NEVER, stays=bool(unknown), milli=gone + -((gone - lacking) // unit) * unit)
-
-
-def _ended(claim: Claim, running: Iterable[Running], lacking: int) -> tuple[int, int]:
-    """Return when so many milli-GPU of these have ended, if ever, and how many will have."""
     free_at = gone = 0
-    for at, milli in sorted((_gone_at(claim, each), each.workload.total_milli) for each in running):
+    for each in sorted((each for each in running if each.ends_at), key=lambda each: each.ends_at):
         if gone >= lacking:
             break
-        gone += milli
-        free_at = at
-    return free_at, gone
-
-
-def _gone_at(claim: Claim, running: Running) -> int:
-    """Return when somebody of its project will have ended, or may be stopped for the workload."""
-    ends_at = running.ends_at or NEVER
-    return min(ends_at, running.since + claim.least) if _may_stop(claim, running) else ends_at
-
-
-def _may_stop(claim: Claim, running: Running) -> bool:
-    """Return whether somebody of its project may be stopped for the workload, now or after a while."""
-    return bool(running.part_of) or (claim.may_stop is not None and claim.may_stop.has(running.workload))
+        gone += each.workload.total_milli
+        free_at = each.ends_at
+    if gone >= lacking:
+        return free_at, gone
+    unit = gcd(*(each.workload.total_milli for each in running if not each.ends_at)) or 1
+    return NEVER, gone + -((gone - lacking) // unit) * unit
 
 
 def soonest(draft: Draft, workload: Workload, before: Places = (), *, ends_only: bool = False) -> Found | None:

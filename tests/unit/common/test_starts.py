@@ -1,4 +1,4 @@
-"""Starts of sessions: one that is past is refused, unless by no more than clocks may differ."""
+"""The start of a session: one that is past is refused, unless by no more than clocks may differ."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_a_project_holds_no_more_than_its_limit_of_memory() -> None:
     world.settle()
     assert set(world.running) == {"m0", "m1", "m2"}
     waits = world.decisions[-1].pending_reasons
-    assert waits["m3"].reason.startswith("a holds 3000 MiB of memory of its limit of 3000 MiB of memory, and 1000 MiB")
+    assert waits["m3"].reason.startswith("a holds 3000 MiB of memory of its limit of 3000 MiB of memory, and the")
     assert waits["large"].reason == (
         "a may hold 3000 MiB of memory, and the session asks for 3001 MiB of memory; "
         "ask for fewer or for a larger limit"

@@ -16,7 +16,7 @@ from api.resources.domains.states import sharing
 from api.resources.projects import service as projects
 from api.resources.projects.states import project_state
 from api.resources.sessions import repository
-from api.scheduler.claims import SECOND, Claim
+from api.scheduler.claims import SECOND, Claim, Standing
 from api.scheduler.holdings import Holdings
 from api.scheduler.ledger import Ledger
 from api.scheduler.snapshot import Workload
@@ -192,8 +192,9 @@ def _kept(ledger: Ledger, more: Workload) -> ConflictError:
     """Return for whom that is kept which would do otherwise, without how much."""
     claims = ledger.claims
     deferred = [each for each in claims.deferred(more.project, more) if each.kept() or each.kept_of_cap()]
-    members = ledger.domains.members.get(ledger.domains.of_project.get(more.project, ""), frozenset())
-    starting = [each for name in sorted({more.project, *members}) for each in claims.about_to_start(name)]
+    of_domain = ledger.domains.members.get(ledger.domains.of_project.get(more.project, ""), frozenset())
+    owners = {more.project, *of_domain}
+    starting = [each for each in claims if each.standing is Standing.NOMINATED and each.workload.project in owners]
     holders = whom([each.workload for each in (*deferred, *starting)], more.project)
     told = Sentence(
         "{project} keeps some of what it may have for {whom}, served first", project=more.project, whom=holders

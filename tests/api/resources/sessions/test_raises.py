@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import update
 
 from api.clock import now
-from api.tables.sessions import Session
+from api.resources.sessions import service as sessions
+from api.resources.sessions.raises import Room
+from api.scheduler.claims import Claim, Standing
+from api.scheduler.snapshot import Workload
+from api.tables.sessions import Session, State
+from common.errors import ConflictError
 from tests.api.cluster import V1, Cluster, ok, refused
 
 pytestmark = pytest.mark.anyio
@@ -137,3 +143,21 @@ async def test_the_size_of_one_that_waits_elsewhere_is_not_told(cluster: Cluster
         None,
         f"its share stays 0.2 GPU: room on GPU-worker1-0 of worker1 is kept for {OTHER}, served first; {ELSEWHERE}",
     )
+
+
+async def test_a_raise_leaves_room_in_the_domain_for_who_is_about_to_start(cluster: Cluster) -> None:
+    """Others are being stopped for it; what its size is stays untold, as the project is another one."""
+    await prepare(cluster, 4, quota_milli=1000, limit_milli=1500)
+    await add_project(cluster, "team-a", 500, domain="lab")
+    await add_project(cluster, "team-b", 500, domain="lab")
+    await cluster.submit("a", 600)
+    await cluster.settle()
+    wanted = Workload(str(uuid4()), "team-b", 0, gpu_milli=800)
+    async with cluster.database.reading() as db:
+        (session,) = await sessions.in_states(db, [State.RUNNING])
+        room = await Room.of(db, session)
+        room.check(700, [Claim(wanted, Standing.NOMINATED)])
+        with pytest.raises(ConflictError) as caught:
+            room.check(800, [Claim(wanted, Standing.NOMINATED)])
+        room.check(800, [Claim(wanted, Standing.SOFT)])
+    assert caught.value.problems[0].reason == f"team-a keeps some of what it may have for {OTHER}, served first"

@@ -34,6 +34,8 @@ HINT = "ask again when that one runs, or submit it again to let it run elsewhere
 
 async def still_kept(db: AsyncSession, claims: Sequence[Claim]) -> list[Claim]:
     """Return those of the claims whose sessions wait, or will."""
+    if not claims:
+        return []
     known = await repository.by_ids(db, [UUID(claim.workload.id) for claim in claims])
     waiting = {str(id_) for id_, session in known.items() if State.PENDING in (session.state, session.final_state)}
     return [claim for claim in claims if claim.workload.id in waiting]

@@ -91,7 +91,7 @@ async def take_space(db: AsyncSession, session: Session, claims: Sequence[Claim]
     if wanted is None or wanted <= session.gpu_milli or _away(session):
         return False
     try:
-        (await Room.of(db, session)).check(wanted, await still_kept(db, claims))
+        await _check_space(db, session, wanted, claims)
     except PenstockError as error:
         await _leave_as_it_is(db, session, error.problems[0])
         return False
@@ -175,7 +175,7 @@ async def _check(db: AsyncSession, session: Session, wanted: int, settings: Sett
                 hint="delete it, and submit it again with the share that it needs",
             )
         await _check_rights(db, session, wanted)
-        (await Room.of(db, session)).check(wanted)
+        await _check_space(db, session, wanted)
 
 
 def _stays(session: Session) -> ConflictError | None:
@@ -210,6 +210,11 @@ async def _check_rights(db: AsyncSession, session: Session, wanted: int) -> None
         before = max(session.gpu_milli, session.resize_milli or 0)
         extra = Extra(sessions=0, gpu_milli=session.replicas * max(0, wanted - before))
         await user_policies.check(db, await user_policies.hold(db, session.user_id), extra)
+
+
+async def _check_space(db: AsyncSession, session: Session, wanted: int, claims: Sequence[Claim] = ()) -> None:
+    """Raise ConflictError where there is no space for that share beside what the claims keep."""
+    (await Room.of(db, session)).check(wanted, await still_kept(db, claims))
 
 
 async def _leave_as_it_is(db: AsyncSession, session: Session, problem: Problem) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from common.sentence import Sentence
 
+_MOMENT = Sentence("is no moment"), Sentence("write one such as 2026-11-30T08:00:00+09:00")
 _FINDINGS = {
     "extra_forbidden": (Sentence("unknown key"), Sentence("remove the key, or correct its spelling")),
     "missing": (Sentence("this is required"), Sentence("add it")),
@@ -36,6 +37,10 @@ _FINDINGS = {
     "model_type": (Sentence("is not a mapping of keys to values"), ""),
     "model_attributes_type": (Sentence("is not a mapping of keys to values"), ""),
     "ip_v4_address": (Sentence("is not an IPv4 address"), Sentence("write one such as 10.0.0.1")),
+    "timezone_aware": (Sentence("has no time zone"), _MOMENT[1]),
+    "datetime_type": _MOMENT,
+    "datetime_parsing": _MOMENT,
+    "datetime_from_date_parsing": _MOMENT,
     "uuid_parsing": (Sentence("is not an id"), ""),
 }
 """Reason and hint by pydantic's kind of error; an empty one is pydantic's own, or the general hint."""

@@ -76,7 +76,8 @@ def whole(field: str, amount: float, parts: int, step: int = 1) -> int:
         raise InputError(
             Sentence("{amount} cannot be kept as it is", amount=amount),
             where=field,
-            hint=Sentence("write {amount}", amount=nearest / parts),
+            # nothing is often no limit, which is far from little
+            hint=Sentence("write {amount}", amount=(nearest or step) / parts),
         )
     return nearest
 

@@ -44,8 +44,9 @@ async def show_session(
     found = await service.get(db, project, name, caller)
     view = await session_views.view(db, found.id, settings.apps)
     can = _allowed(found, caller)
-    shares = resizing.offered(found, settings) if can["resize"] else []
-    values = {"session": view, "can": can, "shares": shares}
+    shares = await resizing.offered(db, found, settings) if can["resize"] else []
+    left = service.extension_left_s(found, caller)
+    values = {"session": view, "can": can, "shares": shares, "most_hours": min(left, MAX_SECONDS) // HOUR_S}
     reserved = await service.reserved_under(db, found, caller) if can["extend"] else []
     values |= {"one_origin": bool(settings.apps_url) and not settings.apps_name}
     values |= {"reserved": reserved, "events": await events.newest(db, found.id, EVENTS)}
@@ -140,10 +141,11 @@ def _allowed(session: Session, caller: Identity) -> dict[str, bool]:
         return access.may(caller, wanted, session, session.project)
 
     runs = session.state is State.RUNNING
+    may_add = service.extension_left_s(session, caller) >= HOUR_S
     return {
         "delete": may(Action.SESSION_END) and session.state is not State.TERMINATED,
         "restart": may(Action.SESSION_RESTART) and session.state in service.RESTARTED,
-        "extend": may(Action.SESSION_EXTEND) and runs and session.expires_at is not None,
+        "extend": may(Action.SESSION_EXTEND) and runs and session.expires_at is not None and may_add,
         "resize": may(Action.SESSION_RESIZE) and runs,
         "enter": may(Action.SESSION_ENTER) and runs,
         "ended": session.state in ENDED,

@@ -11,6 +11,7 @@ import structlog
 
 from api.control.project_states import SECOND
 from api.resources.sessions.scheduling import Asked, PendingReasonUpdate
+from api.scheduler.claims import Claim
 from api.scheduler.draft import HOUR
 from api.scheduler.snapshot import Decision, ProjectState, Snapshot
 from common.sentence import Sentence
@@ -23,10 +24,11 @@ GROW = Sentence("to give it further containers")
 
 @dataclass(frozen=True)
 class DecidedCycle:
-    """One that has run: what was seen and what was decided."""
+    """One that has run: what was seen and what was decided, and the claims of those that wait then."""
 
     snapshot: Snapshot
     decision: Decision
+    claims: tuple[Claim, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -159,10 +159,11 @@ class Decider:
             known = planner or Planner.of(snapshot)
             return known, known.decide_on(snapshot)
 
-        self._planner, decision = await asyncio.to_thread(decided)
+        used, decision = await asyncio.to_thread(decided)
+        self._planner = used
         self._failures.forget(PLACE, "")
         self._error = ""
-        return DecidedCycle(snapshot, decision)
+        return DecidedCycle(snapshot, decision, used.claims)
 
     async def _leave_out_all_like(
         self, found: Workload, snapshot: Snapshot, failing: FailingWaiting, end: End

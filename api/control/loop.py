@@ -24,9 +24,7 @@ from api.control.decider import Decider
 from api.control.project_states import (
     ends_at_latest,
     micros,
-    project_state,
     rules_of,
-    sharing,
     told_apart,
     with_members,
 )
@@ -34,16 +32,19 @@ from api.control.reconcilers.failures import OUTAGES, Failures
 from api.control.residents import Residents
 from api.control.waits import decided, outside, stopped, told, unplanned, without_network
 from api.database import Begin, Database
+from api.resources.domains.states import sharing
 from api.resources.groups import service as groups
 from api.resources.groups.permissions import Permissions
 from api.resources.nodes import traits
 from api.resources.nodes.fleet import Fleet
 from api.resources.projects import service as projects
+from api.resources.projects.states import project_state
 from api.resources.sessions import elastic, networks, scheduling, time_limits
 from api.resources.sessions import service as sessions
 from api.resources.sessions.leases import whole_cores
 from api.resources.sessions.mounts import storages_of
 from api.resources.sessions.scheduling import Asked, Placed
+from api.scheduler.claims import Claim
 from api.scheduler.decide import decide
 from api.scheduler.snapshot import Cause, Decision, Placement, Running, SchedulerSettings, Snapshot, Workload
 from api.settings import Launching, Settings
@@ -93,6 +94,8 @@ class Loop:
         self.last: DecidedCycle | None = None
         self.reservations: Mapping[UUID, Sequence[Placement]] | None = None
         """The places that are kept for sessions that wait, by session; None until this process has looked."""
+        self.claims: Sequence[Claim] = ()
+        """What the last decision kept for them, places and quota."""
 
     async def run(self, begin: Begin | None = None) -> int:
         """Serve the queue once, where there is anything new to it; returns how many sessions got their places.
@@ -136,6 +139,7 @@ class Loop:
             async with begin() as db:
                 await elastic.note_not_grown(db, {UUID(id_): why for id_, why in decision.not_grown.items()})
         self.reservations = {UUID(id_): places for id_, places in decision.reservations.items()}
+        self.claims = cycle.claims
         self._nominated, self._said = decision.nominated, say(decision, self._said)
         self._rounds.note(decision.left_out, is_new=is_new)
         self._lacks_network = any(each.cause is Cause.NO_NETWORK for each in decision.pending_reasons.values())
@@ -145,7 +149,7 @@ class Loop:
 
     def rest(self) -> None:
         """Note that nothing waits: no places are kept then, and none are made."""
-        self.reservations, self._nominated, self._rounds = {}, (), Rounds()
+        self.reservations, self.claims, self._nominated, self._rounds = {}, (), (), Rounds()
         self._decider.rest()
 
     def check(self) -> Check:

@@ -245,7 +245,7 @@ class Manager:
 
     async def _take_space(self, begin: Begin | None) -> None:
         if self.loop.reservations is not None:
-            await resizes.take_space(self._database, self.loop.reservations, self._failures, begin)
+            await resizes.take_space(self._database, self.loop.claims, self._failures, begin)
 
     async def _observe(self) -> None:
         while True:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
-from api.resources.domains import service as domains
 from api.resources.projects import service as projects
+from api.resources.projects.states import project_state
 from api.resources.sessions import time_limits
 from api.resources.sessions.elastic import REST, Members
 from api.resources.sessions.scheduling import Asked
-from api.scheduler.snapshot import Bounds, DomainState, ProjectState, Running
+from api.scheduler.snapshot import Running
 from api.tables.projects import Expiry, Project
 from api.tables.sessions import State
 
@@ -29,38 +26,6 @@ def told_apart(project: Project, moment: datetime, *, aged: bool = False) -> tup
     """Return what of a project a decision depends on."""
     state, is_active = project_state(project, moment, aged=aged), projects.is_active(project, moment)
     return state, is_active, *rules_of(project)
-
-
-async def sharing(db: AsyncSession, known: Iterable[Project]) -> tuple[DomainState, ...]:
-    """Return the domains whose projects share inside of them; where no project has a domain nothing is read."""
-    found = await domains.that_share(db) if any(project.domain for project in known) else ()
-    return tuple(
-        DomainState(each.name, each.quota_milli or 0, each.over_quota_weight, each.limit_milli) for each in found
-    )
-
-
-def project_state(project: Project, moment: datetime, *, aged: bool = False) -> ProjectState:
-    """Return a project as it is now: outside its period nothing is guaranteed to it.
-
-    What it had lately is told where that counts (`aged`).
-    """
-    is_active = projects.is_active(project, moment)
-    return ProjectState(
-        name=project.name,
-        quota_milli=projects.quota_at(project, moment),
-        over_quota=project.over_quota,
-        weight=project.over_quota_weight,
-        min_runtime_s=project.min_runtime_s,
-        limit_milli=project.limit_milli,
-        cpu=_bounds(project.cpu_quota_milli, project.cpu_limit_milli, is_active=is_active),
-        memory=_bounds(project.memory_quota_mib, project.memory_limit_mib, is_active=is_active),
-        had_milli=round(project.had_milli) if aged else 0,
-        domain=project.domain or "",
-    )
-
-
-def _bounds(quota: int | None, limit: int | None, *, is_active: bool) -> Bounds | None:
-    return None if quota is None else Bounds(quota if is_active else 0, limit)
 
 
 def ends_at_latest(row: Asked, project: Project) -> int:

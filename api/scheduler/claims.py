@@ -103,6 +103,13 @@ class Claims:
     def __iter__(self) -> Iterator[Claim]:
         return iter(self._of.values())
 
+    def every(self) -> tuple[Claim, ...]:
+        """Return all of them, those too that keep the quota alone beside a soft one."""
+        quotas = [
+            claim for of in self._deferred.values() for id_, claim in of.items() if self._of.get(id_) is not claim
+        ]
+        return (*self._of.values(), *quotas)
+
     def of(self, workload: Workload) -> Claim | None:
         """Return what is kept for the workload."""
         return self._of.get(workload.id)

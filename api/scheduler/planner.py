@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from api.scheduler.claims import Claim
 from api.scheduler.cluster import ClusterState
 from api.scheduler.cycle import Cycle
 from api.scheduler.draft import Before, PlannerState
@@ -45,6 +46,8 @@ class Planner:
         self._nodes: Sequence[NodeSnapshot] = ()
         self._now, self._later = ClusterState(()), ClusterState(())
         self._feasibility, self._open_nodes = Feasibility(self._now), OpenNodes(self._now)
+        self.claims: tuple[Claim, ...] = ()
+        """What the last decision keeps for those that wait."""
         self.set_nodes(nodes)
         self.set_projects(projects)
 
@@ -156,7 +159,10 @@ class Planner:
             networks,
         )
         before = Before(reservations or {}, frozenset(nominated), frozenset(left_out))
-        return Cycle(state, queue, now, settings or SchedulerSettings(), before).run()
+        cycle = Cycle(state, queue, now, settings or SchedulerSettings(), before)
+        decision = cycle.run()
+        self.claims = cycle.claims.every()
+        return decision
 
     def decide_on(self, snapshot: Snapshot) -> Decision:
         """Return the same of a snapshot of which nodes, projects and what runs are known already."""

@@ -88,7 +88,8 @@ def priority(
 ) -> None:
     """Change the priority of a session that waits, among those of its project."""
     remembered = config.load()
-    session = remembered.client.sessions.update(name, project=remembered.project_or(project), priority=value)
+    with told_by_options(priority="N"):
+        session = remembered.client.sessions.update(name, project=remembered.project_or(project), priority=value)
     output.show(session, form, lambda _: print(f"{name}: priority {session['priority']}"))
 
 
@@ -101,7 +102,8 @@ def access(
 ) -> None:
     """Change who sees a session, also one that has ended: all members of its project, or of these its owner alone."""
     remembered = config.load()
-    session = remembered.client.sessions.update(name, project=remembered.project_or(project), access=wanted)
+    with told_by_options():
+        session = remembered.client.sessions.update(name, project=remembered.project_or(project), access=wanted)
     output.show(session, form, lambda _: print(f"{name}: {session['access']}"))
 
 

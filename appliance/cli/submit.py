@@ -42,6 +42,7 @@ FIELDS = {
     "starts_at": "--start-at",
     "limit_s": "--time",
     "max_replicas": "--replicas",
+    "preemptible": "--preemptible",
     **{
         field: f"--{field}"
         for field in ("preset", "command", "args", "count", "replicas", "group", "priority", "access", "p2p", "rdma")

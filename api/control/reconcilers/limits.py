@@ -18,6 +18,7 @@ from api.control.reconcilers.failures import Failures
 from api.control.reconcilers.follow import WATCHED
 from api.resources.projects import service as projects
 from api.resources.sessions import lifecycle
+from api.resources.sessions import service as sessions
 from api.settings import Settings
 from api.tables.projects import Expiry, Project
 from api.tables.sessions import Session, State
@@ -56,12 +57,23 @@ def _after_limit(session: Session, at: datetime, warn_before: timedelta) -> Sess
         reason = Sentence("its time limit was reached at {at}", at=Moment.at(expires_at))
         return SessionUpdate(session, _stop(TIME_LIMIT, reason))
     if session.warned_at is None and expires_at <= at + warn_before:
-        reason = Sentence("its time limit ends it at {at}; save your work, or extend it", at=Moment.at(expires_at))
-        return SessionUpdate(session, {"warned_at": at, "reason": reason, "cause": TIME_LIMIT})
+        return SessionUpdate(session, {"warned_at": at, "reason": _warning(session, expires_at), "cause": TIME_LIMIT})
     if session.warned_at is not None and expires_at > at + warn_before:
         cleared = {"reason": "", "cause": ""} if session.cause == TIME_LIMIT else {}
         return SessionUpdate(session, {"warned_at": None, **cleared})
     return None
+
+
+def _warning(session: Session, expires_at: datetime) -> Sentence:
+    """Return what is told before a time limit ends a session, by whether its owner may put that off."""
+    at = Moment.at(expires_at)
+    if sessions.owner_adds_s(session):
+        return Sentence("its time limit ends it at {at}; save your work, or extend it", at=at)
+    return Sentence(
+        "its time limit ends it at {at}; save your work, or ask a manager of {project} to extend it",
+        at=at,
+        project=session.project.name,
+    )
 
 
 def _after_period(session: Session, stopped: Mapping[UUID, Project]) -> SessionUpdate:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import structlog
 
 from api.control.reconcilers.failures import Failures, all_of
@@ -9,6 +11,7 @@ from api.database import Begin, Database
 from api.engine.base import Engine, UnreachableError
 from api.resources.sessions import resizing
 from api.resources.sessions.relay import agent_of
+from api.scheduler.claims import Claim
 from api.tables.sessions import Container, Session
 from common.errors import NotFoundError, PenstockError
 from common.gpu.share import format_gpus
@@ -17,12 +20,10 @@ from common.sentence import Sentence
 log = structlog.get_logger()
 
 
-async def take_space(
-    database: Database, reservations: resizing.Reservations, failures: Failures, begin: Begin | None = None
-) -> None:
+async def take_space(database: Database, kept: Sequence[Claim], failures: Failures, begin: Begin | None = None) -> None:
     """Take the space for shares that are to be raised; only between decisions of the scheduler, which knows it then.
 
-    `reservations` are those of the last decision, for sessions that wait; `begin` gives the transactions of a
+    `kept` is what the last decision keeps for sessions that wait; `begin` gives the transactions of a
     leader, in which alone space is given away.
     """
     async with database.reading() as db:
@@ -31,7 +32,7 @@ async def take_space(
     async with (begin or database.transaction)() as db:
         for session in await resizing.resizing(db):
             async with failures.alone(db, session, Sentence("to raise its share")):
-                if await resizing.take_space(db, session, reservations):
+                if await resizing.take_space(db, session, kept):
                     log.info("share raised", session=session.name, project=session.project.name)
 
 

@@ -140,12 +140,12 @@ async def held_on(db: AsyncSession, node_ids: Collection[UUID], uuids: Collectio
     return {(node_id, uuid): int(milli) for node_id, uuid, milli in rows}
 
 
-async def held_by_project(db: AsyncSession, project_id: UUID) -> tuple[int, int]:
-    """Return the milli-GPU that a project's sessions hold, and the part of that which cannot be reclaimed."""
+async def held_by_projects(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, tuple[int, int]]:
+    """Return the milli-GPU that each project's sessions hold, and the part of that which cannot be reclaimed."""
     fixed = func.sum(case((Session.preemptible.is_(False), Session.held_milli), else_=0))
-    query = select(func.sum(Session.held_milli), fixed)
-    held, held_fixed = (await db.execute(query.where(Session.project_id == project_id, HOLDS))).one()
-    return int(held or 0), int(held_fixed or 0)
+    query = select(Session.project_id, func.sum(Session.held_milli), fixed).where(among(Session.project_id, ids), HOLDS)
+    rows = await db.execute(query.group_by(Session.project_id))
+    return {project_id: (int(held), int(held_fixed)) for project_id, held, held_fixed in rows}
 
 
 async def remove_containers(db: AsyncSession, session_id: UUID) -> None:

@@ -8,9 +8,7 @@ A change that is not done can be withdrawn: the share that the session had befor
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 import structlog
@@ -22,9 +20,10 @@ from api.clock import now
 from api.resources.accounting import service as accounting
 from api.resources.projects import service as projects
 from api.resources.sessions import repository, service
+from api.resources.sessions.raises import FIELD, Room, still_kept
 from api.resources.user_policies import service as user_policies
 from api.resources.user_policies.service import Extra
-from api.scheduler.snapshot import Placement
+from api.scheduler.claims import Claim
 from api.settings import Launching, Settings
 from api.tables.nodes import NodeState
 from api.tables.sessions import Container, Session, State
@@ -37,13 +36,6 @@ from common.sentence import Sentence
 log = structlog.get_logger()
 
 RESIZE = "resize"
-FIELD = "gpu_milli"
-
-Reservations = Mapping[UUID, Sequence[Placement]]
-"""Places that the scheduler keeps, by the session that waits for them."""
-
-NOTHING: Mapping[tuple[str, str], int] = MappingProxyType({})
-
 resizing = repository.resizing
 IS_RESIZING = repository.IS_RESIZING
 
@@ -71,8 +63,8 @@ async def ask(
     raise ConflictError(f"session {name} changes all the time", where="name", hint="try again")
 
 
-def offered(session: Session, settings: Settings) -> list[int]:
-    """Return the shares that a session could be asked to have, if there is space; none where its share stays."""
+async def offered(db: AsyncSession, session: Session, settings: Settings) -> list[int]:
+    """Return the shares that a session could be asked to have, as there is space; none where its share stays."""
     if session.state is not State.RUNNING or _stays(session):
         return []
     if session.resize_milli is not None:
@@ -80,22 +72,26 @@ def offered(session: Session, settings: Settings) -> list[int]:
     whole = session.gpu_milli // MILLI * MILLI
     step = settings.granularity.step_milli
     most = session.gpu_milli if settings.engine is Launching.SLURM else whole + MILLI - 1
-    return list(range(whole + step, most + 1, step))
+    shares = list(range(whole + step, most + 1, step))
+    if most <= session.gpu_milli or _away(session):
+        return [milli for milli in shares if milli <= session.gpu_milli]
+    room = await Room.of(db, session)
+    return [milli for milli in shares if milli <= session.gpu_milli or room.has(milli)]
 
 
-async def take_space(db: AsyncSession, session: Session, reservations: Reservations) -> bool:
+async def take_space(db: AsyncSession, session: Session, claims: Sequence[Claim]) -> bool:
     """Take the space for a share that is to be raised; returns whether the session has it now.
 
-    What is reserved for sessions that still wait is not free. One for which there is none any more keeps what it has,
-    and says why. Only the leader does this, between decisions of the scheduler. Others give space away only to sessions
-    that a lost node brings back, in the transaction in which the node is found again: a raise waits for its nodes, and
-    needs no lock that would stand in the way of heartbeats.
+    What the `claims` of the last decision keep for sessions that still wait is not free. A session for which there is
+    no space any more keeps what it has, and says why. Only the leader does this, between decisions of the scheduler.
+    Others give space away only to sessions that a lost node brings back, in the transaction in which the node is found
+    again: a raise waits for its nodes, and needs no lock that would stand in the way of heartbeats.
     """
     wanted = session.resize_milli
     if wanted is None or wanted <= session.gpu_milli or _away(session):
         return False
     try:
-        await _check_space(db, session, wanted, await _reserved_on(db, reservations))
+        await _check_space(db, session, wanted, claims)
     except PenstockError as error:
         await _leave_as_it_is(db, session, error.problems[0])
         return False
@@ -216,64 +212,9 @@ async def _check_rights(db: AsyncSession, session: Session, wanted: int) -> None
         await user_policies.check(db, await user_policies.hold(db, session.user_id), extra)
 
 
-async def _reserved_on(db: AsyncSession, reservations: Reservations) -> Counter[tuple[str, str]]:
-    """Return the milli-GPU that are reserved for those of the sessions that wait, or will, by node and GPU."""
-    known = await repository.by_ids(db, reservations)
-    waiting = [id_ for id_, session in known.items() if State.PENDING in (session.state, session.final_state)]
-    milli: Counter[tuple[str, str]] = Counter()
-    for place in (place for id_ in waiting for place in reservations[id_]):
-        milli.update({(place.node, share.uuid): share.milli for share in place.shares})
-    return milli
-
-
-async def _check_space(
-    db: AsyncSession, session: Session, wanted: int, reserved: Mapping[tuple[str, str], int] = NOTHING
-) -> None:
-    """Raise ConflictError where the quota or a GPU, without what is `reserved` of it, has no space for that share."""
-    more = wanted - session.gpu_milli
-    project, extra = session.project, session.replicas * more
-    held, fixed = await repository.held_by_project(db, project.id)
-    most = projects.cap(project)
-    if most is not None and held + extra > most:
-        raise _no_quota(session, held, extra, most, bound="limit" if project.over_quota else "quota")
-    if not session.preemptible and fixed + extra > project.quota_milli:
-        raise _no_quota(session, fixed, extra, project.quota_milli, " by work that cannot be reclaimed")
-    grown = Counter(
-        (container.node_id, share.uuid)
-        for container in session.containers
-        for share in container.gpu_shares
-        if share.milli < MILLI
-    )
-    used = await repository.held_on(db, {node_id for node_id, _ in grown}, {uuid for _, uuid in grown})
-    nodes = {container.node_id: container.node for container in session.containers}
-    for (node_id, uuid), parts in sorted(grown.items(), key=lambda item: item[0][1]):
-        node = nodes[node_id]
-        free = MILLI - used.get((node_id, uuid), 0) - node.orphaned_milli.get(uuid, 0)
-        waited_for = reserved.get((node.name, uuid), 0)
-        if parts * more <= free and parts * more > free - waited_for:
-            raise ConflictError(
-                f"{format_gpus(waited_for)} GPU of {uuid} of {node.name} is kept for sessions that wait",
-                where=FIELD,
-                hint="ask again when they run, or submit it again to let it run elsewhere",
-            )
-        if parts * more > free:
-            raise ConflictError(
-                f"{format_gpus(max(free, 0))} GPU is free on {uuid} of {node.name}, "
-                f"and {format_gpus(parts * more)} more is asked for",
-                where=FIELD,
-                hint="ask for less, or submit it again to let it run elsewhere",
-            )
-
-
-def _no_quota(
-    session: Session, held: int, extra: int, most: int, kind: str = "", *, bound: str = "quota"
-) -> ConflictError:
-    return ConflictError(
-        f"{session.project.name} holds {format_gpus(held)} of its {format_gpus(most)} GPU{kind}, "
-        f"and {format_gpus(extra)} more is asked for",
-        where=FIELD,
-        hint=f"stop one of its sessions, or ask for a larger {bound}",
-    )
+async def _check_space(db: AsyncSession, session: Session, wanted: int, claims: Sequence[Claim] = ()) -> None:
+    """Raise ConflictError where there is no space for that share beside what the claims keep."""
+    (await Room.of(db, session)).check(wanted, await still_kept(db, claims))
 
 
 async def _leave_as_it_is(db: AsyncSession, session: Session, problem: Problem) -> None:

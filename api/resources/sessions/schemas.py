@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from api.resources.presets.schemas import MAX_MEMORY_MIB, CpuMilli, MemoryMib, ShmMib
 from api.resources.schemas import Moment, Name, Request, Text, hinted
@@ -152,8 +153,13 @@ class SessionRequest(Request):
     @field_validator("max_replicas")
     @classmethod
     def _no_fewer(cls, value: int | None, info: ValidationInfo) -> int | None:
-        if value is not None and value < info.data.get("replicas", 1):
-            raise ValueError("it is fewer than the `replicas` that it starts with")
+        least = info.data.get("replicas", 1)
+        if value is not None and value < least:
+            reason, hint = (
+                "it is fewer than the `replicas` that it starts with",
+                f"write {least} or more, or start with fewer",
+            )
+            raise PydanticCustomError("hinted", "{reason}", {"reason": reason, "hint": hint})
         return value
 
     @field_validator("image")

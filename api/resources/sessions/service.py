@@ -17,6 +17,7 @@ from api.resources.projects import beside
 from api.resources.projects import service as projects
 from api.resources.sessions import access, changes, leases, repository
 from api.resources.sessions.changes import Change, Read, Versioned
+from api.resources.sessions.schemas import MAX_SECONDS
 from api.settings import Settings
 from api.tables.projects import Access, Project
 from api.tables.sessions import ENDED, Kind, Session, State
@@ -131,6 +132,16 @@ async def extend(db: AsyncSession, project: str, name: str, seconds: int, caller
             return session.id
         await db.refresh(session)
     raise _busy(name)
+
+
+def owner_adds_s(session: Session) -> int:
+    """Return the seconds that a session's owner may still add to its time limit."""
+    return max(0, session.project.interactive_extension_s - session.extended_s)
+
+
+def extension_left_s(session: Session, caller: Identity) -> int:
+    """Return the seconds that the caller may add to a session's time limit: an owner alone, or who may as they like."""
+    return MAX_SECONDS if caller.may(Action.SESSION_EXTEND, project=session.project) else owner_adds_s(session)
 
 
 async def reserved_under(db: AsyncSession, session: Session, caller: Identity) -> list[str]:
@@ -298,8 +309,7 @@ def _as_id(text: str) -> UUID | None:
 
 
 def _check_allowance(session: Session, seconds: int) -> None:
-    allowed = session.project.interactive_extension_s
-    left = max(0, allowed - session.extended_s)
+    allowed, left = session.project.interactive_extension_s, owner_adds_s(session)
     if seconds > left:
         raise ForbiddenError(
             f"owners add at most {allowed} s in {session.project.name}, and {session.extended_s} s are added already",

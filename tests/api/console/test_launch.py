@@ -5,6 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from api.console import forms
+from common.errors import InputError
 from tests.api.cluster import V1, Cluster, ok
 
 pytestmark = pytest.mark.anyio
@@ -95,6 +97,13 @@ async def test_what_is_wrong_is_said_of_its_field(
 ) -> None:
     assert place in await places(browser, **changes)
     assert await ready.states() == {}
+
+
+@pytest.mark.parametrize(("amount", "wanted"), [(0.0004, 0.001), (0.0005, 0.001), (1.0004, 1.0)])
+def test_what_is_hinted_in_place_of_little_is_not_nothing(amount: float, wanted: float) -> None:
+    with pytest.raises(InputError) as caught:
+        forms.whole("cpu_milli", amount, 1000)
+    assert caught.value.problems[0].hint == f"write {wanted}"
 
 
 async def test_only_what_the_caller_may_use_is_offered(ready: Cluster) -> None:

@@ -13,7 +13,7 @@ from api.console import session
 from api.endpoints.access import action_of
 from tests.api.cluster import V1, Cluster, ok, sign_in
 from tests.api.console.conftest import PAGE
-from tests.api.steps import delete, run, wait_behind_limits
+from tests.api.steps import body, delete, run, wait_behind_limits
 
 pytestmark = pytest.mark.anyio
 
@@ -94,9 +94,10 @@ def test_a_button_is_offered_by_the_action_that_its_route_needs() -> None:
 
 
 async def test_only_shares_that_a_session_can_have_are_offered(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await ready.add_node("worker2", 1)
     sizes: dict[str, dict[str, Any]] = {
-        "part": {"gpu_milli": 500},
-        "more": {"gpu_milli": 1500},
+        "part": {"gpu_milli": 600},
+        "more": {"gpu_milli": 1600},
         "whole": {"gpu_milli": 1000},
         "elastic": {"gpu_milli": 500, "max_replicas": 2},
     }
@@ -112,7 +113,42 @@ async def test_only_shares_that_a_session_can_have_are_offered(ready: Cluster, b
         answer = await browser.post(f"/sessions/{name}/resize?project=team-a", data={"gpu_milli": milli})
         assert answer.status_code == 204, answer.text
     page = (await browser.get("/sessions/part?project=team-a")).text
-    assert re.findall(r'<option value="(\d+)"', page) == ["50", "500"], "until that is done it can only be withdrawn"
+    assert re.findall(r'<option value="(\d+)"', page) == ["50", "600"], "until that is done it can only be withdrawn"
+
+
+async def test_only_shares_that_there_is_space_for_are_offered(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    """A GPU has no more than others leave of it, and a project no more than its hard quota."""
+    await ready.submit("part", 300)
+    await ready.submit("beside", 500)
+    await ready.settle()
+
+    async def most() -> str:
+        return str(re.findall(r'<option value="(\d+)"', (await browser.get("/sessions/part?project=team-a")).text)[-1])
+
+    assert await most() == "500"
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"over_quota": False, "quota_milli": 900}))
+    assert await most() == "400"
+    await ready.submit("full", 100)
+    await ready.settle()
+    assert await most() == "300", "what it has it may keep"
+
+
+async def test_who_may_add_no_hour_is_offered_none(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    async with await ready.user("mia"), ready.client(**PAGE) as owner:
+        await sign_in(owner, "mia")
+        change = {"members": ["mia"], "interactive_extension_s": 3599}
+        await ok(ready.admin.patch(f"{V1}/projects/team-a", json=change))
+        owned = {**body("own", gpu_milli=500), "limit_s": 7200}
+        await ok(owner.post(f"{V1}/sessions", json=owned))
+        await ready.settle()
+        page = "/sessions/own?project=team-a"
+        assert "/extend?" not in (await owner.get(page)).text
+        assert 'max="8784"' in (await browser.get(page)).text, "an administrator may"
+        await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"interactive_extension_s": 7200}))
+        assert 'max="2"' in (await owner.get(page)).text
+        answer = await owner.post("/sessions/own/extend?project=team-a", data={"hours": "2"})
+        assert answer.status_code == 204
+        assert "/extend?" not in (await owner.get(page)).text, "all is added"
 
 
 async def test_a_running_session_is_resized_restarted_and_ended(ready: Cluster, browser: httpx.AsyncClient) -> None:

@@ -246,7 +246,9 @@ async def _projects(db: AsyncSession, people: Mapping[str, User]) -> dict[str, P
     projects = {}
     for name, (domain, members) in PROJECTS.items():
         memberships = [Membership(user=people[who], role=role) for who, role in members.items()]
-        projects[name] = Project(name=name, domain=domain, quota_milli=1000, memberships=memberships)
+        # owners have an hour to add: without any there is nothing to offer them
+        hour = {"interactive_extension_s": 3600}
+        projects[name] = Project(name=name, domain=domain, quota_milli=1000, memberships=memberships, **hour)
     db.add_all(projects.values())
     await db.flush()
     return projects

@@ -7,11 +7,13 @@ from typing import Annotated, Any, Literal, get_args
 from uuid import UUID
 
 import pytest
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_core.core_schema import ErrorType
 
 from common import findings
+
+MOMENT = "write one such as 2026-11-30T08:00:00+09:00"
 
 
 def found(wanted: Any, value: object) -> ErrorDetails:
@@ -44,6 +46,10 @@ def found(wanted: Any, value: object) -> ErrorDetails:
         (dict[str, int], 1, "is not a mapping of keys to values", "correct the value"),
         (IPv4Address, "10.0.0.300", "is not an IPv4 address", "write one such as 10.0.0.1"),
         (UUID, "no", "is not an id", "correct the value"),
+        (AwareDatetime, "2026-11-30T08:00:00", "has no time zone", MOMENT),
+        (AwareDatetime, "soon", "is no moment", MOMENT),
+        (AwareDatetime, "2026-11-30", "has no time zone", MOMENT),
+        (AwareDatetime, [], "is no moment", MOMENT),
     ],
 )
 def test_a_finding_reads_as_our_own(wanted: Any, value: object, reason: str, hint: str) -> None:

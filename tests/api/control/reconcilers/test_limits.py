@@ -73,6 +73,18 @@ async def test_a_warning_comes_before_the_end(ready: Cluster) -> None:
     assert ready.engine.containers == {}
 
 
+@pytest.mark.parametrize(
+    ("left", "help_"),
+    [(0, "save your work, or ask a manager of team-a to extend it"), (1, "save your work, or extend it")],
+)
+async def test_a_warning_tells_of_an_extension_who_may_make_one(ready: Cluster, left: int, help_: str) -> None:
+    await limit(ready, interactive_limit_s=HOUR, interactive_extension_s=left)
+    await run(ready, interactive=True)
+    pass_time(ready, HOUR - 290)
+    await ready.settle()
+    assert (await ready.session("demo"))["reason"].endswith(f"; {help_}")
+
+
 async def test_an_extension_takes_the_warning_away_and_another_comes(ready: Cluster) -> None:
     await limit(ready, interactive_limit_s=HOUR)
     await run(ready, interactive=True)

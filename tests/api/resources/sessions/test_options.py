@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -207,3 +208,15 @@ async def test_a_session_that_is_being_taken_back_can_be_deleted(ready: Cluster)
     await ready.settle()
     assert (await ready.session("demo"))["state"] == "TERMINATED"
     assert session["attempt"] == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [
+        ({"starts_at": "2026-11-30T08:00:00"}, "write one such as 2026-11-30T08:00:00+09:00"),
+        ({"replicas": 3, "max_replicas": 2}, "write 3 or more, or start with fewer"),
+    ],
+)
+async def test_a_hint_says_what_would_do(ready: Cluster, wrong: dict[str, Any], hint: str) -> None:
+    answer = await refused(ready.admin.post(f"{V1}/sessions", json=body(**wrong)), 422)
+    assert answer["hint"] == hint

@@ -110,7 +110,7 @@ async def test_an_api_that_was_killed_finishes_what_it_began(cluster: Cluster, m
     """It had told the agent and not written that down: the same is asked for again."""
     await prepare(cluster, 500)
     await resize(cluster, milli)
-    await resizes.take_space(cluster.database, {}, Failures())
+    await resizes.take_space(cluster.database, (), Failures())
     before = await cluster.session("a")
     key = cluster.container(before)
     gpu = cluster.engine.containers[key].gpus[0]
@@ -190,8 +190,8 @@ async def test_a_raise_does_not_take_what_is_reserved_for_who_waits(cluster: Clu
     assert (session["gpu_milli"], session["resize_milli"], told(cluster, session)) == (250, None, [250])
     assert session["cause"] == "resize"
     assert session["reason"] == (
-        "its share stays 0.25 GPU: 1 GPU of GPU-worker1-0 of worker1 is kept for sessions that wait; "
-        "ask again when they run, or submit it again to let it run elsewhere"
+        "its share stays 0.25 GPU: room on GPU-worker1-0 of worker1 is kept for large of team-a, served first; "
+        "ask again when that one runs, or submit it again to let it run elsewhere"
     )
     await ok(cluster.admin.delete(f"{V1}/sessions/large", params={"project": "team-a"}))
     await resize(cluster, 500)
@@ -340,7 +340,7 @@ async def test_a_raise_waits_for_a_node_that_is_lost(cluster: Cluster) -> None:
     await resize(cluster, 750)
     async with cluster.database.transaction() as db:
         await db.execute(update(Node).values(state=NodeState.LOST))
-    await resizes.take_space(cluster.database, {}, Failures())
+    await resizes.take_space(cluster.database, (), Failures())
     session = await cluster.session("a")
     assert (session["gpu_milli"], session["resize_milli"], session["reason"]) == (500, 750, "")
     await cluster.heartbeat("worker1", 1)

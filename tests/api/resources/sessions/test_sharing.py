@@ -41,5 +41,5 @@ async def test_heartbeats_and_changes_of_shares_wait_for_each_other_in_no_order(
     async with asyncio.timeout(20), small.database.transaction() as db:
         assert await nodes.note_alive(db, {"worker1": now()}) == {"worker1"}
         await ok(small.admin.patch(f"{V1}/sessions/a", params=PROJECT, json={"gpu_milli": 500}))
-        await resizes.take_space(small.database, {}, Failures())
+        await resizes.take_space(small.database, (), Failures())
         assert (await small.session("a"))["gpu_milli"] == 500

@@ -247,6 +247,15 @@ def test_priority_among_those_of_the_project(logged_in: FakeApi, run: Run) -> No
     assert (logged_in.last.body, logged_in.last.query) == ({"priority": 80}, {"project": "team-a"})
 
 
+@pytest.mark.parametrize(("field", "argument"), [("name", "NAME"), ("priority", "N")])
+def test_what_is_refused_of_a_priority_is_named_by_its_argument(
+    logged_in: FakeApi, run: Run, field: str, argument: str
+) -> None:
+    logged_in.refuse("PATCH", "/sessions/third", 409, field, "session third runs", "do it earlier")
+    _, _, err = run("priority", "third", "80")
+    assert err == f"error: {argument}: session third runs. Hint: do it earlier\n"
+
+
 def test_get_as_json(logged_in: FakeApi, run: Run) -> None:
     logged_in.on("GET", "/sessions/third", third := waiting(reason=REASON))
     assert json.loads(run("get", "third", "-o", "json")[1]) == third

@@ -156,7 +156,14 @@ def test_who_stops_waiting_hears_that_it_stays(logged_in: FakeApi, run: Run, mon
 
 @pytest.mark.parametrize(
     ("field", "option"),
-    [("cpu_milli", "--cpu"), ("gpu_milli", "-g"), ("shm_mib", "--shm"), ("pvcs[0].target", "--pvc"), ("image", "-i")],
+    [
+        ("cpu_milli", "--cpu"),
+        ("gpu_milli", "-g"),
+        ("shm_mib", "--shm"),
+        ("pvcs[0].target", "--pvc"),
+        ("image", "-i"),
+        ("preemptible", "--preemptible"),
+    ],
 )
 def test_what_the_api_refuses_is_named_by_its_option(logged_in: FakeApi, run: Run, field: str, option: str) -> None:
     logged_in.refuse("POST", "/sessions", 422, field, "is too much", "ask for less")

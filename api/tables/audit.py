@@ -106,6 +106,7 @@ LEFT_OUT: dict[str, frozenset[str]] = {
 
 NOT_AUDITED: dict[str, frozenset[str]] = {
     "the log itself": frozenset({"audit_changes", "audit_events", "audit_head", "audit_sent"}),
+    "goes with a login": frozenset({"app_logins"}),
     "goes with a session": frozenset(
         {
             *("containers", "gang_networks", "gang_nodes", "gpu_shares", "services", "session_events"),

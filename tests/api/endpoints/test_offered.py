@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 LINK, FORM = re.compile(r'\b(?:href|hx-get)="(/[^"#]*)"'), re.compile(r'\bhx-post="(/[^"]*)"')
 REFUSALS = (401, 403, 404)
-OTHERWISE = {"GET /login", "GET /docs", "GET /health", "GET /password", "GET /openapi.json"}
+OTHERWISE = {"GET /login", "GET /apps/open", "GET /docs", "GET /health", "GET /password", "GET /openapi.json"}
 """What no page of the console has to lead to."""
 NOT_TAKEN = {"POST /backups", "POST /repairs"}
 """What is offered where a controller takes orders."""

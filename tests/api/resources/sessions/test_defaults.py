@@ -45,7 +45,7 @@ async def test_the_scheduler_counts_it(ready: Cluster) -> None:
     await ready.settle()
     waiting = await ready.session("demo")
     assert waiting["state"] == "PENDING"
-    assert "1024 of 8192 MiB of memory are free" in waiting["reason"]
+    assert "which has 1024 of 8192 MiB of memory free" in waiting["reason"]
 
 
 async def test_of_several_nodes_the_one_with_the_least_counts_that_could_run_it(ready: Cluster) -> None:

@@ -118,7 +118,7 @@ async def test_apps_are_told_where_the_edge_offers_them(ready: Cluster) -> None:
         ({"priority": 101}, "priority", "is more than 100"),
         ({"ports": [0]}, "ports[0]", "is less than 1"),
         ({"ports": [80, 80]}, "ports", "named twice"),
-        ({"starts_at": "2026-01-01T00:00:00"}, "starts_at", "timezone"),
+        ({"starts_at": "2026-01-01T00:00:00"}, "starts_at", "time zone"),
         ({"starts_at": "2020-01-01T00:00:00Z"}, "starts_at", "'2020-01-01T00:00:00+00:00' is past"),
         ({"image": "a b"}, "image", "without spaces"),
         ({"local_image": True, "image": "-rm"}, "image", "not the reference"),

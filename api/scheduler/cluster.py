@@ -64,14 +64,16 @@ class ClusterState:
                 undo()
             del self._done[start:]
 
-    def find(self, workload: Workload, among: Flags | None = None) -> tuple[Placement, ...] | None:
+    def find(
+        self, workload: Workload, among: Flags | None = None, *, if_empty: bool = False
+    ) -> tuple[Placement, ...] | None:
         """Return the best places for all containers of the workload on open nodes, or None; changes nothing.
 
-        `among` leaves only some nodes.
+        `among` leaves only some nodes; with `if_empty` nothing else runs there.
         """
-        takes = self.layout.takes(workload)
-        search = Search(self.layout, self.state, workload, takes if among is None else takes & among)
-        return search.place(lambda item, rows: fragmentation.best(self.layout, self.state, self.demand, item, rows))
+        takes, state = self.layout.takes(workload), self.layout.empty.copy() if if_empty else self.state
+        search = Search(self.layout, state, workload, takes if among is None else takes & among)
+        return search.place(lambda item, rows: fragmentation.best(self.layout, state, self.demand, item, rows))
 
     def fits(self, workload: Workload, free: Free) -> bool:
         """Return whether all containers of the workload would have places on open nodes if this were free."""

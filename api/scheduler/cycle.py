@@ -148,16 +148,15 @@ class Cycle:
         project = self.ledger.project(workload.project)
         is_enough = project.over_quota and 0 < workload.total_milli <= project.quota_milli
         waits = is_enough and self.draft.waited_long(workload) and not self.ledger.in_quota(workload)
-        return waits and self.draft.open_nodes.could_take(workload)
+        return waits and self.draft.could_have(workload)
 
     def _wants_more(self, workload: Workload) -> bool:
         """Return whether it could have more than the quota in time."""
-        is_larger = workload.total_milli > self.ledger.project(workload.project).cap_milli
         return (
             bool(workload.total_milli)
-            and not (is_larger or self.ledger.in_quota(workload))
+            and not self.ledger.in_quota(workload)
             and self.ledger.may_be_fixed(workload)
-            and self.draft.open_nodes.could_take(workload)
+            and self.draft.could_have(workload)
             and not self.draft.lacks_network(workload)
         )
 

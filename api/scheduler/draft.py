@@ -273,6 +273,14 @@ class Draft:
             return places
         return find(replace(workload, on_slices=False))
 
+    def could_have(self, workload: Workload) -> bool:
+        """Return whether it would have places if nothing else ran, and its project may ever hold what it takes there.
+
+        What runs may end, and nodes that are closed stay closed.
+        """
+        could = self.open_nodes.could_take(workload)
+        return could and self.open_nodes.least_milli(workload) <= self.ledger.project(workload.project).cap_milli
+
     def may_take(self, workload: Workload, places: Places, may: May) -> bool:
         """Return whether the project may have what these places take; remembers what that is where it may not.
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from api.scheduler.cluster import ClusterState
 from api.scheduler.shortage import fitting_most
 from api.scheduler.signature import Frontier, Signature, signature_of
-from api.scheduler.snapshot import Workload
+from api.scheduler.snapshot import Workload, taking
 from common.gpu.share import MAX_GPUS, MILLI
 
 KNOWN = 10_000
@@ -43,6 +45,7 @@ class OpenNodes:
         self._cluster = cluster
         self._fits = Frontier(least=False)
         self._vain = Frontier(least=True)
+        self._least: dict[Signature, int] = {}
 
     def could_take(self, workload: Workload) -> bool:
         """Return whether the workload would have places if nothing else ran; what runs may end, nodes stay closed."""
@@ -53,3 +56,14 @@ class OpenNodes:
         fits = self._cluster.fits(workload, self._cluster.layout.empty)
         (self._fits if fits else self._vain).add(workload)
         return fits
+
+    def least_milli(self, workload: Workload) -> int:
+        """Return what the workload, which could have places, would hold there at least: a slice counts whole."""
+        if not self._cluster.layout.sliced or self.could_take(replace(workload, on_slices=False)):
+            return workload.total_milli
+        signature = signature_of(workload)
+        if signature not in self._least:
+            if len(self._least) >= KNOWN:
+                self._least.clear()
+            self._least[signature] = taking(workload, self._cluster.find(workload, if_empty=True) or ()).total_milli
+        return self._least[signature]

@@ -44,7 +44,7 @@ class Reserve:
         """
         is_one_more = workload.project not in self._found and len(self._found) >= RESERVED_FOR
         known, unknown = (self._idle(is_known=each) < max(1, self._may_be_idle) for each in (True, False))
-        if is_one_more or not (known or unknown) or not self._draft.open_nodes.could_take(workload):
+        if is_one_more or not (known or unknown) or not self._draft.could_have(workload):
             return None
         self._asked.add(workload.project)
         if workload in self._vain:
@@ -93,9 +93,9 @@ def quota_alone(draft: Draft, workload: Workload) -> Claim | None:
 
     None where too much of it cannot be reclaimed and may stay for long, unless the workload has waited too long itself.
     For one that is larger than the quota, and within the fair share, the project's limit is kept alone. Nothing is kept
-    for what no open node could take.
+    for what no open node could take, or only with more than the project may hold.
     """
-    if not draft.open_nodes.could_take(workload):
+    if not draft.could_have(workload):
         return None
     ledger, project = draft.ledger, draft.ledger.project(workload.project)
     if workload.total_milli > project.quota_milli:

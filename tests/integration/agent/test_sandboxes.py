@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -363,7 +364,10 @@ def test_running_sandboxes_stay_audited_while_the_agent_is_started_again(
     systemd: FakeSystemd,
     kill: bool,
 ) -> None:
-    """No call ends otherwise than by its rule meanwhile, and the next agent tells what is denied from then on."""
+    """Calls end by their rule, and the next agent tells what is denied from then on.
+
+    The one that a killed agent had taken, and not answered yet, may end with ENOSYS (decision 26).
+    """
     agent.stop()
     agent.start(systemd.run)
     script = f"while true; do /tools/call 1 {UNSHARE} 0; sleep 0.05; done"
@@ -383,7 +387,9 @@ def test_running_sandboxes_stay_audited_while_the_agent_is_started_again(
     fake_api.denied_calls.clear()
     agent.start(systemd.run)
     until(lambda: counts(fake_api, wanted.id).get(("call", "unshare"), 0) > 3)
-    assert set(container.logs().split()) == {b"EACCES"}
+    ended = Counter(container.logs().split())
+    assert ended.pop(b"ENOSYS", 0) <= (1 if kill else 0)
+    assert set(ended) == {b"EACCES"}
     container.remove(force=True)
     until(lambda: not systemd.stored)
 

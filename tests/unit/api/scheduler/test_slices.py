@@ -399,7 +399,7 @@ def test_a_slice_is_reserved_for_nobody_whose_project_may_not_have_it(asked: flo
 
 
 @pytest.mark.parametrize(("limit", "goes"), [(1500, True), (1600, False)])
-def test_no_limit_is_kept_for_what_a_slice_makes_larger_than_that_on_any_places(limit: int, *, goes: bool) -> None:
+def test_what_a_slice_makes_larger_than_the_limit_on_any_places_holds_up_nobody(limit: int, *, goes: bool) -> None:
     """Two of its containers go to the GPU, and the third only to a slice of 0.571: it could never start."""
     owner = project("a", 0.5, weight=2, limit_milli=limit)
     world = World((sliced("n", 142, 285, 571, gpus=1),), (owner,), now=NOW)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from appliance.site.model import Node, NodeRole, Site
@@ -18,6 +18,11 @@ def listed(master: Seen) -> Mapping[str, Registered]:
     if not asked["ok"]:
         raise NotGatheredError(f"the control API does not list its nodes: {asked['detail']}")
     return {node["name"]: node for node in asked["nodes"]}
+
+
+def models_of(gpus: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the models of a node's GPUs as its agent tells of them; slices of one GPU name it, and are one."""
+    return {gpu["parent"] or gpu["uuid"]: gpu["model"] for gpu in gpus}
 
 
 def agent(node: Node, master: Seen) -> Iterator[Check]:
@@ -46,8 +51,7 @@ def gpus(node: Node, seen: Seen, master: Seen) -> Iterator[Check]:
     found = listed(master).get(node.name)
     if found is None:
         raise NotGatheredError("the control API does not list this node")
-    # slices of one GPU name it
-    models = {gpu["parent"] or gpu["uuid"]: gpu["model"] for gpu in found["gpus"]}
+    models = models_of(found["gpus"])
     simulated = sum(gpu["simulated"] for gpu in found["gpus"])
     said = f"{len(models)} GPUs" + (f", {simulated} of them simulated" if simulated else "")
     if models:

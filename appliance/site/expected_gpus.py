@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from appliance.site import playbook
+from appliance.site.agent_checks import models_of
 from appliance.site.groups import ATTACHMENT
 from appliance.site.model import NodeRole, Site
 from appliance.site.preflight import MACHINE
@@ -55,15 +56,11 @@ def _unsaid(site: Site) -> Iterator[str]:
 
 
 def _are_all(gpus: list[dict[str, Any]], cards: int) -> bool:
-    return len(_cards(gpus)) == cards and not any(gpu["simulated"] for gpu in gpus)
+    return len(models_of(gpus)) == cards and not any(gpu["simulated"] for gpu in gpus)
 
 
 def _expected(gpus: list[dict[str, Any]]) -> dict[str, Any]:
     """Return their count, and the model where all have the same; slices say theirs, not that of their GPU."""
     models = {"" if gpu["parent"] else gpu["model"] for gpu in gpus}
     model = models.pop() if len(models) == 1 else ""
-    return {"count": len(_cards(gpus))} | ({"model": model} if model else {})
-
-
-def _cards(gpus: list[dict[str, Any]]) -> set[str]:
-    return {gpu["parent"] or gpu["uuid"] for gpu in gpus}
+    return {"count": len(models_of(gpus))} | ({"model": model} if model else {})

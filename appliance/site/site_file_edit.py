@@ -65,7 +65,7 @@ def with_address(text: str, source: str, name: str, address: str) -> str:
 def with_gpus(text: str, source: str, expected: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the text with `gpus` of nodes that say nothing of them, by their names.
 
-    Raises InputError where a node stands in brackets over several lines.
+    Raises InputError where that would change more than these nodes.
     """
     data, changed = _data(text, source), text
     listed = {node["name"]: entry for node, entry in zip(data, _listed(text).value, strict=True)}

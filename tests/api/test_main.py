@@ -34,6 +34,19 @@ def run(database_url: str, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
     return CliRunner()
 
 
+def add_nodes(database_url: str, **states: str) -> None:
+    """Add nodes by their names, each in a state."""
+
+    async def add() -> None:
+        database = Database(database_url)
+        async with database.transaction() as db:
+            for name, state in states.items():
+                db.add(Node(name=name, address="10.0.0.3", port=6001, state=NodeState(state)))
+        await database.close()
+
+    asyncio.run(add())
+
+
 def changed(runner: CliRunner, *words: str, stdin: str | None = None) -> bool:
     result = runner.invoke(program.app, words, input=stdin, catch_exceptions=False)
     assert result.exit_code == 0, result.output
@@ -85,31 +98,19 @@ def test_images_of_a_publication(run: CliRunner, tmp_path: Path) -> None:
 def test_nodes_are_listed_as_the_api_lists_them(run: CliRunner, database_url: str) -> None:
     assert json.loads(run.invoke(program.app, ["list-nodes"], catch_exceptions=False).stdout) == []
 
-    async def add() -> None:
-        database = Database(database_url)
-        async with database.transaction() as db:
-            db.add(Node(name="worker1", address="10.0.0.3", port=6001))
-        await database.close()
-
-    asyncio.run(add())
+    add_nodes(database_url, worker1="ready")
     answer = run.invoke(program.app, ["list-nodes"], catch_exceptions=False).stdout
     [node] = TypeAdapter(list[NodeView]).validate_json(answer)
     assert (node.name, node.endpoint, node.groups) == ("worker1", "tcp://10.0.0.3:6001", [])
 
 
 def test_nodes_that_are_not_named_are_closed(run: CliRunner, database_url: str) -> None:
-    async def add() -> None:
-        database = Database(database_url)
-        async with database.transaction() as db:
-            for name, state in (("stays", "ready"), ("leaves", "ready"), ("gone", "lost")):
-                db.add(Node(name=name, address="10.0.0.3", port=6001, state=NodeState(state)))
-        await database.close()
+    add_nodes(database_url, stays="ready", leaves="ready", gone="lost")
 
     def modes() -> dict[str, str]:
         listed = json.loads(run.invoke(program.app, ["list-nodes"], catch_exceptions=False).stdout)
         return {node["name"]: node["mode"] for node in listed}
 
-    asyncio.run(add())
     words = ["close-others", "stays"]
     wanted = [{"name": "leaves", "closed": True, "sessions": []}]
     assert json.loads(run.invoke(program.app, [*words, "--check"], catch_exceptions=False).stdout) == wanted
@@ -146,13 +147,7 @@ def test_each_command_that_changes_something_leaves_a_line_in_the_audit_log(
             (each.entry["user"], each.entry["object"], [change["kind"] for change in each.changes]) for each in found
         ]
 
-    async def add() -> None:
-        database = Database(database_url)
-        async with database.transaction() as db:
-            db.add(Node(name="leaves", address="10.0.0.3", port=6001))
-        await database.close()
-
-    asyncio.run(add())
+    add_nodes(database_url, leaves="ready")
     before = asyncio.run(lines())
     for _ in range(2):
         changed(run, "create-admin", "--name", "ada", stdin="Correct1horse!\n")

@@ -20,16 +20,6 @@ HOST = {"Host": "site:9443"}
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "KEEP_S", -1.0)
-
-
-@pytest.fixture
 async def owner(cluster: Cluster) -> AsyncIterator[httpx.AsyncClient]:
     """Alice, whose running session `web` offers port 8888."""
     await cluster.add_node()

@@ -16,7 +16,6 @@ from sqlalchemy import func, select, update
 from api.clock import now
 from api.database import Database
 from api.endpoints.app import create_app
-from api.resources.apps import service
 from api.resources.apps.entrance import TICKET_S
 from api.tables.logins import AppLogin
 from api.tables.sessions import Container, Service
@@ -29,16 +28,6 @@ NAME = "apps.example"
 APPS = {"apps_url": "https://site.example:9443", "apps_name": NAME}
 SHARED = "All apps of this site share one origin"
 APP, STATE = "__Host-penstock_app", "__Host-penstock_state"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "KEEP_S", -1.0)
 
 
 @pytest.fixture

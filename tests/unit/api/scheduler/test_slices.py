@@ -14,7 +14,6 @@ from api.scheduler.planner import Planner
 from api.scheduler.snapshot import (
     Cause,
     Decision,
-    GpuState,
     NodeSnapshot,
     Placement,
     ProjectState,
@@ -25,20 +24,10 @@ from api.scheduler.snapshot import (
 )
 from common.gpu.kinds import Enforcement
 from common.gpu.share import GpuShare
-from tests.unit.api.scheduler.world import SECOND, World, node, on, project, runs, work
+from tests.unit.api.scheduler.world import SECOND, World, node, on, project, runs, sliced, work
 
 NOW = 1000
 FIRM = Enforcement.MIG
-
-
-def sliced(name: str, *sizes: int, gpus: int = 0, held: Enforcement = Enforcement.SHIM, **more: object) -> NodeSnapshot:
-    """A node with some whole GPUs, and a slice for each size."""
-    whole = tuple(GpuState(at, f"{name}-{at}", "A100", enforcement=held) for at in range(gpus))
-    cut = tuple(
-        GpuState(gpus + at, f"{name}-{gpus + at}", "A100", enforcement=FIRM, capacity_milli=size, slice=True)
-        for at, size in enumerate(sizes)
-    )
-    return NodeSnapshot(name, whole + cut, **more)  # type: ignore[arg-type]
 
 
 def judge(

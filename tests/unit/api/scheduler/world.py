@@ -22,6 +22,7 @@ from api.scheduler.snapshot import (
     Workload,
     taking,
 )
+from common.gpu.kinds import Enforcement
 from common.gpu.share import GpuShare
 
 SECOND = 1_000_000
@@ -31,6 +32,16 @@ def node(name: str, gpus: int = 8, *, island: int = 16, **more: object) -> NodeS
     """A node with so many GPUs, in islands of so many."""
     states = tuple(GpuState(index, f"{name}-{index}", island=index // island) for index in range(gpus))
     return NodeSnapshot(name, states, **more)  # type: ignore[arg-type]
+
+
+def sliced(name: str, *sizes: int, gpus: int = 0, held: Enforcement = Enforcement.SHIM, **more: object) -> NodeSnapshot:
+    """A node with some whole GPUs, and a slice for each size."""
+    whole = tuple(GpuState(at, f"{name}-{at}", "A100", enforcement=held) for at in range(gpus))
+    cut = tuple(
+        GpuState(gpus + at, f"{name}-{gpus + at}", "A100", enforcement=Enforcement.MIG, capacity_milli=size, slice=True)
+        for at, size in enumerate(sizes)
+    )
+    return NodeSnapshot(name, whole + cut, **more)  # type: ignore[arg-type]
 
 
 def project(name: str, gpus: float, **more: object) -> ProjectState:

@@ -93,6 +93,38 @@ def test_a_second_deploy_prints_no_password(monkeypatch: pytest.MonkeyPatch) -> 
     assert "admin_password" not in plain
 
 
+def test_gpus_that_a_deploy_found_are_written_into_its_site_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file, done = tmp_path / "site.yml", deployed(None, 0)
+    text = EXAMPLE.read_text()
+    done.expected, done.file = {"worker1": {"count": 8, "model": "NVIDIA H100"}}, f"{text}# more\n"
+    monkeypatch.setattr(deployment, "deploy", lambda *_, **__: done)
+    file.write_text(text)
+    file.chmod(0o640)
+    result = run(site_app, "deploy", "-f", file)
+    assert f"8 NVIDIA H100 of worker1: from now on {file} expects them" in result.stderr
+    assert (file.read_text(), file.stat().st_mode & 0o777) == (done.file, 0o640)
+
+
+def test_a_site_file_that_changed_during_its_deploy_stays_and_the_deploy_is_told_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file, done = tmp_path / "site.yml", deployed("pass@word1", 1)
+    done.expected, done.file = {"worker1": {"count": 8}}, "of the deploy"
+    file.write_text(EXAMPLE.read_text())
+
+    def deploy(*_: Any, **__: Any) -> deployment.Deployment:
+        file.write_text("of somebody")
+        return done
+
+    monkeypatch.setattr(deployment, "deploy", deploy)
+    result = run(site_app, "deploy", "-f", file)
+    assert (result.exit_code, file.read_text()) == (0, "of somebody")
+    assert "pass@word1" in result.stdout
+    assert "8 of worker1: not written into the site file" in result.stderr
+
+
 def test_a_deploy_of_what_was_gone_back_to_says_so_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     done = deployed(None, 0)
     monkeypatch.setattr(deployment, "deploy", lambda *_, **__: done)

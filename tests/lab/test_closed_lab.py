@@ -106,11 +106,19 @@ def test_the_site_verifies(journey: Journey) -> None:
     }
 
 
+def exposure_on(journey: Journey, node: str) -> dict[str, float]:
+    said = journey.in_node(node, "systemd-analyze", "security", "--no-pager").stdout
+    return {name: float(level) for name, level in re.findall(r"^(\S+)\.service +([\d.]+)", said, re.MULTILINE)}
+
+
 def test_services_that_people_and_nodes_reach_have_little_that_could_be_taken_over(journey: Journey) -> None:
-    said = journey.in_node("master1", "systemd-analyze", "security", "--no-pager").stdout
-    exposure = {name: float(level) for name, level in re.findall(r"^(\S+)\.service +([\d.]+)", said, re.MULTILINE)}
+    exposure = exposure_on(journey, "master1")
     hardened = ("docker-registry", "nginx", "penstock-agent-edge", "penstock-api", "penstock-edge", "penstock-index")
-    assert {name: exposure[name] for name in hardened if exposure[name] >= 4} == {}
+    assert {name: exposure[name] for name in (*hardened, "postgresql@15-main") if exposure[name] >= 4} == {}
+
+
+def test_an_agent_is_kept_from_all_that_it_does_not_need(journey: Journey) -> None:
+    assert exposure_on(journey, "worker1")["penstock-agent"] < 6.5
 
 
 @pytest.mark.parametrize(("port", "reason"), [(443, ""), (9100, "No route to host"), (6001, "No route to host")])

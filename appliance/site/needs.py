@@ -19,6 +19,8 @@ Machine = Mapping[str, Any]
 
 OLDEST_DRIVER, OLDEST_FOR_PARTS = (430, 40), (470,)
 """The oldest driver of NVIDIA's that sessions work with, and that parts of GPUs do."""
+OLDEST_KERNEL = (5, 3)
+"""The oldest one that the agent holds sandboxes and their processes on (`pidfd_open`, notifications of seccomp)."""
 COMMAND_MBPS, TRAINING_MBPS = 1_000, 10_000
 """What a network carries at least: from master to workers, and between workers."""
 ON_DISK = 0.9
@@ -33,6 +35,7 @@ def judge(site: Site, node: Node, machine: Machine) -> Iterator[Check]:
     yield _size(node, machine)
     yield from _network(site, node, machine)
     if is_worker:
+        yield _kernel(machine)
         yield _capabilities(machine)
         if not node.simulated_gpus:
             yield _driver(node, machine)
@@ -81,6 +84,14 @@ def _network(site: Site, node: Node, machine: Machine) -> Iterator[Check]:
         yield _check(identity, name, CheckState.WARN if slow else CheckState.OK, evidence, hint)
 
 
+def _kernel(machine: Machine) -> Check:
+    runs = machine["kernel"]
+    old = _version(runs) < OLDEST_KERNEL
+    said = f"{runs} runs, of 5.3 at least" if old else f"{runs} runs"
+    state = CheckState.FAIL if old else CheckState.OK
+    return _check("kernel", "kernel is new enough", state, said, "boot the kernel of the node's release")
+
+
 def _capabilities(machine: Machine) -> Check:
     missing = machine["missing_capabilities"]
     said = f"root may not have {', '.join(missing)}" if missing else "root may have them"
@@ -89,9 +100,13 @@ def _capabilities(machine: Machine) -> Check:
     return _check("capabilities", "agent gets the rights that it needs", state, said, hint)
 
 
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
+
+
 def _driver(node: Node, machine: Machine) -> Check:
     name, loaded = "GPU driver is new enough", machine["driver"]
-    version = tuple(int(part) for part in re.findall(r"\d+", loaded)[:2])
+    version = _version(loaded)
     installs = node.driver is not None and bool(node.driver.branch) and node.driver.source != "preinstalled"
     if installs:
         said = f"the deploy installs branch {node.driver.branch if node.driver else ''}"

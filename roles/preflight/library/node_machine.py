@@ -59,6 +59,7 @@ def look(root: Path = Path("/"), address: str = "") -> dict[str, Any]:
         "gpus": sum(is_gpu(path) for path in root.glob("sys/bus/pci/devices/*")),
         "driver": content(root / "sys/module/nvidia/version"),
         "missing_capabilities": missing_capabilities(content(root / "proc/self/status")),
+        "kernel": content(root / "proc/sys/kernel/osrelease"),
         "hostname": content(root / "proc/sys/kernel/hostname"),
         "machine_id": content(root / "etc/machine-id"),
         "mac": content(root / "sys/class/net" / carrier / "address") if carrier else "",

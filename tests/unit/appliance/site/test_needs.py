@@ -33,6 +33,7 @@ LARGE: dict[str, Any] = {
     "gpus": 8,
     "driver": "535.261.03",
     "missing_capabilities": [],
+    "kernel": "6.1.0-40-amd64",
     "hostname": "second",
     "machine_id": "3d1219c7c4c5404aaa1f6d2a48adfda4",
     "mac": "02:00:00:00:00:02",
@@ -85,6 +86,9 @@ def link(mbps: int | None, *, up: bool = True) -> dict[str, Any]:
         ({"driver": ""}, {"driver": "warn"}),
         ({"driver": "", "gpus": 0}, {"gpus": "warn"}),
         ({"gpus": 7}, {"gpus": "warn"}),
+        ({"kernel": "5.2.21"}, {"kernel": "fail"}),
+        ({"kernel": "5.3.0-76-generic"}, {}),
+        ({"kernel": "4.18.0-553.el8_10.x86_64"}, {"kernel": "fail"}),
         ({"missing_capabilities": ["CAP_SYS_PTRACE"]}, {"capabilities": "fail"}),
     ],
 )
@@ -147,6 +151,7 @@ def test_a_machine_is_seen_by_what_its_kernel_tells(tmp_path: Path) -> None:
         write(tmp_path, f"sys/bus/pci/devices/0000:{bus}:00.0/vendor", vendor)
         write(tmp_path, f"sys/bus/pci/devices/0000:{bus}:00.0/class", kind)
     write(tmp_path, "sys/module/nvidia/version", "535.261.03")
+    write(tmp_path, "proc/sys/kernel/osrelease", "6.1.0-40-amd64")
     found = module.look(tmp_path)
     assert found["cores"] >= 1
     assert found["memory_mib"] == 64256
@@ -159,6 +164,7 @@ def test_a_machine_is_seen_by_what_its_kernel_tells(tmp_path: Path) -> None:
     assert found["hcas"] == [{"name": "mlx5_0:1", "gbps": 100.0}]
     assert (found["gpus"], found["driver"]) == (1, "535.261.03")
     assert found["missing_capabilities"] == ["CAP_SYS_ADMIN"]
+    assert found["kernel"] == "6.1.0-40-amd64"
 
 
 def test_this_machine_tells_what_the_table_asks() -> None:

@@ -14,7 +14,7 @@ import pexpect
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser import new_page, sign_in
+from tests.browser import new_page
 from tests.lab.journey import PENSTOCK, PROJECT, Journey, slowness
 from tests.lab.outside import CONNECT
 from tests.lab.site import PLAY
@@ -37,26 +37,6 @@ with zipfile.ZipFile(path, "w") as wheel:
         # the same bytes each time: a version is never replaced
         wheel.writestr(zipfile.ZipInfo(file), text)
 print(path)
-"""
-
-RUN_IN_A_KERNEL = """
-async ([kernels, code]) => {
-    const cookie = document.cookie.match(/_xsrf=([^;]+)/);
-    const headers = cookie ? {"X-XSRFToken": cookie[1]} : {};
-    const kernel = await (await fetch(kernels, {method: "POST", headers})).json();
-    const socket = new WebSocket(`${kernels.replace("https", "wss")}/${kernel.id}/channels`);
-    const header = {msg_id: "1", msg_type: "execute_request", username: "", session: "1", date: "", version: "5.3"};
-    const content = {code, silent: false, store_history: false, user_expressions: {}, allow_stdin: false};
-    const request = {header, content, parent_header: {}, metadata: {}, buffers: [], channel: "shell"};
-    return new Promise((resolve, reject) => {
-        socket.onerror = () => reject("refused");
-        socket.onopen = () => socket.send(JSON.stringify(request));
-        socket.onmessage = ({data}) => {
-            const message = JSON.parse(data);
-            if (message.msg_type === "stream") resolve(message.content.text);
-        };
-    });
-}
 """
 
 
@@ -380,36 +360,6 @@ def test_documentation_works_in_a_browser_that_finds_nothing_outside(journey: Jo
         expect(page.get_by_role("heading", name="Penstock control API")).to_be_visible()
         expect(page.get_by_text("/api/v1/sessions", exact=True).first).to_be_visible()
         assert page.locator(".opblock").count() > 10
-
-
-def test_a_browser_without_a_login_comes_to_a_running_notebook(journey: Journey) -> None:
-    journey.clear()
-    journey.penstock(
-        *(
-            "submit",
-            "notes",
-            "-i",
-            "jupyter",
-            "-g",
-            "0.5",
-            "--interactive",
-            "--service-type",
-            "ingress",
-            "--port",
-            "8888",
-        )
-    )
-    journey.until(lambda: journey.states() == {"notes": "RUNNING"}, "the notebook runs")
-    # from the site's index, by its name and with its authority
-    journey.penstock("exec", "notes", "--", "pip", "install", "--user", "--no-deps", "--ignore-installed", "packaging")
-    notes = journey.json("get", "notes")["urls"][0]
-    with new_page(str(urlsplit(notes).hostname)) as page:
-        journey.until(lambda: (page.goto(notes), "/login?next=" in page.url)[1], "the login is shown")
-        sign_in(page, "admin", journey.own_password.read_text().strip())
-        page.wait_for_url(f"{notes}lab**")
-        page.locator(".jp-LauncherCard").first.wait_for(timeout=60_000 * slowness())
-        assert page.evaluate(RUN_IN_A_KERNEL, [f"{notes}api/kernels", "print(6 * 7)"]) == "42\n"
-    journey.clear()
 
 
 def test_an_export_that_nobody_mounts_answers_its_own_node_alone(journey: Journey) -> None:

@@ -39,7 +39,7 @@ def up(
     if deploy:
         code = lab.install(site, file.read_text(), _tell)
         ca = lab.fetch_ca(site, _folder(site))
-        print(f"from this machine:\n  penstock login {site.api_url} --user admin --ca {ca}")
+        print(f"from this machine:\n  penstock login {lab.by_address(site).api_url} --user admin --ca {ca}")
         raise typer.Exit(code)
 
 

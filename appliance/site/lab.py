@@ -210,10 +210,15 @@ def status(site: Site, folder: Path) -> Status:
             )
             for node in site.nodes
         ],
-        console=site.console_url,
-        api=site.api_url,
+        console=by_address(site).console_url,
+        api=by_address(site).api_url,
         ca=str(ca) if ca.is_file() else None,
     )
+
+
+def by_address(site: Site) -> Site:
+    """Return the site as the lab's own machine reaches it, whose name servers know no names of a lab."""
+    return site.model_copy(update={"edge": site.edge.model_copy(update={"names": [], "apps_name": None})})
 
 
 def docker(*arguments: str, stdin: str = "") -> str:

@@ -273,6 +273,12 @@ def test_status_tells_what_is_there_and_what_is_not(docker: Docker, tmp_path: Pa
     assert (found["console"], found["api"]) == ("https://10.71.8.10", "https://10.71.8.10:56789")
 
 
+def test_a_lab_is_reached_by_its_address_whatever_names_its_site_has(docker: Docker, tmp_path: Path) -> None:
+    named = site(EXAMPLE + "edge: {names: [console.gpu.test], apps_name: apps.gpu.test}\n")
+    found = lab.status(named, tmp_path)
+    assert (found.console, found.api) == ("https://10.71.8.10", "https://10.71.8.10:56789")
+
+
 class TestNodeImage:
     """The image comes from a bundle whose signature and hashes hold."""
 

@@ -1,4 +1,4 @@
-"""Sessions that the scheduler's loop takes back or moves for others, and how long these are spared."""
+"""Sessions that the scheduler's loop reclaims or moves for others, and how long these are spared."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ def main() -> int:
     parser.add_argument("--integration", action="store_true", help="with real parts: Docker, and much more time")
     arguments = parser.parse_args()
     drawn = draw(ROOT, arguments.count, arguments.seed)
-    survivors: list[Mutation] = []
+    caught = 0
     sound: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="mutate-") as folder:
         root = Path(folder)
@@ -263,13 +263,13 @@ def main() -> int:
                 if broken := failing(root, [root / file], arguments.limit):
                     sys.exit(f"error: {broken}: fails without any mutation. Hint: mend it first")
                 sound.add(file)
-            survivors += [] if test else [mutation]
+            caught += bool(test)
             place, seconds = f"{mutation.path}:{mutation.line}", time.monotonic() - begin
             print(f"{number:3} {mutation.operator:16} {seconds:5.0f} s  {place:55} {test or 'SURVIVED'}", flush=True)
-    score = 100 * (len(drawn) - len(survivors)) / max(len(drawn), 1)
-    print(f"\ncaught: {len(drawn) - len(survivors)} of {len(drawn)} ({score:.0f} %)")
-    for mutation in survivors:
-        print(f"\n{difference(mutation, (ROOT / mutation.path).read_bytes())}")
+            if not test:
+                print(f"\n{difference(mutation, (ROOT / mutation.path).read_bytes())}\n", flush=True)
+    score = 100 * caught / max(len(drawn), 1)
+    print(f"\ncaught: {caught} of {len(drawn)} ({score:.0f} %)")
     return int(score < arguments.aim)
 
 

@@ -151,6 +151,25 @@ def test_what_was_compiled_of_a_source_is_never_taken_for_another_one(tmp_path: 
         assert said.stdout == f"{text}\n"
 
 
+def played(monkeypatch: pytest.MonkeyPatch, failing: Any) -> None:
+    """Let `main` try two mutations of `common` by tests that are played."""
+    monkeypatch.setattr(mutate, "failing", failing)
+    monkeypatch.setattr(mutate, "copy_tree", lambda root, target: shutil.copytree(root / "common", target / "common"))
+    monkeypatch.setattr(mutate, "stages", lambda *_: [[Path("nearest")]])
+    monkeypatch.setattr(mutate, "PACKAGES", ("common",))
+    monkeypatch.setattr(sys, "argv", ["mutate", "--count", "2"])
+
+
+def test_what_survives_is_shown_at_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    outcomes = ["", "tests/unit/common/test_a.py::test_b", ""]
+    played(monkeypatch, lambda *_: outcomes.pop(0))
+    assert mutate.main() == 0
+    first, difference, *_ = (part for part in capsys.readouterr().out.split("\n\n"))
+    assert first.endswith("SURVIVED")
+    assert difference.startswith("--- common/")
+    assert not outcomes
+
+
 def test_what_fails_without_the_mutation_has_caught_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
@@ -158,12 +177,8 @@ def test_what_fails_without_the_mutation_has_caught_nothing(monkeypatch: pytest.
         seen.append(tests)
         return "tests/unit/api/test_a.py::test_b[c d]"
 
-    monkeypatch.setattr(mutate, "failing", failing)
-    monkeypatch.setattr(mutate, "copy_tree", lambda root, target: shutil.copytree(root / "common", target / "common"))
-    monkeypatch.setattr(mutate, "stages", lambda *_: [["nearest"]])
-    monkeypatch.setattr(mutate, "PACKAGES", ("common",))
-    monkeypatch.setattr(sys, "argv", ["mutate", "--count", "2"])
+    played(monkeypatch, failing)
     with pytest.raises(SystemExit, match="fails without any mutation"):
         mutate.main()
-    assert seen[0] == ["nearest"]
+    assert seen[0] == [Path("nearest")]
     assert [test.name for test in seen[1]] == ["test_a.py"]

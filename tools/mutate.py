@@ -1,9 +1,10 @@
 """Random mutations of the product, and how many of them the tests catch: `python -m tools.mutate --count 60 --seed 1`.
 
 Lines of all packages are drawn at random, and one thing on each is changed: in a copy of the tree, never in the tree
-itself. First the tests run that mirror the module, then all of its package; with `--integration` also those real parts
-that are named like it. A mutation that no test fails on has survived, and is shown: a person judges whether it changes
-anything at all. Texts and the lines of logs are left alone, for they are people's.
+itself. First the tests run that mirror the module and those that import it, then the rest of its package; with
+`--integration` also those real parts that are named like it. What fails has to pass without the mutation. One that no
+test fails on has survived, and is shown: a person judges whether it changes anything at all. Texts and the lines of
+logs are left alone, for they are people's.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import ast
 import difflib
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -30,6 +32,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("common", "reservoir", "appliance", "api")
 BUILT = ("api/static/vendor", "build/shim")  # what git does not know and tests need
 STOP_S = 20.0
+FEW = 8  # files of tests that one process is done with before others have started
 
 Change = tuple[ast.expr | ast.stmt, str]
 
@@ -145,22 +148,31 @@ def draw(root: Path, count: int, seed: int) -> list[Mutation]:
 
 
 def stages(root: Path, path: str, integration: bool) -> list[list[Path]]:
-    """Return the tests that can catch a mutation of a file, the nearest ones first."""
+    """Return the tests that can catch a mutation of a file: those of its name and those that import it, then all."""
     package, *folders = Path(path).with_suffix("").parts
     packages = PACKAGES if package == "common" else (package,)  # what all stand on, tests of all can catch
     places = [root / "tests" / tier / name for name in packages for tier in ("unit", "")]
     whole = [place for place in places if place.is_dir()]
     near = {test: _likeness(test.relative_to(root), folders) for place in whole for test in place.rglob("test_*.py")}
     nearest = sorted(test for test, likeness in near.items() if likeness and likeness == max(near.values()))
+    importing = sorted(test for test in near.keys() - set(nearest) if _imports(test, [package, *folders]))
     parts = sorted((root / "tests" / "integration").rglob("test_*.py")) if integration else []
     real = [test for test in parts if _likeness(test.relative_to(root), [package, *folders])]
-    return [stage for stage in (nearest, whole, real) if stage]
+    return [stage for stage in (*sorted((nearest, importing), key=len), whole, real) if stage]
 
 
 def _likeness(test: Path, names: Sequence[str]) -> int:
     """Return how many parts of a module's own name a test, or a folder that it is in, is named like."""
     own = f"{test.stem.removeprefix('test_')}_"
     return sum(name in test.parts[2:-1] or own.startswith(f"{name}_") for name in names)
+
+
+def _imports(test: Path, names: Sequence[str]) -> bool:
+    """Return whether a test imports a module, or what stands in it, by itself."""
+    *parents, own = [name for name in names if name != "__init__"]
+    above, whole = ".".join(parents), ".".join([*parents, own])
+    forms = rf"from {whole} import |import {whole}\b|from {above} import [^\n]*\b{own}\b"
+    return re.search(rf"^\s*({forms})", test.read_text(), re.MULTILINE) is not None
 
 
 def copy_tree(root: Path, target: Path) -> None:
@@ -174,12 +186,13 @@ def copy_tree(root: Path, target: Path) -> None:
             shutil.copy2(file, copied)
 
 
-def failing(root: Path, tests: Sequence[Path], limit_s: float | None) -> str:
+def failing(root: Path, tests: Sequence[Path], limit_s: float, but: Sequence[Path] = ()) -> str:
     """Return which of some tests fails, or that it took too long; empty where all is well."""
-    workers = "auto" if any(test.is_dir() for test in tests) else "0"
+    workers = "auto" if len(tests) > FEW or any(test.is_dir() for test in tests) else "0"
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", workers, *map(str, tests)]
-    # a file is changed twice within a second: compiled ones would be taken for the same
-    environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
+    command += [f"--ignore={test}" for test in but]
+    # without compiled ones each run would compile the product and all tests
+    environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": ""}
     with subprocess.Popen(
         command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as running:
@@ -202,12 +215,23 @@ def failing(root: Path, tests: Sequence[Path], limit_s: float | None) -> str:
 def caught_by(root: Path, mutation: Mutation, arguments: argparse.Namespace) -> str:
     """Return the test that fails on a mutation, which is there only for that time; empty where it survives."""
     source = (file := root / mutation.path).read_bytes()
-    file.write_bytes(mutation.of(source))
+    done: list[Path] = []
+    rewrite(file, mutation.of(source))
     try:
-        found = stages(root, mutation.path, arguments.integration)
-        return next((test for tests in found if (test := failing(root, tests, arguments.limit))), "")
+        for tests in stages(root, mutation.path, arguments.integration):
+            if test := failing(root, tests, arguments.limit, done):
+                return test
+            done += [test for test in tests if test.is_file()]
+        return ""
     finally:
-        file.write_bytes(source)
+        rewrite(file, source)
+
+
+def rewrite(file: Path, source: bytes) -> None:
+    """Write a source, later by whole seconds than what was compiled of it: that is all that Python looks at."""
+    at = file.stat().st_mtime + 1
+    file.write_bytes(source)
+    os.utime(file, (at, at))
 
 
 def difference(mutation: Mutation, source: bytes) -> str:
@@ -226,23 +250,26 @@ def main() -> int:
     parser.add_argument("--integration", action="store_true", help="with real parts: Docker, and much more time")
     arguments = parser.parse_args()
     drawn = draw(ROOT, arguments.count, arguments.seed)
-    survivors: list[Mutation] = []
+    caught = 0
+    sound: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="mutate-") as folder:
         root = Path(folder)
         copy_tree(ROOT, root)
-        tests = {test for one in drawn for stage in stages(root, one.path, arguments.integration) for test in stage}
-        if test := failing(root, sorted(tests), None):
-            sys.exit(f"error: {test}: fails without any mutation. Hint: mend it first")
         for number, mutation in enumerate(drawn, 1):
             begin = time.monotonic()
             test = caught_by(root, mutation, arguments)
-            survivors += [] if test else [mutation]
+            file, by_name, _ = test.partition("::")
+            if by_name and file not in sound:
+                if broken := failing(root, [root / file], arguments.limit):
+                    sys.exit(f"error: {broken}: fails without any mutation. Hint: mend it first")
+                sound.add(file)
+            caught += bool(test)
             place, seconds = f"{mutation.path}:{mutation.line}", time.monotonic() - begin
             print(f"{number:3} {mutation.operator:16} {seconds:5.0f} s  {place:55} {test or 'SURVIVED'}", flush=True)
-    score = 100 * (len(drawn) - len(survivors)) / max(len(drawn), 1)
-    print(f"\ncaught: {len(drawn) - len(survivors)} of {len(drawn)} ({score:.0f} %)")
-    for mutation in survivors:
-        print(f"\n{difference(mutation, (ROOT / mutation.path).read_bytes())}")
+            if not test:
+                print(f"\n{difference(mutation, (ROOT / mutation.path).read_bytes())}\n", flush=True)
+    score = 100 * caught / max(len(drawn), 1)
+    print(f"\ncaught: {caught} of {len(drawn)} ({score:.0f} %)")
     return int(score < arguments.aim)
 
 

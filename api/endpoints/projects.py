@@ -17,7 +17,7 @@ from api.endpoints.access import Caller, action
 from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
 from api.resources.images import service as images
-from api.resources.projects import service
+from api.resources.projects import quotas, service
 from api.resources.projects.schemas import ProjectChange, ProjectRequest, ProjectView
 from api.resources.schemas import Done, NamePath, NameQuery
 from api.resources.sessions import service as sessions
@@ -103,7 +103,7 @@ async def _view(db: AsyncSession, project: Project) -> ProjectView:
 async def _views(db: AsyncSession, projects: Sequence[Project]) -> list[ProjectView]:
     moment = now()
     used = await sessions.used_by_project(db)
-    warnings = await service.warnings(db, projects, moment)
+    warnings = await quotas.warnings(db, projects, moment)
     return [
         ProjectView.of(
             project, used_milli=used.get(project.id, 0), active=service.is_active(project, moment), warnings=said

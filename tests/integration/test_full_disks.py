@@ -27,11 +27,6 @@ AGENT = {"X-Client-Verify": "SUCCESS", "X-Client-Name": "worker1"}
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
     folder = tmp_path / "disk"
     folder.mkdir()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -95,6 +98,24 @@ def test_the_nearest_tests_come_first_and_then_all_of_the_package(tmp_path: Path
     ]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from api.lists import nodes\n",
+        "from api.lists.nodes import a\n",
+        "import api.lists.nodes\n",
+        "if a:\n    from api.lists import a, nodes\n",
+    ],
+)
+def test_what_imports_the_module_comes_before_the_rest_of_its_package(tmp_path: Path, text: str) -> None:
+    tree(tmp_path, "tests/api/test_nodes.py", "tests/api/test_nodes_of_old.py", "tests/api/test_queue.py")
+    (tmp_path / "tests/api/test_a.py").write_text(text)
+    (tmp_path / "tests/api/test_b.py").write_text("from api.lists.nodes_of import a\nfrom api.lists import queue\n")
+    found = stages(tmp_path, "api/lists/nodes.py", integration=False)
+    named = [tmp_path / "tests/api/test_nodes.py", tmp_path / "tests/api/test_nodes_of_old.py"]
+    assert found == [[tmp_path / "tests/api/test_a.py"], named, [tmp_path / "tests/api"]], "the fewer first"
+
+
 @pytest.mark.parametrize("outcomes", [["a.py::test"], ["", "a.py::test"], ["", ""]])
 def test_a_mutation_is_there_while_its_tests_run_and_until_one_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcomes: list[str]
@@ -103,8 +124,9 @@ def test_a_mutation_is_there_while_its_tests_run_and_until_one_fails(
     (mutation,) = [one for one in mutations("api/a.py", b"a = 1\n") if one.text == "2"]
     seen = []
 
-    def failing(root: Path, tests: Any, limit_s: float) -> str:
+    def failing(root: Path, tests: Any, limit_s: float, done: Any) -> str:
         seen.append(((root / "api/a.py").read_text(), limit_s))
+        assert list(done) == [root / "tests/api/test_a.py"][: len(seen) - 1], "no test runs twice"
         return outcomes[len(seen) - 1]
 
     monkeypatch.setattr(mutate, "failing", failing)
@@ -112,3 +134,51 @@ def test_a_mutation_is_there_while_its_tests_run_and_until_one_fails(
     assert mutate.caught_by(tmp_path, mutation, arguments) == outcomes[-1]
     assert seen == [("a = 2\n", 60.0)] * len(outcomes)
     assert (tmp_path / "api/a.py").read_text() == "a = 1\n"
+
+
+def test_what_was_compiled_of_a_source_is_never_taken_for_another_one(tmp_path: Path) -> None:
+    tree(tmp_path, "a.py")
+    for text in ("2", "3", "1"):  # all within one second, and of the same length
+        mutate.rewrite(tmp_path / "a.py", f"a = {text}\n".encode())
+        said = subprocess.run(
+            [sys.executable, "-c", "import a; print(a.a)"],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert said.stdout == f"{text}\n"
+
+
+def played(monkeypatch: pytest.MonkeyPatch, failing: Any) -> None:
+    """Let `main` try two mutations of `common` by tests that are played."""
+    monkeypatch.setattr(mutate, "failing", failing)
+    monkeypatch.setattr(mutate, "copy_tree", lambda root, target: shutil.copytree(root / "common", target / "common"))
+    monkeypatch.setattr(mutate, "stages", lambda *_: [[Path("nearest")]])
+    monkeypatch.setattr(mutate, "PACKAGES", ("common",))
+    monkeypatch.setattr(sys, "argv", ["mutate", "--count", "2"])
+
+
+def test_what_survives_is_shown_at_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    outcomes = ["", "tests/unit/common/test_a.py::test_b", ""]
+    played(monkeypatch, lambda *_: outcomes.pop(0))
+    assert mutate.main() == 0
+    first, difference, *_ = (part for part in capsys.readouterr().out.split("\n\n"))
+    assert first.endswith("SURVIVED")
+    assert difference.startswith("--- common/")
+    assert not outcomes
+
+
+def test_what_fails_without_the_mutation_has_caught_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def failing(root: Path, tests: Any, limit_s: float, done: Any = ()) -> str:
+        seen.append(tests)
+        return "tests/unit/api/test_a.py::test_b[c d]"
+
+    played(monkeypatch, failing)
+    with pytest.raises(SystemExit, match="fails without any mutation"):
+        mutate.main()
+    assert seen[0] == [Path("nearest")]
+    assert [test.name for test in seen[1]] == ["test_a.py"]

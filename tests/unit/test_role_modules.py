@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import io
-import os
 import subprocess
 import time
 import urllib.error
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from email.message import Message
 from pathlib import Path
@@ -20,10 +18,10 @@ from appliance.site.model import Site
 from tests.role_modules import role_module
 
 evidence = role_module("evidence/library/node_evidence.py")
-stale = role_module("restarts/library/stale_services.py")
+
 findings = role_module("preflight/library/node_findings.py")
+
 symptom = role_module("repair/library/symptom.py")
-markers = role_module("storage_marker/library/storage_marker.py")
 
 OPTIONS: dict[str, Any] = {
     "release": "bookworm",
@@ -96,80 +94,6 @@ def test_versions_of_packages_leave_out_those_that_are_not_installed() -> None:
 def test_versions_of_penstock(tmp_path: Path) -> None:
     (tmp_path / "agent/lib/python3.11/site-packages/penstock-0.1.0.dist-info").mkdir(parents=True)
     assert evidence.penstock_versions(tmp_path) == {"agent": "0.1.0"}
-
-
-SHOWN = """\
-ActiveState={state}
-ActiveEnterTimestamp=@{active}
-ExecMainStartTimestamp={started}
-MainPID=0
-FragmentPath={unit}
-DropInPaths=
-NeedDaemonReload={reload}
-"""
-
-
-def shown(unit: Path, *, state: str = "active", active: int = 0, started: str = "", reload: str = "no") -> str:
-    return SHOWN.format(state=state, active=active, started=started, unit=unit, reload=reload)
-
-
-@pytest.mark.parametrize(("started", "newer"), [(999, True), (1000, False), (1001, False)])
-def test_files_that_changed_after_a_service_started(tmp_path: Path, started: int, newer: bool) -> None:
-    """systemd tells whole seconds, so what changed within the second of the start counts as before it."""
-    unit, settings = tmp_path / "one.service", tmp_path / "one.env"
-    for path in (unit, settings):
-        path.touch()
-    os.utime(unit, (500, 500))
-    os.utime(settings, (1000.5, 1000.5))
-    text = shown(unit, active=2000, started=f"@{started}")
-    found = stale.running("one.service", [str(tmp_path / "*.env"), "/missing/*"], lambda *_: (0, text))
-    assert found == {"since": started, "newer": [str(settings)] if newer else [], "replaced": False}
-
-
-def test_a_service_that_was_reloaded_has_read_its_files_and_not_its_unit(tmp_path: Path) -> None:
-    unit, settings = tmp_path / "one.service", tmp_path / "one.conf"
-    for path in (unit, settings):
-        path.touch()
-        os.utime(path, (1500, 1500))
-    text = shown(unit, active=1000, started="@1000") + "StateChangeTimestamp=@2000\n"
-    found = stale.running("one.service", [str(settings)], lambda *_: (0, text))
-    assert found == {"since": 1000, "newer": [str(unit)], "replaced": False}
-
-
-def test_when_a_service_is_to_come_back_asks_for_no_restart(tmp_path: Path) -> None:
-    unit, drop_in = tmp_path / "one.service", tmp_path / "restart.conf"
-    for path in (unit, drop_in):
-        path.touch()
-    os.utime(unit, (500, 500))
-    text = shown(unit, active=1000, started="@1000").replace("DropInPaths=", f"DropInPaths={drop_in}")
-    assert stale.running("one.service", [], lambda *_: (0, text)) == {"since": 1000, "newer": [], "replaced": False}
-
-
-def test_a_unit_that_systemd_has_not_read_again(tmp_path: Path) -> None:
-    unit = tmp_path / "one.service"
-    text = shown(unit, active=1000, reload="yes")
-    assert stale.running("one.service", [], lambda *_: (0, text)) == {
-        "since": 1000,
-        "newer": [str(unit)],
-        "replaced": False,
-    }
-
-
-def test_a_timer_has_no_process_of_its_own(tmp_path: Path) -> None:
-    text = shown(tmp_path / "one.timer", active=1000).replace("ExecMainStartTimestamp=\nMainPID=0\n", "")
-    assert stale.running("one.timer", [], lambda *_: (0, text)) == {"since": 1000, "newer": [], "replaced": False}
-
-
-def test_a_service_that_does_not_run_runs_nothing_old(tmp_path: Path) -> None:
-    text = shown(tmp_path / "one.service", state="inactive")
-    assert stale.running("one.service", [], lambda *_: (0, text)) is None
-
-
-@pytest.mark.parametrize(("program", "replaced"), [("/usr/sbin/nginx", False), ("/usr/sbin/nginx (deleted)", True)])
-def test_a_program_whose_file_was_replaced(tmp_path: Path, program: str, replaced: bool) -> None:
-    (tmp_path / "exe").symlink_to(program)
-    assert stale.replaced(tmp_path / "exe") is replaced
-    assert stale.replaced(tmp_path / "missing") is False
 
 
 def test_pip_asks_all_that_its_files_of_settings_name(tmp_path: Path) -> None:
@@ -366,41 +290,6 @@ def test_a_storage_tells_its_id_and_one_that_hangs_does_not_answer(tmp_path: Pat
     assert "and not two" in evidence.storage(tmp_path, "two", run)["detail"]
     assert not evidence.storage(tmp_path, "", run)["ok"]
     assert "does not answer" in evidence.storage(tmp_path, "one", lambda *_: (137, ""))["detail"]
-
-
-def test_a_marker_is_made_once_whoever_is_first(tmp_path: Path) -> None:
-    marker = tmp_path / ".penstock-storage"
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: markers.make(marker), range(50)))
-    assert [path.name for path in tmp_path.iterdir()] == [marker.name]
-    found = marker.read_text().strip()
-    markers.make(marker)
-    assert marker.read_text().strip() == found
-    assert marker.stat().st_mode & 0o777 == 0o444
-
-
-@pytest.mark.parametrize(
-    ("written", "expected", "is_mounted", "told"),
-    [
-        ("", "", True, ""),
-        ("one", "", True, ""),
-        ("one", "one", True, ""),
-        ("one", "one", False, ""),
-        ("", "", False, "nothing is mounted there"),
-        ("", "one", False, "nothing is mounted there"),
-        ("", "one", True, "there is no .penstock-storage, and the site knows it by one"),
-        ("two", "one", True, "what is there has the id two, and the site knows it by one"),
-    ],
-)
-def test_what_is_not_the_storage_is_not_marked(
-    tmp_path: Path, written: str, expected: str, *, is_mounted: bool, told: str
-) -> None:
-    marker = tmp_path / ".penstock-storage"
-    if written:
-        marker.write_text(f"{written}\n")
-    wrong = markers.fault("shared", marker, expected, is_mounted=is_mounted)
-    assert told in wrong
-    assert bool(told) == bool(wrong)
 
 
 @pytest.mark.parametrize(

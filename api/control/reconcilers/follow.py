@@ -61,7 +61,6 @@ def after(session: Session, seen: Mapping[int, ContainerState], at: datetime) ->
         if is_new(session, rank) and container.status is ContainerStatus.FAILED:
             # one more that does not start leaves the others alone
             noted[rank] = {**noted[rank], "leaving": True}
-            statuses.pop(rank)
         elif container.status is ContainerStatus.FAILED or container.exit_code:
             return _failure(session, rank, container, at), noted
     statuses = {rank: status for rank, status in statuses.items() if status in BEGUN or not is_new(session, rank)}

@@ -12,16 +12,13 @@ from api.auth.policy import Action
 from api.clock import now
 from api.database import CAPACITY_LOCK, exclusively
 from api.resources.list_changes import changed
-from api.resources.projects import beside, capacity, repository
-from api.resources.projects.capacity import QuotaPeriod
+from api.resources.projects import beside, capacity, quotas, repository
 from api.resources.projects.schemas import Period, ProjectChange, ProjectRequest
 from api.resources.users import service as users
 from api.tables.projects import Membership, Project, ProjectRole
-from common.errors import ConflictError, ForbiddenError, InputError, NotFoundError, Problem
-from common.gpu.share import MILLI, format_gpus
+from common.errors import ConflictError, InputError, NotFoundError, Problem
+from common.gpu.share import format_gpus
 from common.sentence import Moment, Sentence
-
-NO_NODE = "no node is known yet: nothing says whether the quotas fit the cluster"
 
 OF_MEMBERS = {"members", "add_members", "remove_members"}
 OF_PEOPLE = OF_MEMBERS | {"managers", "add_managers", "remove_managers"}
@@ -174,12 +171,12 @@ async def create(db: AsyncSession, request: ProjectRequest, caller: Identity) ->
     _set_period(project, request.period)
     await _set_people(db, project, request.managers, request.members, caller)
     await _check_groups(db, project, caller)
-    _check_weight(project, 0, caller)
-    _check_min_runtime(project, None, caller)
-    _check_limit(project, given=request.model_fields_set)
+    quotas.check_weight(project, 0, caller)
+    quotas.check_min_runtime(project, None, caller)
+    quotas.check_limit(project, given=request.model_fields_set)
     beside.check(project, {}, caller)
-    await _check_domain(db, project, None, "quota_milli")
-    await _check_room(db, project, None, "quota_milli")
+    await quotas.check_domain(db, project, None, "quota_milli")
+    await quotas.check_room(db, project, None, "quota_milli")
     repository.add(db, project)
     await db.flush()
     return project
@@ -196,23 +193,23 @@ async def change(db: AsyncSession, name: str, request: ProjectChange, caller: Id
     await exclusively(db, CAPACITY_LOCK)
     project = await get(db, name, caller, "name", people=True)
     caller.check(needed(request), project=project)
-    before, hard_before, kept_to = _quota(project), _hard_quota(project), _groups_of(project)
-    beyond, min_runtime_s, of_beside = _beyond_quota(project), project.min_runtime_s, beside.amounts(project)
+    before, hard_before, kept_to = quotas.of(project), quotas.hard(project), _groups_of(project)
+    beyond, min_runtime_s, of_beside = quotas.beyond(project), project.min_runtime_s, beside.amounts(project)
     was_capped = not project.over_quota
     for field in given - OF_PEOPLE - {"period"}:
         setattr(project, field, getattr(request, field))
     await _check_groups(db, project, caller, kept_to.values())
-    _check_weight(project, beyond, caller)
-    _check_min_runtime(project, min_runtime_s, caller)
-    _check_limit(project, given=given)
+    quotas.check_weight(project, beyond, caller)
+    quotas.check_min_runtime(project, min_runtime_s, caller)
+    quotas.check_limit(project, given=given)
     beside.check(project, of_beside, caller, was_capped=was_capped)
     if request.period:
         _set_period(project, request.period)
     if given & OF_PEOPLE:
         await _change_people(db, project, request, caller)
     field = "period" if "period" in given else "quota_milli"
-    await _check_domain(db, project, before, field)
-    await _check_room(db, project, hard_before, field)
+    await quotas.check_domain(db, project, before, field)
+    await quotas.check_room(db, project, hard_before, field)
     await db.flush()
     return project
 
@@ -222,30 +219,14 @@ async def delete(db: AsyncSession, project: Project) -> None:
     await repository.delete(db, project)
 
 
-async def warnings(db: AsyncSession, projects: Sequence[Project], at: datetime) -> list[list[str]]:
-    """Return for each project what there is to warn of: quotas that come to more than the cluster has."""
-    milli = await repository.known_milli(db)
-    if milli is None:
-        return [[NO_NODE] for _ in projects]
-    course = capacity.steps(await repository.quota_periods(db, hard_only=False), at)
-    return [_warnings(course, project, milli) for project in projects]
-
-
-def _warnings(course: Sequence[capacity.Step], project: Project, milli: int) -> list[str]:
-    step = capacity.overfull(course, _quota(project), milli)
-    if step is None:
-        return []
-    total, there = format_gpus(step.milli), format_gpus(milli)
-    return [f"from {_moment(step.since)} the quotas of all projects come to {total} GPUs, and the cluster has {there}"]
-
-
 def _set_period(project: Project, period: Period) -> None:
     # A period without a start keeps the one that there is; a new project begins now.
     project.starts_at = period.starts_at or project.starts_at or now()
     project.ends_at = period.ends_at
     if project.ends_at and project.ends_at <= project.starts_at:
         raise InputError(
-            f"the period would end on {_moment(project.ends_at)}, before it starts on {_moment(project.starts_at)}",
+            f"the period would end on {quotas.moment(project.ends_at)}, "
+            f"before it starts on {quotas.moment(project.starts_at)}",
             where="period.ends_at",
             hint=Sentence("write a later end"),
         )
@@ -305,101 +286,3 @@ async def _check_groups(db: AsyncSession, project: Project, caller: Identity, be
     ]
     if problems:
         raise InputError.of(problems)
-
-
-def _beyond_quota(project: Project) -> int:
-    """Return by how many milli-GPU a project's weight is worth more than its quota, which is its weight without one."""
-    return max(0, (project.over_quota_weight or 0) * MILLI - project.quota_milli)
-
-
-def _check_weight(project: Project, before: int, caller: Identity) -> None:
-    """Refuse a weight that takes more of what is spare from other domains than the quota would, or than it did."""
-    if _beyond_quota(project) > before and not caller.may(Action.PROJECT_WEIGH):
-        raise ForbiddenError(
-            f"you may not {Action.PROJECT_WEIGH}",
-            where="over_quota_weight",
-            hint=Sentence(
-                "choose a weight up to the quota of {quota} GPUs, or ask an administrator",
-                quota=format_gpus(project.quota_milli),
-            ),
-        )
-
-
-def _check_min_runtime(project: Project, before: int | None, caller: Identity) -> None:
-    """Refuse another time for which sessions keep what other domains may have a right to, but by the site's people."""
-    if project.min_runtime_s != before and not caller.may(Action.PROJECT_WEIGH):
-        raise ForbiddenError(
-            Sentence("you may not say how long sessions run before they are reclaimed"),
-            where="min_runtime_s",
-            hint=Sentence("leave it as it is, or ask an administrator of the site"),
-        )
-
-
-def _check_limit(project: Project, *, given: Collection[str]) -> None:
-    """Refuse a limit that says something else than the quota does."""
-    limit, where = project.limit_milli, "limit_milli" if "limit_milli" in given else "quota_milli"
-    if limit is None:
-        return
-    if not project.over_quota:
-        raise InputError(
-            Sentence("a quota that is a hard cap is the limit itself"),
-            where=where if where in given else "over_quota",
-            hint=Sentence("take the limit away, or let the project go over its quota"),
-        )
-    if limit < project.quota_milli:
-        raise InputError(
-            Sentence(
-                "the limit would be {limit} GPUs, and the quota is {quota}",
-                limit=format_gpus(limit),
-                quota=format_gpus(project.quota_milli),
-            ),
-            where=where,
-            hint=Sentence("choose a limit that is no less than the quota, or take it away"),
-        )
-
-
-async def _check_domain(db: AsyncSession, project: Project, before: QuotaPeriod | None, field: str) -> None:
-    """Refuse a quota that the domain may not have over the whole period beside those of its other projects."""
-    limit = await repository.quota_of_domain(db, project.domain) if project.domain else None
-    if limit is None:
-        return
-    others = await repository.quota_periods(db, hard_only=False, but=project.id, domain=project.domain)
-    step = capacity.excess(others, before, _quota(project), capacity=limit, now=now())
-    if step:
-        raise ConflictError(
-            f"from {_moment(step.since)} the quotas of {project.domain} would come to {format_gpus(step.milli)} GPUs, "
-            f"and the domain may have {format_gpus(limit)}",
-            where=field,
-            hint=Sentence(
-                "choose a smaller quota or another period, or ask an administrator of the site for a larger domain"
-            ),
-        )
-
-
-async def _check_room(db: AsyncSession, project: Project, before: QuotaPeriod | None, field: str) -> None:
-    """Refuse a hard cap that the cluster cannot hold over the whole period beside those of the others."""
-    milli = await repository.known_milli(db)
-    quota = _hard_quota(project)
-    if quota is None or milli is None:
-        return
-    others = await repository.quota_periods(db, hard_only=True, but=project.id)
-    step = capacity.excess(others, before, quota, capacity=milli, now=now())
-    if step:
-        raise ConflictError(
-            f"from {_moment(step.since)} the hard quotas would come to {format_gpus(step.milli)} GPUs, "
-            f"and the cluster has {format_gpus(milli)}",
-            where=field,
-            hint=Sentence("choose a smaller quota or another period, or let the project go over its quota"),
-        )
-
-
-def _quota(project: Project) -> QuotaPeriod:
-    return QuotaPeriod(project.quota_milli, project.starts_at, project.ends_at)
-
-
-def _hard_quota(project: Project) -> QuotaPeriod | None:
-    return None if project.over_quota else _quota(project)
-
-
-def _moment(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -12,23 +12,16 @@
 #include "limits.h"
 #include "list.h"
 #include "lock.h"
+#include "orders.h"
 #include "pages.h"
 #include "pools.h"
 #include "table.h"
 #include "watched.h"
 
-/* Streams on which graphs with memory run; on more of them no two are known to share any. */
-enum { ORDERS = 16 };
-
 struct stock {
     pthread_mutex_t lock;
     uint64_t charged;
-    /* What graphs can have come to since they were last trimmed: what they had then, and on each stream the largest. */
-    uint64_t graphs;
-    struct {
-        uint64_t order, most;
-    } orders[ORDERS];
-    unsigned order_count;
+    struct psg_orders orders;
 };
 
 static struct stock stocks[PSG_GPUS] = {[0 ... PSG_GPUS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
@@ -86,8 +79,7 @@ static bool charge(int gpu, uint64_t target)
 
 static void forget_orders(int gpu)
 {
-    stocks[gpu].graphs = reserved_by_graphs(gpu);
-    stocks[gpu].order_count = 0;
+    psg_orders_forget(&stocks[gpu].orders, reserved_by_graphs(gpu));
 }
 
 /* Trimming leaves what streams have freed until somebody has waited for them; for those that are idle, that is us. The caller
@@ -189,30 +181,10 @@ void psg_pools_look(int gpu)
 
 /* Graphs ---------------------------------------------------------------------------------------------------------- */
 
-/* Adds a graph to what graphs can have come to; returns that. */
-static uint64_t add_graph(struct stock *stock, uint64_t order, uint64_t bytes)
-{
-    unsigned place = 0;
-    while (place < stock->order_count && stock->orders[place].order != order)
-        place++;
-    if (place == ORDERS) {
-        stock->graphs += bytes;
-    } else {
-        uint64_t most = place < stock->order_count ? stock->orders[place].most : 0;
-        stock->orders[place].order = order;
-        stock->orders[place].most = larger(most, bytes);
-        stock->order_count += place == stock->order_count;
-    }
-    uint64_t total = stock->graphs;
-    for (unsigned i = 0; i < stock->order_count; i++)
-        total += stock->orders[i].most;
-    return total;
-}
-
 /* How much more a graph may take. */
 static uint64_t growth_of_graphs(int gpu, uint64_t order, uint64_t bytes)
 {
-    uint64_t most = add_graph(&stocks[gpu], order, bytes), reserved = reserved_by_graphs(gpu);
+    uint64_t most = psg_orders_add(&stocks[gpu].orders, order, bytes), reserved = reserved_by_graphs(gpu);
     return most > reserved ? smaller(most - reserved, bytes) : 0;
 }
 

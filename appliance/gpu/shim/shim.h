@@ -14,6 +14,7 @@
  *   pools                             what the GPU holds in stock
  *   frees                             what streams free when they get there
  *   watched                           streams on which something is pending
+ *   orders                            what graphs can have come to
  *   record                            what is recorded
  *   list exports stream window
  *   intervals                         when there was work, for the agent

@@ -23,6 +23,7 @@ DRIVER = (
     "pools.c",
     "virtual.c",
     "work.c",
+    "launches.c",
     "modules.c",
     "graph_nodes.c",
     "graphs.c",

@@ -111,10 +111,12 @@ CUresult synchronise_streams(void);
 /* Names of objects of a kind. */
 #define OBJECTS 64
 
+extern CUdeviceptr memory[OBJECTS];
 extern CUfunction functions[OBJECTS];
 extern CUgraphExec execs[OBJECTS];
 
-/* Obey a command about streams, contexts, or launches; CUDA_ERROR_UNKNOWN where it is about something else. */
+/* Obey a command about graphs, streams, contexts, or launches; CUDA_ERROR_UNKNOWN where it is about something else. */
+CUresult graph_command(const char *word, const unsigned long long *n);
 CUresult stream_command(const char *word, const unsigned long long *n);
 CUresult context_command(const char *word, const unsigned long long *n);
 CUresult work_command(const char *word, const unsigned long long *n, const char *text);

@@ -32,7 +32,8 @@ def gpu_uuid(index: int) -> str:
 def build_client(folder: Path, library: Path | None = None) -> Path:
     """Compile the client into a folder, for the driver in `library`, or for one that only its machine has."""
     sources = [
-        SOURCES / f"{name}.c" for name in ("client", "client_contexts", "client_work", "churn", "streams", "steps")
+        SOURCES / f"{name}.c"
+        for name in ("client", "client_contexts", "client_graphs", "client_work", "churn", "streams", "steps")
     ]
     flags: list[str | Path] = [
         "-std=gnu17",

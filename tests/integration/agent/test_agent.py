@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import docker
 import httpx
@@ -21,39 +18,13 @@ from websockets.exceptions import InvalidStatus
 
 from appliance.agent.reports.audit_heads import FILE
 from common.audit_protocol import AUDIT_HEADS_PATH
-from common.protocol import (
-    ContainerSpec,
-    ContainerStatus,
-    ExecControl,
-    NodeInfo,
-)
+from common.protocol import ContainerSpec, ContainerStatus, NodeInfo
 from tests.integration.agent.calls import launch, put, states, wait_for
 from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_authority
-from tests.websocket import WebSocket, connect
+from tests.integration.agent.talking import until
+from tests.websocket import connect
 
 Make = Callable[..., ContainerSpec]
-
-
-def open_exec(agent: Agent, identity: str, command: list[str], **options: Any) -> AbstractContextManager[WebSocket]:
-    query = urlencode({"command": json.dumps(command), **options})
-    uri = f"wss://127.0.0.1:{agent.port}/v1/containers/{identity}/exec?{query}"
-    return connect(uri, ssl=agent.context(options.pop("name", "master")), compression=None)
-
-
-def drain(connection: WebSocket) -> tuple[bytes, ExecControl]:
-    output = b""
-    while True:
-        frame = connection.recv(timeout=60)
-        if isinstance(frame, str):
-            return output, ExecControl.model_validate_json(frame)
-        output += frame
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_the_agent_starts_as_systemd_starts_it_and_node_info_marks_simulated_gpus(node: Agent) -> None:
@@ -290,76 +261,6 @@ def test_mounts_only_below_the_allowed_folders(agent: Agent, spec: Make, tmp_pat
             assert refused.json()["errors"][0]["pointer"] == "/mounts/0/source"
 
 
-def test_exec_carries_input_output_and_exit_code(agent: Agent, spec: Make) -> None:
-    wanted = spec()
-    with agent.client() as client:
-        launch(client, wanted)
-    with open_exec(agent, wanted.id, ["sh", "-c", "cat; echo error >&2; exit 3"]) as connection:
-        connection.send(b"some input\n")
-        # the engine keeps the order within each of the two streams alone
-        assert connection.recv(timeout=60) == b"some input\n"
-        connection.send('{"type": "eof"}')
-        output, last = drain(connection)
-    assert output == b"error\n"
-    assert (last.type, last.code) == ("exit", 3)
-
-
-def test_what_is_run_in_a_session_is_in_no_log(agent: Agent, spec: Make) -> None:
-    wanted = spec()
-    with agent.client() as client:
-        launch(client, wanted)
-        assert client.get("/v1/nothing", params={"command": "tea-leaves"}).status_code == 501
-    with open_exec(agent, wanted.id, ["echo", "tea-leaves"]) as connection:
-        assert drain(connection)[0] == b"tea-leaves\n"
-    assert "tea-leaves" not in agent.log.read_text()
-
-
-def test_exec_with_a_terminal_has_its_size_and_can_be_resized(agent: Agent, spec: Make) -> None:
-    wanted = spec()
-    with agent.client() as client:
-        launch(client, wanted)
-    with open_exec(agent, wanted.id, ["sh"], tty=1, rows=31, cols=97) as connection:
-        connection.send(b"stty size; read go; stty size; exit 5\n")
-        output = b""
-        while b"31 97" not in output:
-            output += connection.recv(timeout=60)
-        connection.send('{"type": "resize", "rows": 40, "cols": 132}')
-        connection.send(b"\n")
-        output, last = drain(connection)
-    assert b"40 132" in output
-    assert (last.type, last.code) == ("exit", 5)
-
-
-def test_exec_that_writes_much_and_ends_at_once_loses_nothing(agent: Agent, spec: Make) -> None:
-    wanted = spec()
-    with agent.client() as client:
-        launch(client, wanted)
-    for _ in range(5):
-        with open_exec(agent, wanted.id, ["seq", "1", "20000"]) as connection:
-            output, last = drain(connection)
-        assert output == b"".join(b"%d\n" % number for number in range(1, 20001))
-        assert last.code == 0
-
-
-def test_command_whose_caller_went_away_is_hung_up(agent: Agent, spec: Make, engine: docker.DockerClient) -> None:
-    wanted = spec()
-    with agent.client() as client:
-        launch(client, wanted)
-    container = engine.containers.get(f"penstock-{wanted.id}")
-    with open_exec(agent, wanted.id, ["sleep", "999"], tty=1):
-        until(lambda: "sleep 999" in str(container.top()))
-    until(lambda: "sleep 999" not in str(container.top()))
-
-
-def test_exit_code_of_a_command_that_closes_its_output_long_before_it_ends(agent: Agent, spec: Make) -> None:
-    wanted = spec()
-    with agent.client() as client:
-        launch(client, wanted)
-    with open_exec(agent, wanted.id, ["sh", "-c", "echo out; exec >&- 2>&-; sleep 2; exit 9"]) as connection:
-        output, last = drain(connection)
-    assert (output, last.code) == (b"out\n", 9)
-
-
 def test_agent_stops_soon_while_somebody_follows_a_log(agent: Agent, spec: Make) -> None:
     wanted = spec()
     with agent.client() as client:
@@ -371,25 +272,6 @@ def test_agent_stops_soon_while_somebody_follows_a_log(agent: Agent, spec: Make)
     agent.start()
     with agent.client() as client:
         assert states(client)[wanted.id].status is ContainerStatus.RUNNING
-
-
-@pytest.mark.parametrize(("command", "reason"), [("[]", "JSON list"), ("bash", "JSON list")])
-def test_exec_of_a_bad_command_says_so(agent: Agent, spec: Make, command: str, reason: str) -> None:
-    wanted = spec()
-    with agent.client() as client:
-        launch(client, wanted)
-    uri = f"wss://127.0.0.1:{agent.port}/v1/containers/{wanted.id}/exec?{urlencode({'command': command})}"
-    with connect(uri, ssl=agent.context()) as connection:
-        _, last = drain(connection)
-    assert last.type == "error"
-    assert reason in last.reason
-
-
-def test_exec_in_an_unknown_container_says_so(agent: Agent) -> None:
-    with open_exec(agent, "nobody", ["sh"]) as connection:
-        _, last = drain(connection)
-    assert last.type == "error"
-    assert "nobody" in last.reason
 
 
 def test_another_node_s_certificate_is_refused(agent: Agent, spec: Make) -> None:

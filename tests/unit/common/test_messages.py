@@ -65,6 +65,13 @@ def test_a_request_needs_the_protocol_of_the_newest_that_it_asks_for(asked: Aske
     assert protocol_of(asked) == needed
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if issubclass(kind, Message)])
+def test_agents_of_this_release_know_all_that_is_asked_for(kind: type[Message]) -> None:
+    marks = {name: mark for name, field in kind.model_fields.items() for mark in field.metadata}
+    later = [name for name, mark in marks.items() if isinstance(mark, Since) and mark.protocol > protocol.PROTOCOL]
+    assert later == []
+
+
 def test_what_is_at_its_default_is_left_out() -> None:
     assert Asked(id="a", parts=[Part(path="/b")]).written() == '{"id":"a","parts":[{"path":"/b"}]}'
     assert HeartbeatReply().written() == "{}"

@@ -14,11 +14,6 @@ pytestmark = pytest.mark.anyio
 ASKED = ("/run/systemd/notify", 40_000)
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def nothing() -> str:
     return ""
 

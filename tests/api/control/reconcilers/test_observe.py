@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from sqlalchemy import event
@@ -17,7 +18,11 @@ from api.clock import now
 from api.control.reconcilers import observe
 from api.resources.nodes import service as nodes
 from api.resources.nodes.heartbeats import HeardHeartbeat
+from api.resources.sessions import changes
+from api.resources.sessions.changes import Change
+from common.protocol import ContainerStatus
 from tests.api.cluster import V1, Cluster, ok
+from tests.api.steps import run
 
 pytestmark = pytest.mark.anyio
 Since = Callable[[str], datetime]
@@ -197,3 +202,25 @@ async def test_not_all_nodes_are_looked_at_again_at_once(cluster: Cluster, monke
         assert cluster.app.state.heartbeats.repeat(name, 10_000, now())
     await cluster.manager.observe()
     assert looked == [2]
+
+
+async def test_what_somebody_else_was_faster_to_change_is_looked_at_again_though_nothing_is_new(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run(ready)
+    [(key, state)] = ready.engine.containers.items()
+    ready.engine.containers[key] = state.model_copy(update={"status": ContainerStatus.EXITED, "exit_code": 0})
+    write, tries = changes.write, 0
+
+    async def slower(db: AsyncSession, found: Sequence[Change]) -> set[UUID]:
+        nonlocal tries
+        tries += 1
+        return await write(db, found) if tries > 1 else set()
+
+    monkeypatch.setattr(changes, "write", slower)
+    states = []
+    for _ in range(2):
+        await ready.heartbeat()
+        await ready.manager.observe()
+        states.append((await ready.session("demo"))["state"])
+    assert states == ["RUNNING", "TERMINATING"]

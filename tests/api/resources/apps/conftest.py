@@ -7,11 +7,6 @@ import pytest
 from api.resources.apps import service
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(autouse=True)
 def _nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "KEEP_S", -1.0)

@@ -9,7 +9,7 @@ import pytest
 from api.scheduler.snapshot import Bounds, Snapshot
 from api.settings import Launching
 from tests.api.cluster import V1, Cluster, ok, refused
-from tests.api.control.test_loop import loop_of
+from tests.api.control.decisions import loop_of
 from tests.api.resources.domains.test_domains import two_companies
 from tests.api.resources.domains.test_limits import add_project
 from tests.api.steps import body, run

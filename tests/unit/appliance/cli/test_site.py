@@ -1,31 +1,21 @@
-"""`penstock site` and `penstock lab`: what they print, and with which exit code they end."""
+"""`penstock site`: what it prints, and with which exit code it ends."""
 
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
 
-from appliance.cli.lab import app as lab_app
 from appliance.cli.site import app as site_app
-from appliance.site import deploy_records, deployment, lab, planning, renewal, report, verification
-from appliance.site import uninstall as end
-from appliance.site.foreseen import Foreseen
+from appliance.site import deploy_records, deployment, planning, report, verification
 from appliance.site.playbook import Counts
 from appliance.site.verdict import NodeVerdict, Verdict
 from common.checks import Check, CheckState
 from common.errors import InputError, PartialError, Problem, UnauthenticatedError
-
-EXAMPLE = Path(__file__).parents[4] / "inventory/example/site.yml"
-
-
-def run(app: Any, *words: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
+from tests.unit.appliance.cli.runs import EXAMPLE, run
 
 
 def test_check_shows_the_nodes() -> None:
@@ -224,67 +214,6 @@ def test_report_prints_what_it_wrote(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert run(site_app, "report", "-f", EXAMPLE, "-o", tmp_path).stdout == f"{tmp_path}/report.md\n"
 
 
-class TestLab:
-    """`penstock lab` hands its work to `appliance.site.lab`, which is played here."""
-
-    @pytest.fixture(autouse=True)
-    def _played(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        self.did: list[str] = []
-        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-        monkeypatch.setattr(lab, "node_image", lambda _, release, __: f"{release}:hash")
-        monkeypatch.setattr(
-            lab, "up", lambda _, images, bundle, tell: self.did.append(f"up {' '.join(images.values())} {bundle}")
-        )
-        self.code = 0
-        monkeypatch.setattr(lab, "install", self._install)
-        monkeypatch.setattr(lab, "fetch_ca", lambda _, folder: folder / "ca.crt")
-        monkeypatch.setattr(lab, "down", lambda name, folder, _: self.did.append(f"down {name} {folder.name}"))
-
-    def _install(self, *_: Any) -> int:
-        self.did.append("install")
-        return self.code
-
-    def test_up_starts_installs_and_tells_how_to_log_in(self, tmp_path: Path) -> None:
-        result = run(lab_app, "up", "-f", EXAMPLE, "--bundle", "b")
-        assert self.did == ["up bookworm:hash trixie:hash b", "install"]
-        ca = tmp_path / "penstock" / "labs" / "lab" / "ca.crt"
-        assert f"penstock login https://10.71.8.10:56789 --user admin --ca {ca}" in result.stdout
-
-    def test_up_ends_as_the_deploy_did(self) -> None:
-        self.code = 11
-        result = run(lab_app, "up", "-f", EXAMPLE, "--bundle", "b")
-        assert result.exit_code == 11
-        assert "penstock login" in result.stdout
-
-    def test_up_without_deploy_only_starts(self) -> None:
-        run(lab_app, "up", "-f", EXAMPLE, "--bundle", "b", "--no-deploy")
-        run(lab_app, "up", "-f", EXAMPLE, "--image", "own:1", "--no-deploy")
-        assert self.did == ["up bookworm:hash trixie:hash b", "up own:1 own:1 None"]
-
-    @pytest.mark.parametrize("words", [(), ("--image", "own:1"), ("--no-deploy",)])
-    def test_up_needs_a_bundle(self, words: tuple[str, ...]) -> None:
-        result = run(lab_app, "up", "-f", EXAMPLE, *words)
-        assert isinstance(result.exception, InputError)
-        assert "--bundle" in str(result.exception)
-        assert not self.did
-
-    def test_down_by_site_file_or_name(self) -> None:
-        run(lab_app, "down", "-f", EXAMPLE)
-        run(lab_app, "down", "--name", "old")
-        assert self.did == ["down lab lab", "down old old"]
-
-    @pytest.mark.parametrize("words", [(), ("-f", EXAMPLE, "--name", "lab")])
-    def test_down_must_know_which_lab(self, words: tuple[str, ...]) -> None:
-        result = run(lab_app, "down", *words)
-        assert isinstance(result.exception, InputError)
-        assert not self.did
-
-    def test_down_takes_no_path_as_a_name(self) -> None:
-        result = run(lab_app, "down", "--name", "../labs")
-        assert isinstance(result.exception, InputError)
-        assert not self.did
-
-
 def test_kubernetes_prints_what_an_administrator_applies(tmp_path: Path) -> None:
     site = tmp_path / "site.yml"
     cluster = {"api": "https://10.0.0.50:6443", "namespace": "gpu"}
@@ -298,164 +227,3 @@ def test_kubernetes_prints_what_an_administrator_applies(tmp_path: Path) -> None
     assert {item["metadata"].get("namespace", "gpu") for item in printed} == {"gpu"}
     assert printed[-1]["kind"] == "NetworkPolicy"
     assert isinstance(run(site_app, "kubernetes", "m1", "-f", site).exception, InputError)
-
-
-@pytest.mark.parametrize("output", ["table", "json"])
-def test_a_plan_tells_what_would_change_and_ends_with_its_code(monkeypatch: pytest.MonkeyPatch, output: str) -> None:
-    nodes = {"worker1": planning.NodePlan(), "worker2": planning.NodePlan()}
-    told = planning.Plan("lab", "1.2.3", "penstock-1.2.3-abc", nodes=nodes)
-    monkeypatch.setattr(planning, "plan", lambda *_, **__: told)
-    monkeypatch.setattr(deployment, "deploy", lambda *_, **__: pytest.fail("it deployed"))
-    words = ("deploy", "-f", EXAMPLE, "--bundle", "bundle", "--plan", "-o", output)
-    assert run(site_app, *words).exit_code == 0
-    difference = "\n".join(["-one", "+two\x1b[2J", *("+more" for _ in range(30))])
-    nodes["worker1"].tasks = [
-        Foreseen("Node agent", "Configure the agent", difference),
-        Foreseen("Node agent", "Restart the agent", handler=True),
-    ]
-    result = run(site_app, *words)
-    assert result.exit_code == 12
-    if output == "json":
-        plain = json.loads(result.stdout)
-        assert plain["changes"] == 2
-        assert plain["nodes"]["worker1"]["tasks"][0]["difference"] == difference
-        return
-    assert "worker1:\n  Node agent: Configure the agent\n      -one\n      +two\\x1b[2J\n" in result.stdout
-    assert "... and 8 more lines, with -o json" in result.stdout
-    assert "  then: Node agent: Restart the agent" in result.stdout
-    assert "nothing would change on worker2" in result.stdout
-
-
-def test_a_plan_without_a_worker_names_it_with_the_code_of_what_is_not_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    left_out = {"worker2": [Problem("worker2: Time: Install", "it does not answer", "start it")]}
-    told = planning.Plan("lab", "1.2.3", "penstock-1.2.3-abc", controller=["bundle imported"], left_out=left_out)
-    monkeypatch.setattr(planning, "plan", lambda *_, **__: told)
-    result = run(site_app, "deploy", "-f", EXAMPLE, "--bundle", "bundle", "--plan")
-    assert isinstance(result.exception, PartialError)
-    assert "without worker2" in result.stdout
-
-
-@pytest.mark.parametrize("words", [(), ("--bundle", "bundle", "--check"), ("--bundle", "bundle", "--plan")])
-@pytest.mark.parametrize("option", [("--key", "maker.pub"), ("--trust-first",), ("--replace-key",)])
-def test_words_about_trust_are_refused_where_nothing_is_imported(
-    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], option: tuple[str, ...]
-) -> None:
-    for place, name in ((planning, "rehearse"), (planning, "plan"), (deployment, "deploy")):
-        monkeypatch.setattr(place, name, lambda *_, **__: pytest.fail("it went on"))
-    result = run(site_app, "deploy", "-f", EXAMPLE, *words, *option)
-    assert isinstance(result.exception, InputError)
-    (problem,) = result.exception.problems
-    assert problem.where == option[0]
-    assert "import" in problem.reason
-
-
-def test_a_check_tells_all_that_was_seen_also_where_it_stops_a_deploy(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked = {
-        "master1": [
-            Check("disk.size", "disk is large enough", CheckState.FAIL, "it has 100 GB", "give it more"),
-            Check("size", "machine is large enough", CheckState.WARN, "1 of 8 cores", "ask sizing"),
-            Check("clock", "clock", CheckState.OK, "0 s away"),
-        ]
-    }
-
-    def rehearse(*_: Any, tell: Any, **__: Any) -> Any:
-        tell(looked)
-        raise InputError("it has 100 GB", where="master1: disk.size", hint="give it more")
-
-    monkeypatch.setattr(planning, "rehearse", rehearse)
-    words = ("deploy", "-f", EXAMPLE, "--bundle", "bundle", "--check")
-    result = run(site_app, *words)
-    assert isinstance(result.exception, InputError)
-    lines = [line.split(maxsplit=3) for line in result.stdout.splitlines()]
-    assert ["FAIL", "master1", "disk.size", "it has 100 GB"] in lines
-    assert ["OK", "master1", "clock", "0 s away"] in lines
-    assert "size: ask sizing" in result.stdout
-    assert "nothing was changed" not in result.stdout
-    told = json.loads(run(site_app, *words, "-o", "json").stdout)
-    assert told["master1"][1] == {
-        "id": "size",
-        "name": "machine is large enough",
-        "state": "warn",
-        "evidence": "1 of 8 cores",
-        "hint": "ask sizing",
-    }
-
-
-class Ended:
-    """A site as it ends: what the command asked for."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, dict[str, Any]]] = []
-
-    def foreseen(self, *_: Any, **options: Any) -> end.Told:
-        self.asked.append(("look", options))
-        return {"master": ["stop penstock-api.service"], "worker1": []}
-
-    def uninstall(self, *_: Any, **options: Any) -> end.Told:
-        self.asked.append(("end", options))
-        return {"master": ["stop penstock-api.service"], "worker1": []}
-
-
-@pytest.fixture
-def ended(monkeypatch: pytest.MonkeyPatch) -> Ended:
-    ended = Ended()
-    monkeypatch.setattr(end, "foreseen", ended.foreseen)
-    monkeypatch.setattr(end, "uninstall", ended.uninstall)
-    return ended
-
-
-def test_a_site_ends_only_when_somebody_has_seen_what_goes(ended: Ended) -> None:
-    result = CliRunner().invoke(site_app, ["uninstall", "-f", str(EXAMPLE), "--purge"], input="n\n")
-    assert result.exit_code == 1
-    assert "master:\n  stop penstock-api.service\nworker1: nothing\n" in result.output
-    assert "ITS DATA" in result.output
-    assert ended.asked == [("look", {"purge": True, "left": []})]
-
-
-def test_a_plan_of_the_end_changes_nothing(ended: Ended) -> None:
-    result = run(site_app, "uninstall", "-f", EXAMPLE, "--plan", "-o", "json", "--leave", "worker1,worker2")
-    assert result.exit_code == 0
-    assert json.loads(result.stdout)["worker1"] == []
-    assert ended.asked == [("look", {"purge": False, "left": ["worker1", "worker2"]})]
-
-
-def test_the_end_says_what_is_kept(ended: Ended) -> None:
-    result = run(site_app, "uninstall", "-f", EXAMPLE, "--yes")
-    assert "Penstock is removed from 2 nodes" in result.stdout
-    assert "kept: /var/lib/penstock" in result.stdout
-    assert [what for what, _ in ended.asked] == ["look", "end"]
-
-
-ENDS = {"ca": datetime(2036, 2, 27, tzinfo=UTC), "one": datetime(2028, 6, 3, tzinfo=UTC)}
-
-
-def renewed(monkeypatch: pytest.MonkeyPatch, done: renewal.Renewal, *words: str) -> Result:
-    monkeypatch.setattr(renewal, "renew", lambda _: done)
-    return run(site_app, "renew", *words)
-
-
-def test_renew_tells_which_certificate_ends_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = renewed(monkeypatch, renewal.Renewal(ENDS))
-    assert result.exit_code == 0
-    said = "nothing to renew: the first certificate to end, that of one, counts until 2028-06-03\n"
-    assert result.stdout == said
-
-
-def test_renew_names_who_got_a_certificate_and_who_did_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = deployment.Deployment("north", "1.2.3", "penstock-1.2.3-abc", "2028-04-05T04:30:00Z")
-    done = renewal.Renewal(ENDS, ["one", "two"], deploy=made)
-    assert renewed(monkeypatch, done).stdout == "renewed and brought to its node: one, two\n"
-    made.left_out = {"two": [Problem("two", "it does not answer", "mend it")]}
-    result = renewed(monkeypatch, done)
-    assert isinstance(result.exception, PartialError)
-    assert result.stdout == "renewed and brought to its node: one, two, without two\n"
-    plain = json.loads(renewed(monkeypatch, done, "-o", "json").stdout)
-    assert (plain["ends"]["one"], plain["due"]) == ("2028-06-03T00:00:00Z", ["one", "two"])
-
-
-def test_renew_names_workers_that_it_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = Problem("two", "the last deploy to two installed something else", "deploy to it")
-    result = renewed(monkeypatch, renewal.Renewal(ENDS, ["two"], left_out={"two": [problem]}))
-    assert isinstance(result.exception, PartialError)
-    assert "installed something else" in str(result.exception)
-    assert result.stdout == ""

@@ -12,7 +12,7 @@ from jinja2 import Environment, StrictUndefined
 from appliance.site import inventory
 from appliance.site.model import Site
 from appliance.site.preflight import _ports
-from tests.unit.appliance.site.test_site_file import problems, site
+from tests.unit.appliance.site.written import problems, site
 
 ROOT = Path(__file__).parents[4]
 ROLE = ROOT / "roles/cluster_engine"

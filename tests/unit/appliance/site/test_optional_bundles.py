@@ -11,7 +11,7 @@ from reservoir.contents.bundle import Bundle
 from tests.tree import ROOT
 from tests.unit.appliance.site.test_cluster_engine import NODES
 from tests.unit.appliance.site.test_driver_bundles import TARGETS, deb
-from tests.unit.appliance.site.test_site_file import site
+from tests.unit.appliance.site.written import site
 
 ROLES = ROOT / "roles"
 OF_SLURM = ("munge", "slurm-client", "slurmctld", "slurmd", "slurmdbd", "mariadb-server")

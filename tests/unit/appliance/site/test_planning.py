@@ -13,13 +13,10 @@ from appliance.site import departure, deployment, engine_change, pki, planning, 
 from appliance.site.foreseen import Foreseen
 from appliance.site.model import Site
 from appliance.site.preflight import FINDINGS, PRESENT
-from appliance.site.site_file import load
 from common.errors import ConflictError, ProcessError
-from common.yaml_document import parse
 from reservoir.contents.artifact import PythonArtifact
 from reservoir.publication.publish import LAYOUT
 
-EXAMPLE = Path(__file__).parents[4] / "inventory/example/site.yml"
 QUIET = {
     **dict.fromkeys(("locked", "broken", "web_server"), ""),
     **{name: [] for name in ("listening", "clusters", "exports", "recorded")},
@@ -27,11 +24,6 @@ QUIET = {
     "engines": {},
     "containers": {"conmon": 0, "containerd-shim": 0},
 }
-
-
-@pytest.fixture
-def site() -> Site:
-    return load(parse(EXAMPLE.read_text(), "site.yml"))
 
 
 class World:

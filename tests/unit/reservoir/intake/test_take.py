@@ -1,31 +1,29 @@
+"""The import of a bundle: once, whole or not at all, and what is told where it cannot be."""
+
 from __future__ import annotations
 
 import errno
-import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from common import files
-from common.errors import ConflictError, IntegrityError, Problem, UnavailableError
-from reservoir.bundle import bundles, verification
-from reservoir.bundle.verification import Verified
+from common.errors import ConflictError, IntegrityError, UnavailableError
+from reservoir.bundle import bundles
 from reservoir.contents.artifact import ImageArtifact
 from reservoir.contents.target import SetVersions
 from reservoir.download.cache import flush
-from reservoir.intake import arrival, copies, receipt
+from reservoir.intake import arrival, receipt
 from reservoir.intake import store as stores
 from reservoir.intake.copies import Copies
 from reservoir.intake.store import Store
 from reservoir.intake.take import Imported
 from reservoir.media import split
-from reservoir.signing import ed25519, keychain
-from tests.unit.reservoir.parts import contents, copied, flip_bit, make_bundle, take
+from reservoir.signing import ed25519
+from tests.unit.reservoir.parts import contents, flip_bit, make_bundle, take
 
 
 def test_a_bundle_is_imported_once(site: Path, bundle: Path) -> None:
@@ -44,22 +42,6 @@ def test_the_documents_of_a_bundle_stay_with_its_record(site: Path, bundle: Path
     (identity,) = Store(site).imported()
     kept = Store(site).bundles / identity / "sbom.cdx.json"
     assert kept.read_bytes() == (bundle / "sbom.cdx.json").read_bytes()
-
-
-def test_a_document_that_changes_while_it_is_read_is_refused(
-    site: Path, second: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    damaged = verification.damaged
-
-    def meddle(found: Verified) -> dict[str, Problem]:
-        seen = damaged(found)
-        (second / "sbom.cdx.json").write_bytes(b"[]")
-        return seen
-
-    monkeypatch.setattr(verification, "damaged", meddle)
-    with pytest.raises(IntegrityError, match="was changed while it was read"):
-        take(second, site)
-    assert [bundle.version for bundle in Store(site).imported().values()] == ["1.0"]
 
 
 def test_a_lost_blob_comes_back_with_the_next_import(site: Path, bundle: Path) -> None:
@@ -199,96 +181,6 @@ def test_bundles_of_another_key_are_refused_until_the_key_is_given(site: Path, t
     assert take(foreign, site, key=other.public_key(), replace_key=True).changed
 
 
-def test_an_older_bundle_is_refused_unless_it_is_wanted(
-    tmp_path: Path, bundle: Path, second: Path, key: Ed25519PrivateKey
-) -> None:
-    root = tmp_path / "other-site"
-    take(second, root)
-    before = contents(root)
-    with pytest.raises(
-        ConflictError,
-        match=r"the site holds small 2.0 of .*, which is newer than 1.0.*`penstock reservoir import --allow-rollback`",
-    ):
-        take(bundle, root)
-    assert contents(root) == before
-    assert take(bundle, root, allow_rollback=True).changed
-
-
-def test_what_a_site_went_back_to_counts_until_the_newer_one_is_imported_again(
-    tmp_path: Path, bundle: Path, second: Path
-) -> None:
-    root = tmp_path / "other-site"
-
-    def counts() -> list[str]:
-        return [bundle.version for bundle in Store(root).newest().values()]
-
-    take(second, root)
-    take(bundle, root, allow_rollback=True)
-    assert counts() == ["1.0"]
-    assert not take(bundle, root).changed
-    assert take(second, root).changed
-    assert counts() == ["2.0"]
-    assert not take(bundle, root).changed
-    assert counts() == ["2.0"], "what is held already is no reason to go back"
-    assert take(bundle, root, allow_rollback=True).changed
-    assert counts() == ["1.0"]
-    assert not take(bundle, root, allow_rollback=True).changed
-
-
-@pytest.mark.parametrize("target", ["1.0", "2.0"])
-def test_going_back_that_is_killed_at_any_write_is_done_or_not_and_ends_when_it_is_run_again(
-    tmp_path: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch, target: str
-) -> None:
-    """An older bundle that was set aside comes back; one of the store, or one that comes anew."""
-    made = {
-        version: make_bundle(tmp_path / "made", key, version=version, made=[])
-        for version in ("0.5", "1.0", "2.0", "3.0", "10.0")
-    }
-    whole = tmp_path / "whole"
-    for version in ("0.5", "1.0", "3.0", "10.0"):
-        take(made[version], whole)
-    take(made["0.5"], whole, allow_rollback=True)
-    take(made["3.0"], whole)
-    take(made["10.0"], whole)
-    write, left = files.write, 0
-
-    def counted(*args: Any) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            raise KeyboardInterrupt
-        write(*args)
-
-    def counts(root: Path) -> list[str]:
-        return [bundle.version for bundle in Store(root).newest().values()]
-
-    for writes in range(1, 99):
-        root, left = copied(whole, tmp_path / f"killed-{writes}"), writes
-        with monkeypatch.context() as patched, suppress(KeyboardInterrupt):
-            patched.setattr(files, "write", counted)
-            take(made[target], root, allow_rollback=True)
-        ended = left > 0
-        assert counts(root) == ([target] if ended else ["10.0"])
-        with suppress(ConflictError):
-            assert not take(made[target], root).changed, "nobody asked for it here"
-        take(made[target], root, allow_rollback=True)
-        assert counts(root) == [target]
-        assert {"0.5", "1.0", "3.0", "10.0", target} == {one.version for one in Store(root).imported().values()}
-        if ended:
-            break
-    assert writes > 1
-
-
-def test_of_one_version_the_time_of_the_build_counts(tmp_path: Path, site: Path, key: Ed25519PrivateKey) -> None:
-    earlier = make_bundle(tmp_path, key, body="earlier", created="2026-01-02T03:04:04Z")
-    with pytest.raises(
-        ConflictError, match=r"1\.0 of 2026-01-02T03:04:05Z, which is newer than 1.0 of 2026-01-02T03:04:04Z"
-    ):
-        take(earlier, site)
-    later = make_bundle(tmp_path, key, body="later", created="2026-01-02T03:04:06Z")
-    assert take(later, site).changed
-
-
 def test_two_changes_at_once_are_refused(site: Path, bundle: Path) -> None:
     with Store(site).changing(), pytest.raises(ConflictError, match="another import or publication is running"):
         take(bundle, site)
@@ -305,60 +197,6 @@ def test_the_key_given_to_the_installer_counts_until_the_site_has_one(
     assert not Store(root).pinned_key.exists()
     assert take(bundle, root, key=key.public_key(), replace_key=True).changed
     assert not take(bundle, root).changed
-
-
-def test_a_medium_that_shows_something_else_at_a_second_read_is_not_asked_twice(
-    tmp_path: Path, bundle: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Signature and chain of keys are kept as they were checked."""
-    root, successor = tmp_path / "new-site", Ed25519PrivateKey.generate()
-    rotation = keychain.statement(key, successor.public_key(), 1, 0)
-    rotated = make_bundle(tmp_path, successor, version="2.0", chain=keychain.Keychain(rotations=[rotation]))
-    assert take(bundle, root).changed
-    signature = (rotated / bundles.SIGNATURE).read_bytes()
-    read_signed = bundles.read_signed
-
-    def then_changed(folder: Path, *known: Any) -> bundles.Signed:
-        found = read_signed(folder, *known)
-        (folder / bundles.SIGNATURE).write_bytes(b"something else")
-        (folder / bundles.KEYS).unlink()
-        return found
-
-    monkeypatch.setattr(bundles, "read_signed", then_changed)
-    identity = take(rotated, root).identity
-    store = Store(root)
-    assert (store.bundles / identity / bundles.SIGNATURE).read_bytes() == signature
-    assert keychain.read(store.keychain).rotations == [rotation], "the key that was replaced is remembered"
-
-
-def test_of_two_builds_of_one_moment_the_one_that_came_last_counts(
-    tmp_path: Path, site: Path, bundle: Path, key: Ed25519PrivateKey
-) -> None:
-    """A build may be given its time, so that the same time says nothing about which is newer."""
-    for body in ("one", "two", "three"):
-        done = take(make_bundle(tmp_path / body, key, body=body), site)
-        assert done.changed
-        assert list(Store(site).newest()) == [done.identity]
-
-
-def test_an_attachment_that_changes_on_every_medium_while_it_is_read_is_refused(
-    tmp_path: Path, bundle: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = tmp_path / "other-site"
-    media = split.split(bundle, 2_300_000, key, tmp_path)
-    damaged = verification.damaged
-
-    def meddle(found: Verified) -> dict[str, Problem]:
-        seen = damaged(found)
-        (found.folder / "sbom.cdx.json").unlink()
-        (found.folder / "sbom.cdx.json").write_bytes(b"[]")
-        return seen
-
-    monkeypatch.setattr(verification, "damaged", meddle)
-    for folder in media:
-        with pytest.raises(IntegrityError, match=r"sbom.cdx.json: .*was changed while it was read"):
-            take(folder, root)
-    assert Store(root).imported() == {}
 
 
 def test_what_was_said_to_be_done_is_on_the_disk(
@@ -401,68 +239,6 @@ def test_import_warns_of_another_line_of_what_version_sets_bind(tmp_path: Path, 
     assert warnings[0] == ""
     assert "it brings nvidia-kernel-dkms 550.163.01 for bookworm amd64, where this site holds 535.309.01" in warnings[1]
     assert "nodes take it with their next deploy or `apt upgrade`" in warnings[1]
-
-
-def _longer(path: Path) -> None:
-    path.chmod(0o644)
-    os.truncate(path, 64 << 20)
-
-
-def _linked(path: Path) -> None:
-    path.unlink()
-    path.symlink_to("/etc/passwd")
-
-
-def _piped(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
-
-
-@pytest.mark.parametrize(
-    ("turn", "reason"),
-    [(_longer, "is longer than its list says"), (_linked, "is no ordinary file"), (_piped, "is no ordinary file")],
-)
-def test_a_medium_that_shows_other_files_when_they_are_read_fills_no_disk(
-    tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch, turn: Callable[[Path], None], reason: str
-) -> None:
-    root, most = tmp_path / "new-site", 0
-    blob = max((bundle / bundles.BLOBS).iterdir(), key=lambda path: path.stat().st_size)
-    size, look, file_write = blob.stat().st_size, verification.damaged, copies.gone_when_it_fails
-
-    def then_turned(found: verification.Verified) -> Any:
-        said = look(found)
-        turn(blob)
-        return said
-
-    @contextmanager
-    def watched(beside: Path) -> Iterator[None]:
-        nonlocal most
-        with file_write(beside):
-            try:
-                yield
-            finally:
-                most = max(most, beside.stat().st_size)
-
-    monkeypatch.setattr(verification, "damaged", then_turned)
-    monkeypatch.setattr(copies, "gone_when_it_fails", watched)
-    with pytest.raises(IntegrityError, match=reason):
-        take(bundle, root)
-    assert most <= size
-    assert not list(root.rglob("*.partial"))
-
-
-def test_a_check_reads_no_more_than_the_list_says(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blob = max((bundle / bundles.BLOBS).iterdir(), key=lambda path: path.stat().st_size)
-    look = verification.damaged
-
-    def then_turned(found: verification.Verified) -> Any:
-        said = look(found)
-        _longer(blob)
-        return said
-
-    monkeypatch.setattr(verification, "damaged", then_turned)
-    with pytest.raises(IntegrityError, match="is longer than its list says"):
-        verification.verify(bundle)
 
 
 @pytest.mark.parametrize("created", ["0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "0000-01-01T00:00:00Z"])

@@ -19,11 +19,6 @@ REGISTRIES = ["reservoir:5000"]
 A = "reservoir:5000/a"
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class FakeEngine:
     """An engine whose pulls go on until the test lets them end."""
 

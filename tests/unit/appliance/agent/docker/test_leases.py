@@ -29,11 +29,6 @@ PYTHON = "/usr/bin/python3"
 """The system's own: other users do not come to that of the tests."""
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @dataclass
 class Node:
     """Leases that are listened to, and the containers of those that are `live`, which end when the test lets them."""

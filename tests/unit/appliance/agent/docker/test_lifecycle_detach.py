@@ -15,11 +15,6 @@ from common.errors import UnavailableError
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Node:
     """An engine whose containers end `takes_s` after they were told to, and shares of which others hang on one."""
 

@@ -18,11 +18,6 @@ MOST_LINES = 40_000
 SHM = b"h:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via SHM/direct\n"
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Log:
     """A log that grows; `None` ends it, and an error breaks it."""
 

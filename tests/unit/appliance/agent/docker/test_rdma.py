@@ -17,11 +17,6 @@ pytestmark = pytest.mark.anyio
 BUSES = {0: "00000000:1C:00.0", 1: "00000000:9D:00.0"}
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{text}\n")

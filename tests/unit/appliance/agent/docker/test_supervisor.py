@@ -3,192 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-import queue
-import ssl
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Any, cast
-from uuid import UUID
+from typing import cast
 
 import pytest
 
-from appliance.agent.docker import containers, log_heads
+from appliance.agent.docker import log_heads
 from appliance.agent.docker.egress_policy import EgressPolicy
 from appliance.agent.docker.engine import DockerEngine
-from appliance.agent.docker.images import Images
 from appliance.agent.docker.inspections import NEVER
-from appliance.agent.docker.leases import GRACE_S, Leases
+from appliance.agent.docker.leases import Leases
 from appliance.agent.docker.lifecycle import Lifecycle
-from appliance.agent.docker.mount_checks import MountChecks
-from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.rdma import MissingRdmaError
-from appliance.agent.docker.supervisor import Supervisor
-from appliance.agent.labels import LABEL_ID
-from appliance.agent.listener import Strangers
-from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import ShareManager
-from appliance.agent.storages import Storages
 from appliance.gpu.devices import Gpus
-from common.errors import ConflictError, PenstockError
-from common.lease_protocol import LEASE_ENDED
+from common.errors import ConflictError
 from common.nccl import NcclEvidence
-from common.protocol import ENGINE_RESTARTED, ContainerSpec, ContainerState, ContainerStatus, GangNetwork, Mount
-from tests.fakes import packet_rules
+from common.protocol import ENGINE_RESTARTED, ContainerStatus, GangNetwork, Mount
 from tests.fakes.node_networks import NodeNetworks, gang_networks
+from tests.unit.appliance.agent.docker.supervised import (
+    LINE,
+    SPEC,
+    SUBNET,
+    FakeEngine,
+    ended,
+    event,
+    found,
+    supervise,
+    until,
+)
 
 pytestmark = pytest.mark.anyio
-
-SPEC = ContainerSpec(id="c1", session_id="s1", session_name="demo", project="team-a", user="alice", image="python:3.11")
-SUBNET = IPv4Network("100.96.0.32/27")
-STARTED = "2026-01-02T03:04:05Z"
-RUNNING = ContainerState(id="c1", session_id="s1", status=ContainerStatus.RUNNING)
-LINE = "NCCL INFO Ring 00 : 0[0] -> 1[1] via P2P/IPC"
-EXITED = ContainerState(id="c1", session_id="s1", status=ContainerStatus.EXITED, exit_code=0)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-class Stream:
-    """What Docker sends bit by bit; an error is raised in its turn, `None` ends the stream."""
-
-    def __init__(self) -> None:
-        self.items: queue.Queue[Any] = queue.Queue()
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        item = self.items.get(timeout=5)
-        if isinstance(item, Exception):
-            raise item
-        if item is None:
-            raise StopIteration
-        return item
-
-    def close(self) -> None:
-        self.items.put(None)
-
-
-class FakeEngine:
-    """One container; `started` and `stopped` hold back the answers to its start and its removal until the test lets
-    them go, and `listed` that to a list, after it has been made. One that `breaks` makes none; one that `ends` answers
-    and takes no new calls.
-    """
-
-    boot = "boot-1"
-
-    def __init__(self) -> None:
-        self.stream = Stream()
-        self.mount_points = MountPoints(Path("/nowhere"), [])
-        self.started = threading.Event()
-        self.streams = 0
-        self.found: list[Mapping[str, Any]] = []
-        self.stopped = threading.Event()
-        self.lists = threading.Event()
-        self.listed = threading.Event()
-        self.listed.set()
-        self.breaks = False
-        self.ends = False
-        self.refusal: PenstockError | None = None
-        self.log = Stream()
-        self.cgroup = ""
-        self.graces: list[int] = []
-
-    def goes_on(self) -> bool:
-        return not self.ends
-
-    def events(self) -> Stream:
-        self.streams += 1
-        return self.stream
-
-    def inspect(self, identity: str) -> Mapping[str, Any]:
-        return {}
-
-    def inspect_all(self) -> list[Mapping[str, Any]]:
-        told = self.found
-        self.lists.set()
-        self.listed.wait(5)
-        return told
-
-    def create(self, spec: ContainerSpec, granted: object, part: object, cgroup: str) -> None:
-        self.cgroup = cgroup
-        if self.breaks:
-            raise KeyError("what nobody expected")
-        if self.refusal:
-            raise self.refusal
-
-    def remove(self, identity: str, grace_s: int) -> None:
-        self.stopped.wait(5)
-
-    def stop(self, identity: str, grace_s: int) -> None:
-        self.graces.append(grace_s)
-
-    def start(self, identity: str) -> ContainerState:
-        self.started.wait(5)
-        return RUNNING
-
-    def state(self, identity: str) -> ContainerState:
-        return EXITED.model_copy(update={"id": identity})
-
-    def logs(self, identity: str, *, follow: bool, tail: int | None) -> Stream:
-        if follow:
-            return self.log
-        stream = Stream()
-        stream.items.put(b"all of it\n")
-        stream.items.put(None)
-        return stream
-
-
-def found(identity: str, **labels: str) -> dict[str, Any]:
-    """What Docker tells of a container that runs, with some labels as an image has them."""
-    spec = SPEC.model_copy(update={"id": identity})
-    made = containers.creation(spec)["labels"] | {f"io.penstock.{name}": text for name, text in labels.items()}
-    return {
-        "Name": f"/penstock-{identity}",
-        "Config": {"Labels": made},
-        "State": {"Status": "running", "Error": "", "ExitCode": 0, "StartedAt": STARTED, "FinishedAt": NEVER},
-        "NetworkSettings": {"Networks": {"bridge": {"IPAddress": "172.17.0.2"}}},
-    }
-
-
-def ended(identity: str, code: int = 0) -> dict[str, Any]:
-    """What Docker tells of a container that has come to its end."""
-    state = {"Status": "exited", "Error": "", "ExitCode": code, "StartedAt": STARTED, "FinishedAt": STARTED}
-    return found(identity) | {"State": state}
-
-
-def event(action: str, identity: str = "c1") -> dict[str, Any]:
-    return {"Action": action, "Actor": {"Attributes": {LABEL_ID: identity}}}
-
-
-def supervise(
-    engine: FakeEngine,
-    node: NodeNetworks | None = None,
-    egress_policy: EgressPolicy | None = None,
-    leases: Leases | None = None,
-) -> Supervisor:
-    real = cast("DockerEngine", engine)
-    forwarder = PortForwarder(
-        ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1), strangers=Strangers(), most=9
-    )
-    shares = ShareManager(Gpus(), [], {}, [], Path("/nowhere"))
-    return Supervisor(
-        real,
-        Images(real, []),
-        forwarder,
-        shares=shares,
-        gang_networks=gang_networks(node),
-        egress_policy=egress_policy or packet_rules.kept(),
-        near={},
-        node_cores=(0, 1),
-        mount_checks=MountChecks([Path("/srv")], Storages({}, {})),
-        leases=leases or Leases(Path("/nowhere")),
-    )
 
 
 async def test_a_node_that_cannot_keep_sessions_apart_starts_nothing() -> None:
@@ -206,12 +53,6 @@ async def test_a_node_that_cannot_keep_sessions_apart_starts_nothing() -> None:
     ).start("c1", None)
     assert state.status is ContainerStatus.FAILED
     assert "not in place yet" in state.error
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 -- what is waited for happens in the supervisor's threads
-            await asyncio.sleep(0.005)
 
 
 async def test_an_end_that_overtakes_the_answer_to_the_start_is_not_lost() -> None:
@@ -432,67 +273,3 @@ async def test_storage_that_does_not_answer_holds_up_only_those_who_want_it(monk
     assert not any(task.done() for task in hung)
     answers.set()
     assert {state.status for state in await asyncio.gather(*hung)} == {ContainerStatus.RUNNING}
-
-
-LEASE = f"penstock:{UUID(int=7)}:0"
-
-
-class HeldLeases(Leases):
-    """Leases that a test holds."""
-
-    def hold(self, lease: str) -> None:
-        self._held[lease].append("/slurm/job_7/step_batch")
-        self._tell()
-
-    def let_go(self, lease: str) -> None:
-        del self._held[lease]
-
-
-async def test_a_container_with_a_lease_is_made_below_its_step_and_ends_with_it() -> None:
-    engine, leases = FakeEngine(), HeldLeases(Path("/nowhere"))
-    supervisor = supervise(engine, leases=leases)
-    launching = asyncio.create_task(supervisor.launch(SPEC.model_copy(update={"lease": LEASE})))
-    await asyncio.sleep(0.05)
-    assert not supervisor.states(), "its step has not begun"
-    leases.hold(LEASE)
-    engine.started.set()
-    assert (await launching).status is ContainerStatus.RUNNING
-    assert engine.cgroup == "/slurm/job_7/step_batch"
-    assert supervisor.leases() == {LEASE}
-    leases.let_go(LEASE)
-    engine.found = [ended("c1", 143)]
-    await supervisor.withdraw(LEASE)
-    assert engine.graces == [GRACE_S]
-    await supervisor._refresh("c1")
-    [state] = supervisor.states()
-    assert (state.status, state.error, state.lost) == (ContainerStatus.FAILED, LEASE_ENDED, True)
-    assert not supervisor.leases()
-
-
-async def test_a_container_whose_lease_ends_while_it_is_made_is_lost() -> None:
-    engine, leases = FakeEngine(), HeldLeases(Path("/nowhere"))
-    leases.hold(LEASE)
-    supervisor = supervise(engine, leases=leases)
-    launching = asyncio.create_task(supervisor.launch(SPEC.model_copy(update={"lease": LEASE})))
-    await until(lambda: bool(engine.cgroup))
-    leases.let_go(LEASE)
-    withdrawing = asyncio.create_task(supervisor.withdraw(LEASE))
-    await asyncio.sleep(0.05)
-    assert not engine.graces, "nobody knows whether it runs"
-    engine.started.set()
-    await launching
-    await withdrawing
-    assert engine.graces == [GRACE_S]
-
-
-async def test_a_container_that_was_made_is_started_when_its_lease_is_held_again() -> None:
-    engine, leases = FakeEngine(), HeldLeases(Path("/nowhere"))
-    supervisor = supervise(engine, leases=leases)
-    made = found("c1", lease=LEASE)
-    engine.found = [made | {"State": {**made["State"], "Status": "created", "StartedAt": NEVER}}]
-    engine.started.set()
-    await supervisor.rebuild()
-    assert [state.status for state in supervisor.states()] == [ContainerStatus.CREATING]
-    leases.hold(LEASE)
-    await supervisor.rebuild()
-    assert [state.status for state in supervisor.states()] == [ContainerStatus.RUNNING]

@@ -34,11 +34,6 @@ from tests.unit.appliance.gpu.samples import GPU, SECOND
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Docker:
     """An engine whose containers run until they are stopped; `ends` lets them end by themselves at their start,
     `ends_at_inspection` when they are looked at. Without `stops` it cannot stop any.

@@ -20,11 +20,6 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 def command() -> Iterator[subprocess.Popen[bytes]]:
     """A command that leads a group of its own, as in a container, and ends at what the tests themselves may ignore."""
     process = subprocess.Popen(["env", "--default-signal=HUP", "sleep", "600"], start_new_session=True)

@@ -6,11 +6,16 @@ import os
 import shutil
 from pathlib import Path
 
+import pytest
+
 from appliance.agent.health import machine_look
 from appliance.agent.health.fabric_look import FabricLook
-from appliance.agent.health.gpu_look import KernelLog
+from appliance.agent.health.gpu_checks import Expected, LogLine
+from appliance.agent.health.gpu_look import GpuLook, KernelLog
+from appliance.gpu import health
+from appliance.gpu.devices import GpuHealth
 from common import machine_checks
-from common.protocol import NodeInfo
+from common.protocol import GpuDevice, NodeInfo
 from common.settings.health import HealthSettings
 
 
@@ -100,6 +105,20 @@ def test_the_kernel_s_log_is_read_as_it_grows(tmp_path: Path) -> None:
         assert line.text == "NVRM: Xid (PCI:0000:01:00): 79, pid=1"
         assert log.lines() == [line]
     assert KernelLog(tmp_path / "none").lines() is None
+
+
+@pytest.mark.parametrize(("accelerator", "simulated"), [("nvidia", False), ("nvidia", True), ("acme", False)])
+def test_nvml_and_the_kernel_are_asked_about_real_gpus_of_nvidia_alone(
+    monkeypatch: pytest.MonkeyPatch, accelerator: str, simulated: bool
+) -> None:
+    monkeypatch.setattr(health, "look", lambda _, uuid: GpuHealth(bus="00000000:01:00.0"))
+    line = LogLine("2026-01-01T00:00:00Z", "NVRM: Xid (PCI:0000:01:00): 79, pid=1")
+    monkeypatch.setattr(KernelLog, "lines", lambda _: [line])
+    gpu = GpuDevice(index=0, uuid="GPU-0", model="A100", memory_mib=1, accelerator=accelerator, simulated=simulated)
+    found = {check.id: check for check in GpuLook(lambda: [gpu], Expected(1, "A100"), HealthSettings()).look()}
+    is_asked = accelerator == "nvidia" and not simulated
+    assert found.keys() == {"gpu.count"} | ({"gpu.present", "gpu.clocks", "gpu.xid"} if is_asked else set())
+    assert not is_asked or found["gpu.xid"].state == "fail"
 
 
 def test_what_the_agent_knows_is_told() -> None:

@@ -30,11 +30,6 @@ POD_SETTINGS = PodSettings(node="k8s1", resource=RESOURCE, registries=[REGISTRY]
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 def fake() -> FakeKubernetes:
     """Two machines with two GPUs each."""
     fake = FakeKubernetes()

@@ -135,6 +135,17 @@ def test_a_folder_of_the_workers_is_a_claim_of_the_cluster(source: str, volume: 
     assert made["containers"][0]["volumeMounts"][1] == mounted
 
 
+def test_files_of_the_site_come_by_annotations_of_the_pod() -> None:
+    made = pods.manifest(make(), dataclasses.replace(POD_SETTINGS, site_files={"/etc/pip.conf": "[global]\n"}), "")
+    assert made["metadata"]["annotations"]["io.penstock.pip.conf"] == "[global]\n"
+    item = {"path": "pip.conf", "fieldRef": {"fieldPath": "metadata.annotations['io.penstock.pip.conf']"}}
+    assert made["spec"]["volumes"][1:] == [{"name": "site", "downwardAPI": {"items": [item]}}]
+    mounted = {"name": "site", "mountPath": "/etc/pip.conf", "subPath": "pip.conf", "readOnly": True}
+    assert made["spec"]["containers"][0]["volumeMounts"][1:] == [mounted]
+    without = pods.manifest(make(), POD_SETTINGS, "")["spec"]
+    assert [volume["name"] for volume in without["volumes"]] == ["shm"]
+
+
 @pytest.mark.parametrize(
     ("mount", "reason"),
     [

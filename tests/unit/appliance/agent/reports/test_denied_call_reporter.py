@@ -51,3 +51,21 @@ async def test_what_is_denied_meanwhile_waits_for_the_next_report() -> None:
         assert posted == 1
         await reporter.send(client)
     assert posted == 2
+
+
+@pytest.mark.parametrize(("status", "is_told_again"), [(200, False), (403, True), (503, True), (422, False)])
+async def test_what_the_api_did_not_take_is_told_again_unless_it_never_will_be(
+    status: int, is_told_again: bool
+) -> None:
+    listener, posted = Busy(), 0
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        nonlocal posted
+        posted += 1
+        return httpx.Response(status)
+
+    reporter = DeniedCallReporter(cast("Any", SimpleNamespace(name="worker1")), cast("Any", listener))
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="https://api") as client:
+        for _ in range(2):
+            await reporter.send(client)
+    assert posted == (2 if is_told_again else 1)

@@ -24,11 +24,6 @@ from tests.unit.appliance.gpu.samples import GPU, SECOND
 MIB = 1 << 20
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Watched(Node):
     """A node whose containers c1 and c2 are sampled on a clock that a test turns."""
 

@@ -24,11 +24,6 @@ from common.protocol import (
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Idle:
     """A supervisor of a node that runs nothing."""
 

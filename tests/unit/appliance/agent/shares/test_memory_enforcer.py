@@ -22,11 +22,6 @@ pytestmark = pytest.mark.anyio
 MIB = 1 << 20
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Processes(Telemetry):
     """NVML whose processes a test sets: by GPU, pid → bytes; a GPU that is not named cannot be read."""
 

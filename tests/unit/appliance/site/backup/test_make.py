@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from appliance.site.backup import database, health
+from appliance.site.backup import database, health, make
 from appliance.site.backup.catalogue import FEW, Catalogue, described
 from appliance.site.backup.make import Backups
 from appliance.site.model import Site
@@ -132,6 +132,16 @@ def test_a_copy_that_went_is_named(days: Days) -> None:
     shutil.rmtree(days.backups.second.folder)
     check = {each.id: each for each in health.judged(days.site, days.folder / "backup", days.now)}["backup.copy"]
     assert (check.state, "its copy is not in" in check.evidence) == (CheckState.WARN, True)
+
+
+def test_a_copy_that_is_not_what_was_copied_counts_for_nothing(days: Days, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(make, "_copy", lambda _, target: target.write_bytes(b"other"))
+    days.go(1)
+    [record] = days.backups.catalogue.records()
+    assert (record.good, record.copied) == (True, "")
+    assert "is not what was copied" in record.uncopied
+    check = {each.id: each for each in health.judged(days.site, days.folder / "backup", days.now)}["backup.copy"]
+    assert (check.state, "is not what was copied" in check.evidence) == (CheckState.WARN, True)
 
 
 def test_a_second_one_in_the_same_second_takes_nothing_from_the_first(days: Days) -> None:

@@ -1,0 +1,132 @@
+"""The snapshot that the scheduler decides from: what of the database stands in it, and what of it is read again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from api.clock import now
+from api.control.loop import Loop
+from api.control.project_states import micros
+from api.resources.nodes.fleet import Fleet
+from tests.api.cluster import V1, Cluster, ok
+from tests.api.control.decisions import loop_of
+from tests.api.steps import delete, run
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_snapshot_is_what_the_database_says(ready: Cluster) -> None:
+    await run(ready, "first", gpu_milli=1500, preset="small", preemptible=False)
+    await ready.submit("second", gpu_milli=4000, replicas=1, gpu_models=["simulated"], priority=40)
+    await loop_of(ready).run()
+    cycle = loop_of(ready).last
+    assert cycle is not None
+    snapshot = cycle.snapshot
+    (node,) = snapshot.nodes
+    assert (node.name, len(node.gpus), node.cpu_milli, node.memory_mib, node.open) == ("worker1", 4, 8000, 32768, True)
+    (project,) = snapshot.projects
+    assert (project.name, project.quota_milli, project.over_quota) == ("team-a", 4000, True)
+    (running,) = snapshot.running
+    assert [share.milli for placement in running.placements for share in placement.shares] == [500, 1000]
+    assert (running.workload.name, running.workload.cpu_milli, running.workload.preemptible) == ("first", 1000, False)
+    (waiting,) = snapshot.queue
+    assert (waiting.name, waiting.gpu_models, waiting.priority) == ("second", ("Simulated GPU",), 40)
+
+
+async def test_the_snapshot_says_when_what_runs_ends(ready: Cluster) -> None:
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"interactive_limit_s": 3600}))
+    await run(ready, "first", gpu_milli=4000, memory_mib=1024, kind="interactive")
+    await run(ready, "cpu", gpu_milli=0, cpu_milli=1000, kind="training")
+    await ready.submit("second", gpu_milli=1000, kind="interactive")
+    await loop_of(ready).run()
+    expires_at = (await ready.session("first"))["expires_at"]
+
+    async def ends() -> dict[str, int]:
+        cycle = loop_of(ready).last
+        assert cycle is not None
+        assert [each.limit_s for each in cycle.snapshot.queue] == [3600]
+        return {each.workload.name: each.ends_at for each in cycle.snapshot.running}
+
+    assert await ends() == {"first": micros(datetime.fromisoformat(expires_at)), "cpu": 0}
+    until = now() + timedelta(minutes=30)
+    period = {"ends_at": until.isoformat()}
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"period": period, "on_expiry": "stop"}))
+    await loop_of(ready).run()
+    assert await ends() == dict.fromkeys(("first", "cpu"), micros(until))
+
+
+async def test_the_snapshot_knows_limits_that_users_give(ready: Cluster) -> None:
+    await ready.submit("first", gpu_milli=4000, memory_mib=1024, limit_s=600)
+    loop = loop_of(ready)
+    await loop.run()
+    await ready.submit("second", limit_s=60)
+    await loop.run()
+    assert loop.last is not None
+    assert [each.limit_s for each in loop.last.snapshot.queue] == [60]
+    (first,) = loop.last.snapshot.running
+    scheduled_at = (await ready.session("first"))["scheduled_at"]
+    assert first.ends_at == micros(datetime.fromisoformat(scheduled_at) + timedelta(seconds=600))
+
+
+async def test_what_is_reserved_is_part_of_the_next_snapshot(ready: Cluster) -> None:
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"quota_milli": 8000}))
+    await run(ready, "first", gpu_milli=3000, preemptible=False)
+    await ready.submit("large", gpu_milli=4000)
+    loop = loop_of(ready)
+    loop._scheduler_settings = replace(loop._scheduler_settings, reserve_after_s=0)
+    await loop.run()
+    assert loop.last is not None
+    assert [len(places) for places in loop.last.decision.reservations.values()] == [1]
+    reserved = dict(loop.last.decision.reservations)
+    await ready.submit("small", gpu_milli=1000)
+    await loop.run()
+    assert loop.last.snapshot.reservations == reserved
+    assert (await ready.session("small"))["state"] == "PENDING"
+
+
+async def test_what_is_told_of_changes_is_what_a_new_leader_reads(ready: Cluster) -> None:
+    """Sessions come, run, change and go, one node closes: the loop knows what one that reads all does."""
+    await ready.add_node("worker2")
+    for name in ("one", "two", "three"):
+        await run(ready, name, gpu_milli=1000)
+    await ready.submit("large", gpu_milli=4000, replicas=2)
+    await delete(ready, "two")
+    await ready.settle()
+    await ok(ready.admin.patch(f"{V1}/nodes/worker2/mode", json={"mode": "maintenance"}))
+    await delete(ready, "three")
+    await ready.settle()
+    await ready.submit("next", gpu_milli=1000)
+    await ready.settle()
+    await loop_of(ready).run()
+    await ready.submit("last", gpu_milli=4000, replicas=2)
+    await loop_of(ready).run()
+    known, anew = loop_of(ready).last, await Loop(ready.database, ready.settings).last_cycle()
+    assert known is not None
+    assert {each.workload.name: each for each in known.snapshot.running} == {
+        each.workload.name: each for each in anew.snapshot.running
+    }
+    assert {each.workload.name for each in anew.snapshot.running} == {"one", "next"}
+    assert known.snapshot.nodes == anew.snapshot.nodes
+
+
+async def test_a_node_that_changes_is_the_only_one_that_is_read(ready: Cluster) -> None:
+    await ready.add_node("worker2")
+    fleet = Fleet()
+    async with ready.database.reading() as db:
+        await fleet.refresh(db)
+        before = fleet.nodes
+        version = fleet.version
+        assert (await fleet.refresh(db), fleet.nodes) == (version, before)
+    await ok(ready.admin.patch(f"{V1}/nodes/worker2/mode", json={"mode": "maintenance"}))
+    async with ready.database.reading() as db:
+        await fleet.refresh(db)
+    assert fleet.nodes[0] is before[0]
+    assert (before[1].open, fleet.nodes[1].open) == (True, False)
+    await ready.heartbeat("worker1", gpus=2)
+    await ready.manager.observe()
+    async with ready.database.reading() as db:
+        await fleet.refresh(db)
+    assert [len(node.gpus) for node in fleet.nodes] == [2, 4]

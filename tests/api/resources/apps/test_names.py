@@ -274,7 +274,9 @@ async def test_what_a_page_has_asked_is_answered_when_another_one_comes_in(clust
         assert (await browser.ask()).status_code == 200
         async with cluster.database.transaction() as db:
             ending = AppLogin.expires_at.is_not(None)
-            assert await db.scalar(select(AppLogin.expires_at).where(ending)) <= now() + timedelta(seconds=TICKET_S)
+            until = (await db.execute(select(AppLogin.expires_at).where(ending))).scalar_one()
+            assert until is not None
+            assert until <= now() + timedelta(seconds=TICKET_S)
             await db.execute(update(AppLogin).where(ending).values(expires_at=now() - timedelta(seconds=1)))
         assert (await browser.ask()).status_code == 401, "soon nobody has it any more"
         browser.cookies = after

@@ -85,11 +85,16 @@ def test_a_name_that_leads_elsewhere_is_a_fault_and_one_that_is_not_found_a_warn
     assert all(name.endswith(".apps.gpu.example") for name in asked)
 
 
+def leading(*addresses: str) -> apps_names.Resolver:
+    return lambda _: addresses
+
+
 def test_before_a_deploy_a_name_that_leads_elsewhere_is_a_warning_of_the_master() -> None:
     """What is installed works by addresses, and name servers may be told of it later."""
-    none, published = Bundle.model_construct(targets=[], artifacts=[]), {"all": {preflight.FINDINGS: []}}
-    for addresses, state in ((["10.0.0.2"], CheckState.OK), (["10.0.0.3"], CheckState.WARN)):
-        table = preflight.table(site(), none, published, lambda _, told=addresses: told)
+    none = Bundle.model_construct(targets=[], artifacts=[])
+    published: dict[str, dict[str, Any]] = {"all": {preflight.FINDINGS: []}}
+    for address, state in (("10.0.0.2", CheckState.OK), ("10.0.0.3", CheckState.WARN)):
+        table = preflight.table(site(), none, published, leading(address))
         assert [check.state for check in table["all"] if check.id == apps_names.IDENTITY] == [state]
         assert preflight.unfit(table) == {}
     assert preflight.table(site(apps_name=None), none, published, lambda _: pytest.fail("asked")) == {"all": []}

@@ -48,16 +48,21 @@ _FINDINGS = {
 
 def reason(found: Mapping[str, Any]) -> str:
     """Return what is wrong with a value; `found` is one of `ValidationError.errors()`."""
-    if found.get("ctx", {}).get("min_length") == 1:
+    about = found.get("ctx", {})
+    if about.get("min_length") == 1:
         return Sentence("is empty")
     # who writes a validator speaks our language already
+    for said in (about.get("reason"), *getattr(about.get("error"), "args", ())):
+        if isinstance(said, Sentence):
+            return said
     return _filled(found, 0) or str(found["msg"]).removeprefix("Value error, ")
 
 
 def hint(found: Mapping[str, Any]) -> str:
     """Return what to do about it; a validator of kind `hinted` knows that itself."""
     if found["type"] == "hinted":
-        return str(found["ctx"]["hint"])
+        known: str = found["ctx"]["hint"]
+        return known
     return _filled(found, 1) or Sentence("correct the value")
 
 

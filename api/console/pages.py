@@ -16,7 +16,7 @@ from markupsafe import Markup
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.console import formats, texts
-from api.endpoints.access import SEEN_HEADER, cookie_name, csrf_token
+from api.endpoints.access import CSRF_HEADER, SEEN_HEADER, cookie_name, csrf_token, shown_cookie
 from api.endpoints.docs import version_of
 from api.settings import Settings
 
@@ -89,6 +89,11 @@ def unchanged(request: Request, stamp: str) -> Response | None:
     return _as_it_is(request) if stamp and seen.startswith(stamp) else None
 
 
+def anew(request: Request) -> Response:
+    """Return the answer to a page that has to be loaded again."""
+    return Response(status_code=204, headers={**headers(_settings(request)), "HX-Refresh": "true"})
+
+
 def _as_it_is(request: Request) -> Response:
     return Response(status_code=204, headers=headers(_settings(request)))
 
@@ -96,6 +101,12 @@ def _as_it_is(request: Request) -> Response:
 def is_part(request: Request) -> bool:
     """Return whether a script of a page asks, and not a browser that goes to one."""
     return "hx-request" in request.headers
+
+
+def is_of_former_login(request: Request) -> bool:
+    """Return whether a page asks that was loaded by another login than the one that the browser has now."""
+    token = request.headers.get(CSRF_HEADER)
+    return is_part(request) and token not in (None, csrf_token(shown_cookie(request)))
 
 
 def caller_of(request: Request) -> Identity | None:

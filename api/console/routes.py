@@ -40,11 +40,14 @@ class PageRoute(Route):
             try:
                 if goes_to_page(request):
                     request.state.notices = await request.app.state.notice_board.shown()
-                return await handle(request)
+                response = await handle(request)
             except Exception as error:
                 if not goes_to_page(request):
                     raise
                 return _elsewhere(request, error) or await _refusal(request, error)
+            # what stands around the part was for another login, and its forms have that one's token
+            is_old = request.method == "GET" and pages.is_of_former_login(request)
+            return pages.anew(request) if is_old else response
 
         return answer
 

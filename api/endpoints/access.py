@@ -30,6 +30,7 @@ from common.app_addresses import AppName
 from common.errors import ForbiddenError, PenstockError, UnauthenticatedError
 from common.protocol import MACHINE_HEADER, PROTOCOL_HEADER, TIME_HEADER
 from common.repair_protocol import CONTROLLER
+from common.sentence import Sentence
 
 _PREFIX_OF_HOST = "__Host-"
 COOKIE = f"{_PREFIX_OF_HOST}penstock_session"
@@ -284,6 +285,9 @@ def _check_page(connection: HTTPConnection, cookie: str) -> None:
         return
     token = connection.headers.get(CSRF_HEADER, "")
     if not hmac.compare_digest(token.encode(), csrf_token(cookie).encode()):
+        if "hx-request" in connection.headers:
+            reason = Sentence("this browser has signed in anew since the page was loaded")
+            raise ForbiddenError(reason, where=CSRF_HEADER, hint=Sentence("load the page again"))
         raise ForbiddenError(
             "the request does not show that a page of ours makes it",
             where=CSRF_HEADER,

@@ -137,14 +137,17 @@ async def enter(
 
     The edge asks for what is called at the app's own host, which alone gets the cookie.
     """
-    app = settings.apps.named(request.headers.get("host", ""))
+    app, at = settings.apps.named(request.headers.get("host", "")), now()
     state = request.cookies.get(STATE_COOKIE, "")
-    secret = await entrance.redeem(db, ticket, state, app, now()) if app and state else None
-    if secret is None:
-        return PlainTextResponse(ENDED, status_code=403, headers=_UNSEEN)
     answer = Response(status_code=303, headers={"Location": to, **_UNSEEN})
-    answer.headers.append("Set-Cookie", _cookie(APP_COOKIE, secret))
-    return answer
+    if app and state and (secret := await entrance.redeem(db, ticket, state, app, at)):
+        answer.headers.append("Set-Cookie", _cookie(APP_COOKIE, secret))
+        return answer
+    # of pages that a browser opens at once, all but one were sent for a ticket by a state that it has no more: they go
+    # again, by the one that it has
+    if app and state and await entrance.is_anothers(db, ticket, app, at):
+        return answer
+    return PlainTextResponse(ENDED, status_code=403, headers=_UNSEEN)
 
 
 @agents.post(APP_CALLERS_PATH, response_model_exclude_defaults=True)
@@ -174,7 +177,7 @@ def _stranger(request: Request) -> Response:
     if not settings.apps.named(host):
         return Response(status_code=401, headers={"X-Location": service.login_path(host, uri)})
     state = entrance.new_state(request.cookies.get(STATE_COOKIE, ""))
-    location = service.entrance_path(host, uri, state)
+    location = entrance.path(host, uri, state)
     return Response(status_code=401, headers={"X-Location": location, "X-Cookie": _cookie(STATE_COOKIE, state)})
 
 

@@ -24,13 +24,13 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from common import findings
+from common.sentence import Sentence
 
 SPECIALS = "~!@#$%^&*<>?"
 USER_NAME_LENGTH = (3, 20)
 NAME_LENGTH = 20
 HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 """What JSON may write as an escape, and UTF-8 cannot encode."""
-NAMING = "write lower-case letters, digits and hyphens, {}"
 EXPLAINED = ("string_too_short", "string_too_long", "string_pattern_mismatch", "value_error")
 """Kinds of what pydantic finds of a text that are about what it says."""
 NUMBERS = ("int", "float")
@@ -91,21 +91,21 @@ class Done(View):
 
 def _name(value: str) -> str:
     if not all("a" <= char <= "z" or "0" <= char <= "9" or char == "-" for char in value):
-        raise ValueError("only lower-case letters, digits and hyphens make a name")
+        raise ValueError(Sentence("only lower-case letters, digits and hyphens make a name"))
     if value.startswith("-") or value.endswith("-") or "--" in value:
-        raise ValueError("a hyphen stands neither first, nor last, nor beside another one")
+        raise ValueError(Sentence("a hyphen stands neither first, nor last, nor beside another one"))
     return value
 
 
 def _password(value: str) -> str:
     if any(not (char.isascii() and char.isalnum()) and char not in SPECIALS for char in value):
-        raise ValueError(f"only letters, digits and {SPECIALS} make a password")
+        raise ValueError(Sentence("only letters, digits and {specials} make a password", specials=SPECIALS))
     if not any(char.isalpha() for char in value):
-        raise ValueError("a password needs at least one letter")
+        raise ValueError(Sentence("a password needs at least one letter"))
     if not any(char.isdigit() for char in value):
-        raise ValueError("a password needs at least one digit")
+        raise ValueError(Sentence("a password needs at least one digit"))
     if not any(char in SPECIALS for char in value):
-        raise ValueError(f"a password needs at least one of {SPECIALS}")
+        raise ValueError(Sentence("a password needs at least one of {specials}", specials=SPECIALS))
     return value
 
 
@@ -159,13 +159,19 @@ UserName = Annotated[
     str,
     Field(min_length=USER_NAME_LENGTH[0], max_length=USER_NAME_LENGTH[1]),
     AfterValidator(_name),
-    hinted(NAMING.format("{} to {}".format(*USER_NAME_LENGTH))),
+    hinted(
+        Sentence(
+            "write lower-case letters, digits and hyphens, {least} to {most}",
+            least=USER_NAME_LENGTH[0],
+            most=USER_NAME_LENGTH[1],
+        )
+    ),
 ]
 Name = Annotated[
     str,
     Field(min_length=1, max_length=NAME_LENGTH),
     AfterValidator(_name),
-    hinted(NAMING.format(f"{NAME_LENGTH} at most")),
+    hinted(Sentence("write lower-case letters, digits and hyphens, {most} at most", most=NAME_LENGTH)),
 ]
 Password = Annotated[str, Field(min_length=8, max_length=20), AfterValidator(_password)]
 Text = Annotated[str, AfterValidator(_plain)]

@@ -49,7 +49,8 @@ class AppLogin(Base):
     """A browser's way from the console to an app with a name of its own, and its login there.
 
     It begins as a `ticket` that counts once, until `expires_at`, in the browser that was given `state` alone; then it
-    is a login by `fingerprint`, as long as the one at the console. Of all three only fingerprints are kept.
+    is a login by `fingerprint`, as long as the one at the console, or until `expires_at` once the browser has another
+    one. Of all three only fingerprints are kept.
     """
 
     __tablename__ = "app_logins"

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from appliance.site import cluster_engine, duplicates, needs, ways
+from appliance.site import apps_names, cluster_engine, duplicates, needs, ways
 from appliance.site.inventory import POSTGRESQL_PORT
 from appliance.site.model import INNER_PORTS, NFS_PORT, Node, NodeRole, Site, TakeOver
 from common.checks import Check, CheckState
@@ -74,10 +75,19 @@ def unfit(table: Table) -> dict[str, list[Problem]]:
     }
 
 
-def table(site: Site, bundle: Bundle, published: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Check]]:
-    """Return all that was looked at, by the names of the nodes that answered, of what the role published."""
+def table(
+    site: Site,
+    bundle: Bundle,
+    published: Mapping[str, Mapping[str, Any]],
+    resolve: apps_names.Resolver = apps_names.addresses_of,
+) -> dict[str, list[Check]]:
+    """Return all that was looked at, by the names of the nodes that answered, of what the role published.
+
+    Names of apps are those of the master; where they lead elsewhere, the name servers may be told later.
+    """
     machines = {name: said[MACHINE] for name, said in published.items() if MACHINE in said}
-    among = [duplicates.judge(machines), ways.judge(ways.between(site), published)]
+    named = [check if check.ok else replace(check, state=CheckState.WARN) for check in apps_names.checks(site, resolve)]
+    among = [duplicates.judge(machines), ways.judge(ways.between(site), published), {site.master.name: named}]
     return {
         node.name: [
             *_looked_at(site, node, bundle, published[node.name]),

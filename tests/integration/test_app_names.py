@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,9 @@ url => new Promise(resolve => {
     document.body.append(frame);
 })
 """
+
+
+LATER = "([url, at]) => { setTimeout(() => location.assign(url), at - Date.now()) }"
 
 
 class Named:
@@ -234,3 +238,17 @@ def test_what_ends_at_the_console_ends_at_the_apps(named: Named, page: Page) -> 
     ok(named.site.admin.delete(f"{V1}/users/alice/logins"))
     page.goto(url)
     assert page.url.startswith(f"{named.console}/login?next=")
+
+
+def test_pages_that_a_browser_opens_at_once_all_come_in(named: Named, page: Page) -> None:
+    url = named.urls["web-8888"]
+    page.goto(f"{named.console}/login")
+    sign_in(page, "alice", PASSWORD)
+    page.wait_for_url(f"{named.console}/")
+    tabs = [page.context.new_page() for _ in range(4)]
+    at = time.time() * 1000 + 2000
+    for number, tab in enumerate(tabs):
+        tab.evaluate(LATER, [f"{url}{number}", at])
+    for number, tab in enumerate(tabs):
+        tab.wait_for_url(f"{url}{number}")
+        assert shown(tab)["path"] == f"/{number}"

@@ -227,6 +227,10 @@ def test_a_user_signs_in_launches_a_session_sees_it_run_and_ends_it(site: Site, 
             slider.press("ArrowRight")
         expect(page.locator("output")).to_have_text("0.25")
         expect(page.locator("#check")).to_contain_text("Fits now")
+        page.get_by_label("Equal sessions").fill("1000")
+        expect(page.locator("#check")).to_be_empty()
+        page.get_by_label("Equal sessions").fill("1")
+        expect(page.locator("#check")).to_contain_text("Fits now")
         page.get_by_label("Ports of its apps").fill("8888")
         page.get_by_label("Command").fill("sleep infinity")
         window.show("launch")
@@ -260,6 +264,24 @@ def test_a_user_signs_in_launches_a_session_sees_it_run_and_ends_it(site: Site, 
         expect(page.locator("dl .state")).to_have_text("ended")
         page.get_by_role("button", name="Sign out").click()
         expect(page).to_have_url(f"{site.url}/login")
+
+
+def test_a_page_is_loaded_anew_when_another_tab_has_signed_in_anew(site: Site) -> None:
+    """As somebody else, it may be: whose name stands there is who the page is for."""
+    account: dict[str, Any] = {"password": PASSWORD, "must_change_password": False}
+    for name in ("erin", "frank"):
+        ok(site.admin.post(f"{V1}/users", json={"name": name, **account}))
+    with browser(site, WIDTHS[-1]) as window:
+        page = window.page
+        window.open("/login?next=/sessions")
+        sign_in(page, "erin", PASSWORD)
+        expect(page.locator(".account span")).to_have_text("erin")
+        tab = page.context.new_page()
+        tab.goto(f"{site.url}/login")
+        sign_in(tab, "frank", PASSWORD)
+        expect(tab).to_have_url(f"{site.url}/")
+        expect(page.locator(".account span")).to_have_text("frank")
+        assert page.url == f"{site.url}/sessions"
 
 
 @pytest.mark.parametrize("width", WIDTHS)

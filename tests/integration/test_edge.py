@@ -52,6 +52,18 @@ def test_who_calls_by_a_name_sees_the_companys_certificate_and_all_others_the_si
             assert asked.headers.get_list("X-Request-Id") == [Echo.asked[-1]["x-request-id"]]
 
 
+def test_a_name_may_be_as_long_as_names_of_dns_are(authority: Authority, tmp_path: Path) -> None:  # noqa: F811
+    name = ".".join(["a" * 62] * 4)
+    company, key = authority.issue("gpu.example.com")
+    (tmp_path / "own.crt").write_bytes(company.read_bytes())
+    (tmp_path / "own.key").write_bytes(key.read_bytes())
+    settings = EdgeSettings(names=[name], certificate_file="/c.pem", key_file="/k.pem").model_dump()
+    more = {"edge_settings": settings, "edge_company_files": str(tmp_path / "own")}
+    with running_echo() as api, running_edge(authority, f"127.0.0.1:{api}", tmp_path, **more) as edge:
+        asked = httpx.get(f"https://127.0.0.1:{edge.console}/", headers={"Host": name}, verify=False)
+        assert (asked.status_code, Echo.asked[-1]["host"]) == (200, name)
+
+
 def _shown(trusted: ssl.SSLContext, port: int, name: str) -> str:
     """Who the certificate speaks for that a caller by a name sees; it has to count, whatever it is for."""
     trusted.check_hostname = False
@@ -128,6 +140,34 @@ def test_what_the_edges_answer_themselves_names_its_request_too(edge: Edge) -> N
         answer = httpx.get(f"https://127.0.0.1:{port}{path}", verify=False)
         [name] = answer.headers.get_list("X-Request-Id")
         assert re.fullmatch(r"[0-9a-f]{32}", name), path
+
+
+def test_headers_that_are_too_large_are_told_as_such(edge: Edge) -> None:
+    """An app may set as many cookies as it likes for a name above the console's."""
+    cookies = "; ".join(f"a{number}={'x' * 4000}" for number in range(12))
+    for port in (edge.console, edge.api):
+        told = httpx.get(f"https://127.0.0.1:{port}/", headers={"Cookie": cookies}, verify=False)
+        assert (told.status_code, told.json()["status"]) == (431, 431)
+        assert told.json()["detail"] == "the headers are larger than the edge takes"
+        assert "cookies" in told.json()["errors"][0]["hint"]
+
+
+def test_the_console_is_at_no_name_of_an_app(authority: Authority, tmp_path: Path) -> None:  # noqa: F811
+    """What an app sets for its name would be sent there."""
+    console, app = "console.gpu.test", f"8888-{'0' * 32}.apps.gpu.test"
+    said = EdgeSettings(names=[console], apps_name="apps.gpu.test").model_dump()
+    with (
+        running_echo() as api,
+        running_edge(authority, f"127.0.0.1:{api}", tmp_path, edge_settings=said) as edge,
+    ):
+        for port in (edge.console, edge.api):
+            url = f"https://127.0.0.1:{port}/login"
+            answers = {
+                host: httpx.get(url, headers={"Host": f"{host}:{port}"}, verify=False)
+                for host in (console, "127.0.0.1", app, "any.apps.gpu.test", "apps.gpu.test")
+            }
+            assert [answer.status_code for answer in answers.values()] == [200, 200, 404, 404, 404]
+            assert f"https://{console}:{edge.console}/" in answers[app].text
 
 
 def test_an_api_that_is_away_is_told_in_the_same_form(

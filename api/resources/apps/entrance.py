@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 import secrets
 from datetime import datetime, timedelta
+from urllib.parse import quote
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth import passwords
-from api.resources.apps import repository
+from api.resources.apps import repository, service
 from api.tables.logins import AppLogin
 from common.app_addresses import AppName
 
@@ -30,9 +31,18 @@ def new_state(known: str) -> str:
     return known if re.fullmatch(STATE, known) else secrets.token_hex(16)
 
 
+def path(host: str, uri: str, state: str) -> str:
+    """Return where in the console a browser gets its ticket for an app.
+
+    From a place that it might read as another origin it comes back to the start of the app.
+    """
+    place = uri if re.fullmatch(PLACE, uri) else "/"
+    return f"{service.OPEN_PATH}?state={state}&next={quote(f'https://{host}{place}', safe='')}"
+
+
 async def issue(db: AsyncSession, login_id: UUID, app: AppName, state: str, at: datetime) -> str:
     """Return a ticket for an app by a login at the console; what nobody used in time is forgotten on the way."""
-    await repository.remove_stale_tickets(db, at)
+    await repository.remove_ended(db, at)
     ticket = passwords.new_secret()
     row = AppLogin(
         login_id=login_id,
@@ -50,4 +60,11 @@ async def redeem(db: AsyncSession, ticket: str, state: str, app: AppName, at: da
     """Return the secret of a cookie for a ticket; None where it does not count, or does no more."""
     secret = passwords.new_secret()
     ticket, state, cookie = (passwords.fingerprint(each) for each in (ticket, state, secret))
-    return secret if await repository.use_ticket(db, ticket, state, app, at=at, cookie=cookie) else None
+    until = at + timedelta(seconds=TICKET_S)
+    used = await repository.use_ticket(db, ticket, state, app, at=at, cookie=cookie, until=until)
+    return secret if used else None
+
+
+async def is_anothers(db: AsyncSession, ticket: str, app: AppName, at: datetime) -> bool:
+    """Return whether a ticket that does not count in a browser would in another, or before this one had a new state."""
+    return await repository.counts(db, passwords.fingerprint(ticket), app, at)

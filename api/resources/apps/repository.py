@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import delete, or_, select, update
+from sqlalchemy import ColumnElement, delete, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import joinedload, lazyload
 
@@ -36,24 +36,38 @@ def add(db: AsyncSession, login: AppLogin) -> None:
     db.add(login)
 
 
-async def remove_stale_tickets(db: AsyncSession, at: datetime) -> None:
-    """Forget the tickets that nobody has used in time."""
+async def remove_ended(db: AsyncSession, at: datetime) -> None:
+    """Forget the tickets that nobody has used in time, and the logins in whose place others came."""
     await db.execute(delete(AppLogin).where(AppLogin.expires_at <= at))
 
 
-async def use_ticket(db: AsyncSession, ticket: str, state: str, app: AppName, *, at: datetime, cookie: str) -> bool:
-    """Make a login of a ticket, once; returns whether it counted. All of them are known by their fingerprints."""
-    query = update(AppLogin).where(AppLogin.ticket == ticket, AppLogin.state == state, AppLogin.expires_at > at)
-    query = query.where(AppLogin.session_id == app.session_id, AppLogin.port == app.port)
+async def use_ticket(
+    db: AsyncSession, ticket: str, state: str, app: AppName, *, at: datetime, cookie: str, until: datetime
+) -> bool:
+    """Make a login of a ticket, once; returns whether it counted. All of them are known by their fingerprints.
+
+    A browser has one cookie of a name: those that it had before end with `until`, for what it asked by them already.
+    """
+    query = update(AppLogin).where(AppLogin.state == state, *_counts(ticket, app, at))
     used = query.values(ticket=None, state=None, expires_at=None, fingerprint=cookie)
     row = (await db.execute(used.returning(AppLogin.id, AppLogin.login_id))).one_or_none()
     if row is None:
         return False
-    # a browser has one cookie of a name: those that it had before are nobody's
-    former = delete(AppLogin).where(AppLogin.login_id == row.login_id, AppLogin.id != row.id)
+    former = update(AppLogin).where(AppLogin.login_id == row.login_id, AppLogin.id != row.id)
     former = former.where(AppLogin.session_id == app.session_id, AppLogin.port == app.port)
-    await db.execute(former.where(AppLogin.fingerprint.is_not(None)))
+    former = former.where(AppLogin.fingerprint.is_not(None), AppLogin.expires_at.is_(None))
+    await db.execute(former.values(expires_at=until))
     return True
+
+
+async def counts(db: AsyncSession, ticket: str, app: AppName, at: datetime) -> bool:
+    """Return whether a ticket, by its fingerprint, still counts for an app in some browser."""
+    return (await db.scalar(select(AppLogin.id).where(*_counts(ticket, app, at)))) is not None
+
+
+def _counts(ticket: str, app: AppName, at: datetime) -> tuple[ColumnElement[bool], ...]:
+    of_app = AppLogin.session_id == app.session_id, AppLogin.port == app.port
+    return AppLogin.ticket == ticket, AppLogin.expires_at > at, *of_app
 
 
 async def of_ids(db: AsyncSession, ids: Collection[UUID]) -> Sequence[Session]:

@@ -155,12 +155,6 @@ def login_path(host: str, uri: str) -> str:
     return f"/login?next={quote(f'https://{host}{uri}', safe='', encoding='latin-1', errors='replace')}"
 
 
-def entrance_path(host: str, uri: str, state: str) -> str:
-    """Return where in the console a browser gets its ticket for an app with a name of its own."""
-    wanted = quote(f"https://{host}{uri}", safe="", encoding="latin-1", errors="replace")
-    return f"{OPEN_PATH}?state={state}&next={wanted}"
-
-
 def _is_ours(cookie: str) -> bool:
     name = cookie.partition("=")[0].strip().lower()
     return name.removeprefix("__host-").removeprefix("__secure-").startswith(OUR_COOKIES)

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from api.resources.schemas import Name, Request, Text, View, hinted
 from api.tables.images import Image, Status, Visibility
+from common.sentence import Sentence
 
 NAME = r"^[a-z0-9]+([._-][a-z0-9]+)*$"
 TAG = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$"
@@ -26,7 +27,10 @@ REFERENCE = (
 Reference = Annotated[
     str,
     Field(max_length=512, pattern=REFERENCE),
-    hinted("write it like reservoir:5000/team/python:3.11", {"string_pattern_mismatch": "is no reference of an image"}),
+    hinted(
+        Sentence("write it like {example}", example="reservoir:5000/team/python:3.11"),
+        {"string_pattern_mismatch": Sentence("is no reference of an image")},
+    ),
 ]
 ImageName = Annotated[str, Path(max_length=128, pattern=NAME)]
 ImageTag = Annotated[str, Path(max_length=128, pattern=TAG)]

@@ -50,6 +50,7 @@ _of_app = select(AppLogin.login_id).where(
     AppLogin.fingerprint == bindparam("fingerprint"),
     AppLogin.session_id == bindparam("session_id"),
     AppLogin.port == bindparam("port"),
+    or_(AppLogin.expires_at.is_(None), AppLogin.expires_at > bindparam("at")),
 )
 _BY_APP_COOKIE = _callers(_logins, _logins.c.id.in_(_of_app)).where(_login_holds)
 

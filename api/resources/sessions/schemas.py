@@ -13,6 +13,7 @@ from api.tables.projects import Access
 from api.tables.sessions import MAX_CONTAINERS, Kind
 from common.gpu.kinds import Enforcement
 from common.protocol import SYSTEM_FOLDERS, belongs_to_system
+from common.sentence import Sentence
 from common.topology import TopologyLevel
 
 MAX_BATCH = 100
@@ -32,7 +33,9 @@ Word = Annotated[Text, Field(max_length=32_768)]
 Folder = Annotated[
     str,
     Field(max_length=255, pattern=r"^(/[A-Za-z0-9._-]+)+$"),
-    hinted("write a path such as /data", {"string_pattern_mismatch": "is not a folder"}),
+    hinted(
+        Sentence("write a path such as {path}", path="/data"), {"string_pattern_mismatch": Sentence("is not a folder")}
+    ),
 ]
 DiskMib = Annotated[int, Field(ge=1, le=MAX_MEMORY_MIB)]
 """MiB that a container may write beside its mounts."""
@@ -156,8 +159,8 @@ class SessionRequest(Request):
         least = info.data.get("replicas", 1)
         if value is not None and value < least:
             reason, hint = (
-                "it is fewer than the `replicas` that it starts with",
-                f"write {least} or more, or start with fewer",
+                Sentence("it is fewer than the `replicas` that it starts with"),
+                Sentence("write {least} or more, or start with fewer", least=least),
             )
             raise PydanticCustomError("hinted", "{reason}", {"reason": reason, "hint": hint})
         return value

@@ -43,8 +43,8 @@ document.addEventListener("htmx:responseError", ({ detail }) => {
   }
   // What may not be seen any more, or is not there, is not asked for again.
   if ((status === 403 || status === 404) && detail.elt.dataset.version) detail.elt.dataset.gone = "true";
-  // What says by itself how things stand does so again later.
-  if (detail.elt.dataset.quiet) return;
+  // What says by itself how things stand does so again later; what it said was of something else.
+  if (detail.elt.dataset.quiet) return detail.elt.replaceChildren();
   let problems;
   try {
     problems = JSON.parse(responseText).errors;

@@ -168,3 +168,22 @@ async def test_what_is_no_rule_of_a_sandbox_is_said_in_the_readers_language(
     answer = await browser.post("/sandboxes", data={"name": "strict", "rules": rule}, headers=headers)
     (told,) = answer.json()["errors"]
     assert (told["pointer"], told["detail"], "write" in told["hint"]) == ("/rules", said, False)
+
+
+@pytest.mark.parametrize(
+    ("form", "field", "said", "advised"),
+    [
+        ({"name": "First"}, "/name", "이름에는 소문자, 숫자, 하이픈만", "20자 이하로"),
+        ({"name": "-first"}, "/name", "하이픈은 처음이나 끝에", "20자 이하로"),
+        ({"name": "a" * 21}, "/name", "20자보다 깁니다", "20자 이하로"),
+        ({"name": ""}, "/name", "비어 있습니다", "20자 이하로"),
+        ({"replicas": "3", "max_replicas": "2"}, "/max_replicas", "컨테이너 수보다 적습니다", "3 이상을"),
+    ],
+)
+async def test_what_is_wrong_with_a_new_session_is_said_in_the_readers_language(
+    ready: Cluster, browser: httpx.AsyncClient, form: dict[str, str], field: str, said: str, advised: str
+) -> None:
+    headers = {"Accept-Language": "ko", "HX-Request": "true"}
+    fits = {"name": "first", "project": "team-a", "image": "python", "share": "1"}
+    (told,) = (await browser.post("/launch", data=fits | form, headers=headers)).json()["errors"]
+    assert (told["pointer"], said in told["detail"], advised in told["hint"]) == (field, True, True), told

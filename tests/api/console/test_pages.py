@@ -14,12 +14,13 @@ from fastapi import Request
 from sqlalchemy import select, update
 
 from api.clock import now
-from api.console import pages
+from api.console import pages, texts
 from api.endpoints.access import SEEN_HEADER
 from api.lists import nodes, stamps, summary
 from api.lists.summary import RoomOfGroups
 from api.tables.logins import Login
 from api.tables.nodes import Node
+from api.tables.users import Language
 from tests.api.cluster import V1, Cluster, ok, sign_in
 from tests.api.console.conftest import PAGE
 from tests.api.steps import delete, run
@@ -206,6 +207,25 @@ async def test_a_form_of_another_site_changes_nothing(
     assert token
     assert token[1] == own
     assert (await browser.post(path, headers={"X-CSRF-Token": own})).status_code == 204
+
+
+async def test_a_page_of_a_former_login_is_loaded_anew_and_its_forms_say_what_to_do(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    """Another tab may have signed in anew, as somebody else perhaps: what stands around a part was for that one."""
+    part = {"HX-Request": "true"}
+    assert "hx-refresh" not in (await browser.get("/sessions", headers=part)).headers
+    former = {**part, "X-CSRF-Token": browser.headers["X-CSRF-Token"]}
+    await sign_in(browser, "admin")
+    answer = await browser.get("/sessions", headers=former)
+    assert (answer.status_code, answer.headers["hx-refresh"], answer.text) == (204, "true", "")
+    assert "hx-refresh" not in (await browser.get("/sessions", headers=part)).headers
+    refused = (await browser.post("/language", headers={**former, "Accept-Language": "ko"})).json()
+    assert refused["status"] == 403
+    korean = texts.speech(Language.KOREAN)
+    assert refused["errors"][0]["hint"] == korean.gettext("load the page again") != "load the page again"
+    told = (await browser.post("/language", headers={"X-CSRF-Token": "0", "Accept": "*/*"})).json()
+    assert "/auth/csrf" in told["errors"][0]["hint"], "a program"
 
 
 async def test_signing_out_ends_the_login(browser: httpx.AsyncClient) -> None:

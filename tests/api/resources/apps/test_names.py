@@ -238,7 +238,52 @@ async def test_a_ticket_is_for_the_browser_that_was_sent_for_it(cluster: Cluster
         location = (await console.get(await browser.leave())).headers["location"]
     assert (await victim.enter(location)).status_code == 403
     await victim.leave()
-    assert (await victim.enter(location)).status_code == 403
+    led = await victim.enter(location)
+    assert (led.status_code, led.headers["location"]) == (303, "/"), "he comes in as himself, or not at all"
+    assert "set-cookie" not in led.headers
+    assert (await victim.ask()).status_code == 401
+    assert (await browser.enter(location)).status_code == 303, "nobody else has used it up"
+
+
+async def test_pages_that_a_browser_opens_anew_at_once_all_come_in(cluster: Cluster) -> None:
+    """Each was sent away before the browser had a state: it keeps the one that came last."""
+    browser = Browser(cluster, await host_of(cluster))
+    ways = []
+    for place in ("/a", "/b", "/c"):
+        browser.cookies.clear()
+        ways.append(await browser.leave(place))
+    async with signed_in(cluster, "alice") as console:
+        answers = [await browser.enter((await console.get(way)).headers["location"]) for way in ways]
+        assert [answer.headers["location"] for answer in answers] == ["/a", "/b", "/c"]
+        assert [APP in answer.headers.get("set-cookie", "") for answer in answers] == [False, False, True]
+        assert (await browser.ask("/a")).status_code == 200
+        del browser.cookies[APP]
+        again = await browser.enter((await console.get(await browser.leave("/a"))).headers["location"])
+    assert (again.headers["location"], (await browser.ask()).status_code) == ("/a", 200)
+
+
+async def test_what_a_page_has_asked_is_answered_when_another_one_comes_in(cluster: Cluster) -> None:
+    """The browser takes a new cookie for all of them; requests on their way have the one before."""
+    browser = Browser(cluster, await host_of(cluster))
+    async with signed_in(cluster, "alice") as console:
+        locations = [(await console.get(await browser.leave())).headers["location"] for _ in range(2)]
+        await browser.enter(locations[0])
+        before = dict(browser.cookies)
+        await browser.enter(locations[1])
+        after, browser.cookies = browser.cookies, before
+        assert (await browser.ask()).status_code == 200
+        async with cluster.database.transaction() as db:
+            ending = AppLogin.expires_at.is_not(None)
+            until = (await db.execute(select(AppLogin.expires_at).where(ending))).scalar_one()
+            assert until is not None
+            assert until <= now() + timedelta(seconds=TICKET_S)
+            await db.execute(update(AppLogin).where(ending).values(expires_at=now() - timedelta(seconds=1)))
+        assert (await browser.ask()).status_code == 401, "soon nobody has it any more"
+        browser.cookies = after
+        assert (await browser.ask()).status_code == 200
+        browser.cookies.pop(APP)
+        await console.get(await browser.leave())
+        assert await tickets(cluster) == 2, "the login, and a new ticket"
 
 
 async def test_two_pages_may_be_on_their_way_at_once(cluster: Cluster) -> None:
@@ -249,7 +294,9 @@ async def test_two_pages_may_be_on_their_way_at_once(cluster: Cluster) -> None:
     answers = [await browser.enter(location) for location in locations]
     assert [answer.headers["location"] for answer in answers] == ["/a", "/b"]
     assert (await browser.ask()).status_code == 200
-    assert await tickets(cluster) == 1, "one cookie, one login"
+    async with cluster.database.reading() as db:
+        lasting = select(func.count()).select_from(AppLogin).where(AppLogin.expires_at.is_(None))
+        assert await db.scalar(lasting) == 1, "one cookie, one login"
 
 
 async def test_who_may_not_open_an_app_gets_no_ticket(cluster: Cluster) -> None:
@@ -300,6 +347,18 @@ async def test_no_ticket_goes_elsewhere(cluster: Cluster, wanted: str) -> None:
         answer = await console.get("/apps/open", params=asked)
     assert (answer.status_code, "location" in answer.headers) == (404, False)
     assert await tickets(cluster) == 0
+
+
+@pytest.mark.parametrize("uri", ["//a", "/?q=a\\b", "/\\a"])
+async def test_from_a_place_that_browsers_read_as_they_like_the_way_leads_to_the_start(
+    cluster: Cluster, uri: str
+) -> None:
+    browser = Browser(cluster, await host_of(cluster))
+    async with signed_in(cluster, "alice") as console:
+        answer = await console.get(await browser.leave(uri))
+        assert answer.status_code == 303, answer.text
+        entered = await browser.enter(answer.headers["location"])
+    assert (entered.status_code, entered.headers["location"]) == (303, "/")
 
 
 @pytest.mark.parametrize("to", ["//evil.example/", "/\\evil.example", "https://evil.example/", "", "/a\nb", "/ b"])

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from appliance.site import apps_names, inventory, pki
+from appliance.site import apps_names, inventory, pki, preflight
 from appliance.site.model import Site
 from common.checks import CheckState
+from reservoir.contents.bundle import Bundle
 
 NODE = {"name": "all", "address": "10.0.0.2", "roles": ["reservoir", "master"]}
 
@@ -82,6 +83,21 @@ def test_a_name_that_leads_elsewhere_is_a_fault_and_one_that_is_not_found_a_warn
     assert "say 10.0.0.2 for *.apps.gpu.example" in wrong.hint
     assert len(set(asked)) == 3, "no name that somebody has made an entry for"
     assert all(name.endswith(".apps.gpu.example") for name in asked)
+
+
+def leading(*addresses: str) -> apps_names.Resolver:
+    return lambda _: addresses
+
+
+def test_before_a_deploy_a_name_that_leads_elsewhere_is_a_warning_of_the_master() -> None:
+    """What is installed works by addresses, and name servers may be told of it later."""
+    none = Bundle.model_construct(targets=[], artifacts=[])
+    published: dict[str, dict[str, Any]] = {"all": {preflight.FINDINGS: []}}
+    for address, state in (("10.0.0.2", CheckState.OK), ("10.0.0.3", CheckState.WARN)):
+        table = preflight.table(site(), none, published, leading(address))
+        assert [check.state for check in table["all"] if check.id == apps_names.IDENTITY] == [state]
+        assert preflight.unfit(table) == {}
+    assert preflight.table(site(apps_name=None), none, published, lambda _: pytest.fail("asked")) == {"all": []}
 
 
 def test_where_apps_have_no_names_nothing_is_asked() -> None:

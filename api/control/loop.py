@@ -257,6 +257,7 @@ class Loop:
 
     def _workload(self, row: Asked, project: Project, permissions: Permissions) -> Workload:
         allowed, grouped_only = permissions.allowed(row.user_id, project, row.kind, row.group or None)
+        requeued_at = row.since if row.attempt and row.state is State.PENDING else row.interrupted_at
         return Workload(
             id=str(row.id),
             project=project.name,
@@ -280,7 +281,7 @@ class Loop:
             traits=traits.needed(p2p=row.p2p, rdma=row.rdma),
             protocol=row.protocol,
             held_milli=row.held_milli,
-            requeued_at=micros(row.since) if row.attempt and row.state is State.PENDING else 0,
+            requeued_at=micros(requeued_at) if requeued_at else 0,
             private=row.access is Access.PRIVATE,
             limit_s=time_limits.limit_s(row.limit_s, row.kind, project),
             moves=row.moves,

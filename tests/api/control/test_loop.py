@@ -343,6 +343,7 @@ async def test_a_session_moves_where_that_lets_another_start(ready: Cluster) -> 
     cycle = await Loop(ready.database, ready.settings).last_cycle()
     (known,) = [each.workload for each in cycle.snapshot.running if each.workload.name == moved["name"]]
     assert (known.moves, known.moved_at > 0) == (1, True)
+    assert known.requeued_at > known.moved_at, "one that runs again tells when it was stopped"
 
 
 async def test_a_session_that_has_just_begun_is_spared_for_its_time(

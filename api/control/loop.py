@@ -148,8 +148,12 @@ class Loop:
         return placed
 
     def rest(self) -> None:
-        """Note that nothing waits: no places are kept then, and none are made."""
-        self.reservations, self.claims, self._nominated, self._rounds = {}, (), (), Rounds()
+        """Note that nothing waits: places are kept then for nobody but who is being moved, and none are made."""
+        waited = self.last.decision.pending_reasons if self.last else {}
+        kept = (self.reservations or {}).items()
+        self.reservations = {id_: places for id_, places in kept if str(id_) not in waited}
+        self.claims = tuple(claim for claim in self.claims if claim.workload.id not in waited)
+        self._nominated, self._rounds = tuple(id_ for id_ in self._nominated if id_ not in waited), Rounds()
         self._decider.rest()
 
     def check(self) -> Check:

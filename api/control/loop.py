@@ -148,8 +148,12 @@ class Loop:
         return placed
 
     def rest(self) -> None:
-        """Note that nothing waits: no places are kept then, and none are made."""
-        self.reservations, self.claims, self._nominated, self._rounds = {}, (), (), Rounds()
+        """Note that nothing waits: places are kept then for nobody but who is being moved, and none are made."""
+        waited = self.last.decision.pending_reasons if self.last else {}
+        kept = (self.reservations or {}).items()
+        self.reservations = {id_: places for id_, places in kept if str(id_) not in waited}
+        self.claims = tuple(claim for claim in self.claims if claim.workload.id not in waited)
+        self._nominated, self._rounds = tuple(id_ for id_ in self._nominated if id_ not in waited), Rounds()
         self._decider.rest()
 
     def check(self) -> Check:
@@ -257,6 +261,7 @@ class Loop:
 
     def _workload(self, row: Asked, project: Project, permissions: Permissions) -> Workload:
         allowed, grouped_only = permissions.allowed(row.user_id, project, row.kind, row.group or None)
+        requeued_at = row.since if row.attempt and row.state is State.PENDING else row.interrupted_at
         return Workload(
             id=str(row.id),
             project=project.name,
@@ -280,7 +285,7 @@ class Loop:
             traits=traits.needed(p2p=row.p2p, rdma=row.rdma),
             protocol=row.protocol,
             held_milli=row.held_milli,
-            requeued_at=micros(row.since) if row.attempt and row.state is State.PENDING else 0,
+            requeued_at=micros(requeued_at) if requeued_at else 0,
             private=row.access is Access.PRIVATE,
             limit_s=time_limits.limit_s(row.limit_s, row.kind, project),
             moves=row.moves,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 
 from api.scheduler import titles
 from api.scheduler.draft import Draft, Places, Pool, Statement, Vain
@@ -39,10 +40,11 @@ def consolidate(draft: Draft, workload: Workload, vain: Vain) -> Statement | Non
         if not victims or len(victims) > may_move:
             break
         places, moved = _elsewhere(draft, workload, victims)
-        if places and len(moved) == len(victims) and draft.may_take(workload, places, draft.ledger.may_retain):
+        if places and len(moved) == len(victims):
             return Statement(workload, places, victims, titles.names(victims, workload.project), moved)
         pool = replace(pool, taken={*pool.taken, *(each.workload.id for each in victims)} - moved.keys())
-    vain.pools[MOVING].add(workload)
+    if workload.id not in draft.too_much:  # another project may have what is too much for its own
+        vain.pools[MOVING].add(workload)
     return None
 
 
@@ -59,14 +61,22 @@ def _may_move(draft: Draft) -> int:
 
 
 def _elsewhere(draft: Draft, workload: Workload, victims: Collection[Running]) -> tuple[Places, dict[str, Places]]:
-    """Return where the workload goes, and where those of the victims go that fit beside it, the largest first."""
+    """Return where the workload goes, and where those of the victims go that fit beside it, the largest first.
+
+    None of these goes to a slice that counts for more than it has: its project might not have it there.
+    """
     moved: dict[str, Places] = {}
     with draft.once_gone(victims):
-        places = draft.later.find(workload) or ()
+        places = draft.suiting(workload, draft.ledger.may_retain, draft.later.find) or ()
         draft.later.allocate(places, workload)
         for running in sorted(victims, key=lambda each: (-each.workload.total_milli, each.workload.id)):
-            found = draft.later.find(running.workload)
+            may_have = partial(_takes_no_more, running.workload)
+            found = draft.suiting(running.workload, may_have, draft.later.find)
             if found:
                 draft.later.allocate(found, running.workload)
                 moved[running.workload.id] = found
     return places, moved
+
+
+def _takes_no_more(before: Workload, after: Workload) -> bool:
+    return after.total_milli <= before.total_milli

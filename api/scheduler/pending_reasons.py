@@ -226,7 +226,7 @@ def refusal(ledger: Ledger, workload: Workload) -> tuple[Cause, str] | None:
 
 
 def _refusal_of_gpus(ledger: Ledger, workload: Workload) -> tuple[Cause, str]:
-    project, asked = ledger.project(workload.project), gpus(workload.total_milli)
+    project, asked = ledger.project(workload.project), _asked(workload)
     if project.name not in ledger.projects:
         return Cause.QUOTA, Sentence(
             "the project {project} is not active; ask its manager or the administrator", project=project.name
@@ -284,7 +284,7 @@ def _keeps(held: str, kept: Mapping[Workload, int], left: int, project: str) -> 
 
 
 def _refusal_of_domain(ledger: Ledger, workload: Workload) -> str:
-    domains, asked = ledger.domains, gpus(workload.total_milli)
+    domains, asked = ledger.domains, _asked(workload)
     name = domains.of_project[workload.project]
     limit = domains.domains[name].limit_milli or 0
     if workload.total_milli > limit:
@@ -342,6 +342,15 @@ def _together(workloads: Sequence[Workload]) -> str:
         return gpus(milli)
     cpu = sum(each.replicas * each.cpu_milli for each in workloads)
     return without_gpus(cpu, sum(each.replicas * each.memory_mib for each in workloads))
+
+
+def _asked(workload: Workload) -> str:
+    """Return the GPUs that a workload asks for, and what it would have where it gets more."""
+    asked = workload.replicas * workload.gpu_milli
+    if workload.total_milli == asked:
+        return gpus(asked)
+    taken = gpus(workload.total_milli)
+    return Sentence("{asked} (as slices, which count whole, {taken})", asked=gpus(asked), taken=taken)
 
 
 def amount_of(workload: Workload) -> str:

@@ -106,10 +106,12 @@ def pools(draft: Draft, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, 
     yield from _extras_and_beyond(draft, workload, vain, partial(pool, due_beside=due_beside, guests_of=guests))
     if not draft.residents.has_below(project, workload.priority):
         return
-    own = partial(pool, own=project, below=workload.priority)
+    stopped = _stopped_in_turn(draft, workload)
+    since = f" but those stopped since {workload.submitted_at}" if stopped else ""
+    own = partial(pool, own=project, below=workload.priority, taken=draft.terminating.keys() | stopped)
     # What could be guaranteed goes before what never can: reclaimed for that, it would be the first to return.
     spared = quota if workload.total_milli > quota else -1
-    alone: Pool = ("own", project, workload.priority)
+    alone: Pool = (f"own{since}", project, workload.priority)
     if workload not in vain.pools[alone]:
         yield alone, own(spared=spared, due=due, due_beside=due_beside)
     both: Pool = ("both", project, workload.priority)
@@ -120,7 +122,19 @@ def pools(draft: Draft, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, 
             asked = own(surplus, last_may_pass=True, due=due, due_beside=due_beside, guests_of=guests)
             yield both, replace(asked, right=Right.GPUS, beyond=_beyond_quota(draft, surplus))
     if not workload.total_milli:
-        yield from _own_and_beyond_beside(draft, workload, vain, own)
+        yield from _own_and_beyond_beside(draft, workload, vain, own, since)
+
+
+def _stopped_in_turn(draft: Draft, workload: Workload) -> frozenset[str]:
+    """Return whom of its own project a workload without GPUs, which was stopped itself, has no stopped any more.
+
+    Those have GPUs and were stopped since it was submitted. A priority stands beside the order of rights: theirs would
+    have a guarantee of CPU stopped, and that the workload, for ever.
+    """
+    if workload.total_milli or not (workload.requeued_at and draft.ledger.beside.counts):
+        return frozenset()
+    own = [each.workload for each in draft.residents.of(workload.project) if each.workload.total_milli]
+    return frozenset(each.id for each in own if each.requeued_at > workload.submitted_at)
 
 
 def _extras_and_beyond(
@@ -171,7 +185,7 @@ def _guests_beyond(draft: Draft, lines: Mapping[str, Line]) -> set[str]:
 
 
 def _own_and_beyond_beside(
-    draft: Draft, workload: Workload, vain: Vain, own: Callable[..., VictimPool]
+    draft: Draft, workload: Workload, vain: Vain, own: Callable[..., VictimPool], since: str
 ) -> Iterator[tuple[Pool, VictimPool]]:
     """Yield for what is a guarantee once enough of its own left: that of a lower priority, with who goes beyond."""
     ledger, project = draft.ledger, workload.project
@@ -180,7 +194,7 @@ def _own_and_beyond_beside(
         return
     over_quota = ledger.over_quota(project)
     for surplus in [{}, over_quota] if over_quota else [{}]:
-        kind: Pool = (f"both of CPU and memory{' and GPUs' if surplus else ''}", project, workload.priority)
+        kind: Pool = (f"both of CPU and memory{' and GPUs' if surplus else ''}{since}", project, workload.priority)
         if workload not in vain.pools[kind]:
             lines = _with_those_beyond(draft, ledger.beside.lines())
             asked = own(surplus, last_may_pass=True, due_beside=due, guests_of=project, lines=lines)

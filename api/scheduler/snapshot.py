@@ -155,9 +155,10 @@ class Workload:
     reclaimed. A higher `priority` goes first within a project. `held_milli` is what it takes with all containers where
     it has places: a slice counts whole. Without `on_slices` it gets none. A `private` one is not named to others.
     It mounts something of `storages`, and runs only on nodes that lack none of its `traits`.
-    `limit_s` is for how long it runs at most; 0 where nobody knows. It was moved `moves` times, last at `moved_at`.
-    Agents have to speak its `protocol`, or a later one. With `max_replicas` it is elastic: it starts with
-    `min_replicas`, gets more while there is room, and gives these up first.
+    `limit_s` is for how long it runs at most; 0 where nobody knows. It came back to the queue last at `requeued_at`,
+    and tells so while it runs again. It was moved `moves` times, last at `moved_at`. Agents have to speak its
+    `protocol`, or a later one. With `max_replicas` it is elastic: it starts with `min_replicas`, gets more while there
+    is room, and gives these up first.
     """
 
     id: str

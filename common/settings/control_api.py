@@ -88,7 +88,10 @@ class ControlApiSettings(StrictModel):
         description="move preemptible sessions where that lets one start that is entitled to room and waits otherwise",
     )
     moves_per_hour: int = Field(
-        default=10, ge=0, le=1_000_000, description="so many sessions are moved in an hour at most"
+        default=10,
+        ge=0,
+        le=1_000_000,
+        description="so many are moved in an hour at most; who has ended since counts no more",
     )
     moves_per_session: int = Field(default=1, ge=0, le=1000, description="no session is moved more often than that")
     gang_networks: IPv4Network = Field(

@@ -161,7 +161,7 @@ def test_an_administrator_makes_a_user_and_a_project_and_empties_a_node(journey:
     page.get_by_label("Guaranteed GPUs").fill("2")
     page.get_by_label("Members").fill("dan")
     page.get_by_role("button", name="Create").click()
-    expect(page.get_by_role("link", name="of-dan")).to_be_visible()
+    expect(page.get_by_role("heading", name="of-dan")).to_be_visible()
 
     follow(page.get_by_role("link", name="Nodes", exact=True))
     row = page.get_by_role("row").filter(has_text="worker2")

@@ -69,6 +69,7 @@ _ASKED = (
     Session.reserved_on,
     Session.moves,
     Session.moved_at,
+    Session.interrupted_at,
 )
 
 Asked = Row[Any]

@@ -79,6 +79,21 @@ async def test_a_session_moves_where_that_lets_another_start(ready: Cluster) -> 
     cycle = await Loop(ready.database, ready.settings).last_cycle()
     (known,) = [each.workload for each in cycle.snapshot.running if each.workload.name == moved["name"]]
     assert (known.moves, known.moved_at > 0) == (1, True)
+    assert known.requeued_at > known.moved_at, "one that runs again tells when it was stopped"
+
+
+async def test_who_is_moved_for_one_that_is_deleted_meanwhile_keeps_its_places(ready: Cluster) -> None:
+    await on_halves_of_two_gpus(ready)
+    loop = ready.manager.loop = Loop(ready.database, ready.settings.model_copy(update={"consolidation": True}))
+    await loop.run()
+    (moved,) = [name for name in ("h1", "h3") if (await ready.session(name))["state"] == "TERMINATING"]
+    await delete(ready, "own")
+    loop.rest()
+    for name in ("late1", "late2", "late3"):
+        await ready.submit(name, gpu_milli=500, cpu_milli=500, memory_mib=512)
+    await loop.run()
+    await ready.settle()
+    assert (await ready.session(moved))["state"] == "RUNNING"
 
 
 async def test_a_session_that_has_just_begun_is_spared_for_its_time(

@@ -35,6 +35,8 @@ PAUSES = (0, 0, 30, 150, 600, 2400, 9600)
 """Seconds between the cycles in which nothing changes any more: whoever waits or runs for long has its turn in them."""
 SMALL, MUCH, CROWD = (0.5, 0.5, 1), (1, 2, 2, 3, 4), 12
 """GPUs of sessions that fill a cluster, and of those that come then; so many of the former at most."""
+MOVING = 3
+"""Of seven worlds in that one sessions are moved for others."""
 SLICES = ((500, 500), (250, 250, 500), (142, 285, 571))
 SIZES = (0.1, 0.25, 0.5, 0.5, 0.6, 0.7, 1, 1, 1, 1, 1.3, 2, 2, 4)
 
@@ -47,7 +49,12 @@ class RandomWorld(JudgedWorld):
         self.number = seed
         nodes = tuple(self._node(draw, at) for at in range(draw.choice((1, 2, 2, 3, 4))))
         self.total = sum(gpu.capacity_milli for each in nodes for gpu in each.gpus) // 1000
-        settings = SchedulerSettings(draw.choice((0, 0, 0, 30)), draw.choice((0, 5, 60, 60)), draw.random() < 0.4)
+        settings = SchedulerSettings(
+            min_runtime_s=draw.choice((0, 0, 0, 30)),
+            reserve_after_s=draw.choice((0, 5, 60, 60)),
+            strict_order_after_s=int(draw.random() < 0.4),
+            consolidation=seed % 7 == MOVING,
+        )
         super().__init__(nodes, self._projects(draw), settings, now=3 * DAY)
         self.planner = Planner()
         self.random = draw

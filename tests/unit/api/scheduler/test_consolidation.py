@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from api.scheduler.snapshot import Cause, SchedulerSettings
-from tests.unit.api.scheduler.world import SECOND, World, node, on, project, runs, work
+from tests.unit.api.scheduler.world import SECOND, World, node, on, project, runs, sliced, work
 
 NOW = 10_000
 MOVING = SchedulerSettings(consolidation=True)
@@ -130,3 +130,39 @@ def test_parts_of_gpus_move_together_on_one_node() -> None:
     world.submit(work("own", "a", 1, NOW))
     assert len(world.settle()) == 1
     assert set(world.running) == {"own", "b0", "b1"}
+
+
+def a_slice_elsewhere(**more: Any) -> World:
+    """A quarter of a GPU is in the way of an owner, and all that is free is a slice, which counts as half of one."""
+    world = World((node("m", 1), sliced("n", 500)), (project("a", 1), project("b", 0.25, **more)), MOVING, NOW)
+    world.running["b-m"] = runs(work("b-m", "b", 0.25), on("m", 0.25), since=1)
+    world.submit(work("own", "a", 1, NOW))
+    return world
+
+
+@pytest.mark.parametrize("more", [{"over_quota": False}, {"limit_milli": 250}, {}])
+def test_nobody_moves_to_a_slice_that_counts_for_more_than_it_has(more: dict[str, Any]) -> None:
+    """It would be beyond what its project may have, and wait; or beyond the quota, and be stopped for others."""
+    world = a_slice_elsewhere(**more)
+    assert not world.step().reclaims
+
+
+def test_a_session_moves_beside_slices_that_count_for_more_than_it_has() -> None:
+    world = a_slice_elsewhere(over_quota=False)
+    world.nodes = (node("m", 2), sliced("n", 500, gpus=1))
+    world.projects = (project("a", 2), project("b", 0.25, over_quota=False))
+    world.submit(work("own", "a", 2, NOW))
+    assert world.settle() == ["b-m"]
+    assert world.running["b-m"].placements == (on("n", 0.25),)
+
+
+def test_who_may_not_have_the_room_does_not_keep_others_from_it() -> None:
+    """What the first asks for is there as a slice alone, which is more than its project may have."""
+    nodes = (sliced("m", 500, groups=("red",)), sliced("n", 500, groups=("blue",)))
+    projects = project("a", 0.25, over_quota=False), project("b", 0.5), project("c", 0.5)
+    world = World(nodes, projects, MOVING, NOW)
+    world.running["c-m"] = runs(work("c-m", "c", 0.25, held_milli=500), on("m", 0.5), since=1)
+    red: dict[str, Any] = {"groups": ("red",), "grouped_only": True}
+    world.submit(work("refused", "a", 0.25, NOW - 2, **red), work("own", "b", 0.25, NOW - 1, **red))
+    world.settle()
+    assert set(world.running) == {"own", "c-m"}

@@ -20,3 +20,8 @@ def test_worlds(part: int) -> None:
     worlds = MANY if settings().max_examples > FEW_EXAMPLES else FEW
     for number in range(part, worlds, PARTS):
         RandomWorld(number).run()
+
+
+@pytest.mark.parametrize("number", [1257, 1353])
+def test_worlds_in_which_a_priority_and_both_guarantees_stopped_each_other_in_turn(number: int) -> None:
+    RandomWorld(number).run()

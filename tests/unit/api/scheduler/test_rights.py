@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -43,6 +44,45 @@ def test_who_goes_for_gpus_that_a_priority_makes_guaranteed_is_told_of_that_righ
     assert reasons["cpu"] == (
         "a session of another project is within its quota of GPUs, and it runs beside them without one"
     )
+
+
+def three_in_turn() -> World:
+    """Any two fit: GPUs guaranteed to a low one, memory to another project, and a high one with no GPU and no right."""
+    world = World(
+        (node("n", 4, memory_mib=4096),),
+        (project("p", 4, memory=Bounds(2048)), project("q", 0, memory=Bounds(1024))),
+    )
+    world.submit(work("low", "p", 4, -9, memory_mib=2048, priority=10), work("guest", "q", 0, -8, memory_mib=512))
+    world.step()
+    world.submit(work("high", "p", 0, memory_mib=2048, priority=90))
+    return world
+
+
+def test_a_priority_a_guarantee_of_gpus_and_one_of_memory_do_not_stop_each_other_in_turn() -> None:
+    world = three_in_turn()
+    stopped = Counter(world.settle())
+    assert max(stopped.values()) < ONCE_EACH, stopped
+    assert set(world.running) == {"low", "guest"}, "both have a right"
+
+
+def test_the_one_with_the_priority_has_its_turn_as_soon_as_there_is_room() -> None:
+    for gone in ("low", "guest"):
+        world = three_in_turn()
+        world.settle()
+        world.delete(gone)
+        world.settle()
+        assert "high" in world.running, gone
+
+
+@pytest.mark.parametrize(("at", "victims"), [(-1, ["low"]), (1, [])])
+def test_who_was_stopped_itself_stops_as_before_who_was_only_stopped_before_it_came(
+    at: int, victims: list[str]
+) -> None:
+    world = three_in_turn()
+    low, high = world.running["low"], world.queue["high"]
+    world.running["low"] = replace(low, workload=replace(low.workload, requeued_at=at * SECOND))
+    world.submit(replace(high, requeued_at=2 * SECOND))
+    assert [each.victim for each in world.step().reclaims] == victims
 
 
 def twice(first: list[Workload], second: list[Workload], nodes: tuple[NodeSnapshot, ...], **quotas: object) -> World:

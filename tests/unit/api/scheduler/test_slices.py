@@ -395,3 +395,16 @@ def test_what_a_slice_makes_larger_than_the_limit_on_any_places_holds_up_nobody(
     world.running["small"] = runs(work("small", "a", 0.5), on("n", 0.5))
     world.submit(work("gang", "a", 0.5, NOW - 100, replicas=3), work("other", "a", 0.5, NOW - 90))
     assert ("other" in world.step().placements) == goes
+
+
+@pytest.mark.parametrize(
+    ("owner", "by_whom"),
+    [(project("a", 0.25, over_quota=False), ""), (project("a", 0.25), " by work that cannot be reclaimed")],
+)
+def test_a_reason_tells_what_is_asked_for_and_what_slices_make_of_it(owner: ProjectState, by_whom: str) -> None:
+    world = World((sliced("n", 500),), (owner,))
+    world.submit(work("small", "a", 0.25, preemptible=not owner.over_quota))
+    assert world.step().pending_reasons["small"].reason == (
+        f"a may hold 0.25 GPU{by_whom}, and the session asks for 0.25 GPU (as slices, which count whole, 0.5 GPU); "
+        "ask for fewer or for a larger quota"
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Form, Request, Response
 from pydantic import BaseModel, Field
@@ -10,7 +10,7 @@ from starlette.requests import HTTPConnection
 
 from api.auth.policy import Action
 from api.console import forms, pages
-from api.console.routes import REFRESH, Router
+from api.console.routes import REFRESH, Router, back_to
 from api.control.manager import WakeAfterwards
 from api.endpoints import auditing, projects
 from api.endpoints.access import Caller, action
@@ -18,6 +18,7 @@ from api.endpoints.transactions import Reading, Transaction
 from api.resources.projects import service
 from api.resources.projects.schemas import ProjectChange, ProjectRequest
 from api.resources.schemas import NamePath
+from api.resources.volumes.schemas import AfterProject
 
 LISTS = ("members", "managers")
 
@@ -55,6 +56,7 @@ async def show_project(*, request: Request, name: NamePath, caller: Caller, db: 
     can = {
         "members": caller.may(Action.PROJECT_MEMBERS, project=found),
         "change": caller.may(Action.PROJECT_CHANGE, project=found),
+        "delete": caller.may(Action.PROJECT_DELETE, project=found),
     }
     values = {"project": await projects.get_project(name, caller, db), "can": can}
     return await pages.live(request, "project.html", "project_live.html", values)
@@ -80,6 +82,20 @@ async def _change(form: Annotated[ChangeForm, Form()], connection: HTTPConnectio
     change = forms.checked(ProjectChange, body | forms.lists(form, *LISTS))
     auditing.needs(connection, service.needed(change))
     return change
+
+
+@router.post("/{name}/delete", status_code=204, dependencies=[back_to("/projects")])
+@action(Action.PROJECT_DELETE)
+async def delete_project(
+    *,
+    name: NamePath,
+    caller: Caller,
+    db: Transaction,
+    _wake: WakeAfterwards,
+    volumes: Annotated[Literal["keep", "delete"], Form()] = "keep",
+) -> None:
+    """Delete a project that has no live session; its volumes stay without a project unless they go with it."""
+    await projects.delete_project(name=name, caller=caller, db=db, _wake=_wake, volumes_=AfterProject(volumes))
 
 
 @router.post("/{name}", status_code=204, dependencies=[REFRESH])

@@ -58,6 +58,7 @@ RIGHTS = {
     "POST /projects":                                    CHANGE_DOMAIN,
     "GET /projects/{name}":                              "S S D D P P 0 . .",
     "POST /projects/{name}":                             "S . D . P . . . .",
+    "POST /projects/{name}/delete":                      CHANGE_DOMAIN,
     "GET /accounting":                                   "S S D D P O O . .",
     "GET /accounting/csv":                               "S S D D P O O . .",
     "POST /language":                                    KNOWN,

@@ -169,6 +169,7 @@ ASKED = {
     "GET /projects": Asked(show="{project}"),
     "GET /projects/{name}": Asked(),
     "POST /projects/{name}": Asked(form={"add_members": ""}),
+    "POST /projects/{name}/delete": Asked(form={"volumes": "keep"}),
     "GET /nodes": Asked(show="{node}"),
     "POST /nodes/{name}/mode": Asked(form={"mode": "maintenance"}),
     "GET /images": Asked(show="{image}"),

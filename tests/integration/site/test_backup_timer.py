@@ -42,7 +42,7 @@ def node(node_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 def command(folder: Path) -> str:
     """Return the program that the service runs."""
-    return re.findall(r"^ExecStart=(\S+) ", (folder / UNITS[0]).read_text(), re.MULTILINE)[0]
+    return str(re.findall(r"^ExecStart=(\S+) ", (folder / UNITS[0]).read_text(), re.MULTILINE)[0])
 
 
 def told(node: Machine) -> str:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, LiteralString, TypeVar, cast
 
 import psycopg
-from psycopg.abc import Query
 from sqlalchemy import ARRAY, ColumnElement, TableValuedAlias, any_, column, func, literal, select, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_sessionmaker, create_async_engine
-from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.types import TypeEngine
 
 from common.errors import InputError, UnavailableError
@@ -244,20 +243,27 @@ class Leadership:
             raise OperationalError(None, None, lost)
 
 
-async def open_with(db: AsyncSession, statement: Query, parameters: Mapping[str, Any]) -> None:
+async def open_with(db: AsyncSession, statement: LiteralString, parameters: Sequence[str]) -> None:
     """Let a statement open the transaction of a session that has none yet.
 
-    It goes to the driver as it is. To send it together with `BEGIN` would save a way there and back, and take longer
-    here than that way does: the database is on the same machine (`tests/bench/audit.py`).
+    It goes to the driver as it is, prepared, with texts alone: all that is done for a statement on this side takes
+    longer than the database takes for it. To send it together with `BEGIN`, by a pipeline or as one message, would save
+    a way there and back, and take longer here than that way does: the database is on the same machine
+    (`tests/bench/audit.py`).
     """
-    connection = await db.connection()
-    driver: Any = (await connection.get_raw_connection()).driver_connection
+    driver = await db.run_sync(_driver_of)
     try:
-        await driver.execute(statement, parameters)
+        await driver.execute(statement, parameters, prepare=True)
     except psycopg.Error as error:
         raise DBAPIError.instance(
-            None, None, error, psycopg.Error, hide_parameters=True, dialect=connection.dialect
+            None, None, error, psycopg.Error, hide_parameters=True, dialect=db.get_bind().dialect
         ) from error
+
+
+def _driver_of(session: Session) -> psycopg.AsyncConnection:
+    """Return the driver's connection of a session, which begins its transaction."""
+    driver: Any = session.connection().connection.driver_connection
+    return cast("psycopg.AsyncConnection", driver)
 
 
 async def exclusively(db: AsyncSession, key: int) -> None:

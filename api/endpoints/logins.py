@@ -30,7 +30,7 @@ from api.resources.schemas import Done, is_user_name
 from api.resources.users import service as users
 from api.resources.users.schemas import AccountChange, UserView
 from api.tables.logins import Login
-from common.errors import ConflictError, ThrottledError, UnavailableError
+from common.errors import ConflictError, ForbiddenError, ThrottledError, UnavailableError
 
 router = Router(prefix="/auth", tags=["auth"])
 
@@ -52,17 +52,22 @@ async def login(
     async with database.transaction() as db:
         before = await throttle.begin(db, attempt, began)
     try:
-        user = await check.check(database, settings, body.name, body.password)
-        auditing.count(request, user.id, signed_in=True)
+        checked = await check.check(database, settings, body.name, body.password)
+        try:
+            async with database.transaction() as db:
+                await auditing.begin(db, request)
+                user = await check.account(db, body.name, checked)
+                auditing.count(request, user.id, signed_in=True)
+                await throttle.succeed(db, attempt, now())
+                agent = request.headers.get("user-agent", "")
+                secret = await service.begin(db, user, settings.login_lifetime_s, address=address, agent=agent)
+        except ForbiddenError:
+            await check.forbidden(database, settings, body.name, checked)
+            raise
     except (UnavailableError, ThrottledError):
         async with database.transaction() as db:
             await throttle.withdraw(db, attempt, began, before)
         raise
-    async with database.transaction() as db:
-        await auditing.begin(db, request)
-        await throttle.succeed(db, attempt, now())
-        agent = request.headers.get("user-agent", "")
-        secret = await service.begin(db, user, settings.login_lifetime_s, address=address, agent=agent)
     _set_cookie(request, response, secret, settings.login_lifetime_s)
     return SignedInView(**UserView.model_validate(user).model_dump(), csrf_token=csrf_token(secret))
 

@@ -109,11 +109,12 @@ async def measure(options: argparse.Namespace, url: str, authority: Authority, p
 
 
 @contextmanager
-def api_process(url: str, home: Path, authority: Authority) -> Iterator[int]:
-    """Run an API with an administrator, and give its process id."""
+def api_process(url: str, home: Path, authority: Authority, **more: str | Path) -> Iterator[int]:
+    """Run an API with an administrator, and give its process id; `more` are settings in its environment."""
     environment = api_environment(authority, url, home / "api.sock") | {
         "PENSTOCK_API_NODE_LOST_S": "120",
         "PENSTOCK_API_REGISTRIES": "reservoir:5000",
+        **{f"PENSTOCK_API_{name.upper()}": str(value) for name, value in more.items()},
     }
     command = [sys.executable, "-m", "api"]
     subprocess.run([*command, "migrate"], env=environment, check=True, capture_output=True)

@@ -114,3 +114,41 @@ def test_a_node_of_the_site_uploads_its_journal_and_nobody_else_does(
     assert [file.parent.name for file in files] == ["storage1", "storage1"]
     assert max(file.stat().st_size for file in files) <= FILE_MIB << 20
     assert set(senders.names(folder).values()) == {"storage1"}
+
+
+def test_a_node_goes_on_where_it_stopped_when_the_master_was_away(
+    authority: Authority,  # noqa: F811
+    tmp_path: Path,
+    folder: Path,
+) -> None:
+    source, sender = tmp_path / "storage1", authority.issue("storage1")
+    source.mkdir()
+    known = {"agent_edge_log_store": str(folder), "agent_edge_log_nodes": ["storage1"]}
+    with store(folder, "storage1"):
+        for number, part in enumerate(("before", "while it was away", "after")):
+            journals.write(
+                source / f"system@{number}.journal",
+                [
+                    {"MESSAGE": f"{part} {line}", "PART": str(number)} | journals.at(10 * number + line)
+                    for line in range(3)
+                ],
+            )
+            if number == 1:
+                # its unit starts it again and again until there is somebody
+                refused = upload(Edge(), source, authority, *sender)
+                refused.communicate(timeout=UPLOAD_S)
+                assert refused.returncode != 0
+                continue
+            with running_edge(authority, "127.0.0.1:1", tmp_path / f"edge{number}", **known) as edge:
+                sends = upload(edge, source, authority, *sender)
+                deadline = time.monotonic() + UPLOAD_S
+                while len(stored(folder, f"PART={number}")) < 3:
+                    assert sends.poll() is None, sends.communicate()[1]
+                    assert time.monotonic() < deadline
+                    time.sleep(0.1)
+                sends.terminate()
+                sends.communicate(timeout=UPLOAD_S)
+        found = [entry["MESSAGE"] for number in range(3) for entry in stored(folder, f"PART={number}")]
+    # what it had sent and not been thanked for comes again
+    parts = ("before", "while it was away", "after")
+    assert list(dict.fromkeys(found)) == [f"{part} {line}" for part in parts for line in range(3)]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from psycopg.types.json import Jsonb
 from sqlalchemy import ColumnElement, and_, delete, func, insert, literal, literal_column, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -20,7 +20,7 @@ from api.tables.audit import AuditChange, AuditEvent, AuditHead, AuditSent
 _OPEN = """
     WITH noting AS (SELECT set_config('penstock.audit', 'on', true))
     INSERT INTO audit_events (id, at, transaction, entry)
-    SELECT %(id)s, %(at)s, pg_current_xact_id()::text::bigint, %(entry)s FROM noting
+    SELECT %t, now(), pg_current_xact_id()::text::bigint, %t::jsonb FROM noting
 """
 _TRANSACTION: ColumnElement[int] = literal_column("pg_current_xact_id()::text::bigint")
 
@@ -47,9 +47,9 @@ def is_unsent(*, wanted: bool) -> ColumnElement[bool]:
     return and_(literal(wanted), AuditHead.seq > _SENT)
 
 
-async def begin(db: AsyncSession, entry: Mapping[str, Any], at: datetime) -> None:
+async def begin(db: AsyncSession, entry: Mapping[str, Any]) -> None:
     """Open a transaction with an entry, and let the database note what it changes from then on."""
-    await open_with(db, _OPEN, {"id": uuid4().hex, "at": at, "entry": Jsonb(dict(entry))})
+    await open_with(db, _OPEN, [uuid4().hex, json.dumps(entry)])
 
 
 async def add(db: AsyncSession, entry: Mapping[str, Any], at: datetime, *, changes: bool) -> None:

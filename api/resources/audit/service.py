@@ -64,7 +64,7 @@ async def add(db: AsyncSession, entry: Mapping[str, Any], *, changes: bool) -> N
 
 async def begin(db: AsyncSession, entry: Mapping[str, Any]) -> None:
     """Open a transaction with its entry, which tells what it changes from then on."""
-    await repository.begin(db, _told(entry), now())
+    await repository.begin(db, _told(entry))
 
 
 def _told(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,17 +12,21 @@ import httpx
 import pytest
 from sqlalchemy import delete, update
 
+from api.auth.directory import Person
+from api.auth.policy import UserRole
 from api.clock import now
 from api.endpoints.auditing import OF_A_MINUTE, tell_left_out
+from api.settings import Settings
 from api.tables.api_keys import ApiKey
 from api.tables.logins import Login
 from api.tables.users import User
+from common.errors import UnavailableError
 from common.protocol import HEARTBEAT_PATH
 from tests.api.cluster import V1, Cluster, certified, ok, refused, sign_in
 from tests.api.endpoints import scene
 from tests.api.endpoints.routes import open_websocket, routes_of, status_of
 from tests.api.endpoints.scene import key_of
-from tests.api.endpoints.told import watch
+from tests.api.endpoints.told import LOGIN, watch
 from tests.api.resources.audit.log import last, lines
 from tests.fakes.heartbeats import beat
 
@@ -184,3 +188,77 @@ def wrong_bodies(fields: list[str]) -> list[Any]:
         (f'{{"{SECRET}', "application/json"),
         ("&".join(f"{name}={SECRET}" for name in [*fields, SECRET]), "application/x-www-form-urlencoded"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("found", "status"),
+    [
+        (Person("entry-1", UserRole.MEMBER), 200),
+        (None, 401),
+        (Person("entry-1", None, disabled=True), 403),
+        (UnavailableError("the directory cannot be asked", hint="wait"), 503),
+    ],
+    ids=["let in", "unknown", "disabled", "away"],
+)
+async def test_who_signs_in_by_the_directory_is_told_whatever_it_says(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, found: Person | UnavailableError | None, status: int
+) -> None:
+    async def person(_settings: Settings, _name: str, _password: str) -> Person | None:
+        if isinstance(found, UnavailableError):
+            raise found
+        return found
+
+    monkeypatch.setattr("api.auth.directory.person", person)
+    settings = cluster.settings.model_copy(update={"ldap_url": "ldaps://directory"})
+    monkeypatch.setattr(cluster.app.state, "settings", settings)
+    async with cluster.client() as guest:
+        answer = await guest.post(LOGIN, json={"name": "carol", "password": SECRET})
+    assert answer.status_code == status
+    result = "done" if status == 200 else "refused" if status in (401, 403) else "failed"
+    [line] = [line for line in await lines(cluster, user="carol") if line["action"] == "login"]
+    assert (line["result"], line["object"], line["credential"]) == (result, "auth/login", "")
+    assert SECRET not in json.dumps(line)
+    # an account comes to be with the line that says so
+    assert {change["kind"] for change in line["changes"]} == ({"users", "logins"} if status == 200 else set())
+
+
+@pytest.mark.parametrize("shown", ["the member's key", "a key that never was", "nothing"])
+async def test_every_websocket_tells_who_was_not_let_in(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, shown: str
+) -> None:
+    await scene.prepare(cluster)
+    key = {"the member's key": key_of("member"), "a key that never was": "psk_" + "x" * 43, "nothing": ""}[shown]
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    asked = [route for route in routes_of(cluster.app) if route.method == "WEBSOCKET"]
+    assert asked
+    told = watch(cluster, monkeypatch)
+    for route in asked:
+        sent = await open_websocket(cluster.app, route.filled, headers, {"project": "rockets", "command": '["sh"]'})
+        assert sent[0]["type"] == (
+            "websocket.accept" if shown == "the member's key" else "websocket.http.response.start"
+        )
+    said = [line for lines_ in told.entries.values() for line in lines_]
+    assert [(line["method"], line["result"], line["user"]) for line in said] == [
+        ("WEBSOCKET", "failed", "member") if shown == "the member's key" else ("WEBSOCKET", "refused", "")
+    ] * len(asked)
+    assert not key or key not in json.dumps(said)
+
+
+async def test_a_role_that_the_directory_gives_is_told_with_the_login_that_brought_it(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = UserRole.MEMBER
+
+    async def person(_settings: Settings, _name: str, _password: str) -> Person:
+        return Person("entry-1", role)
+
+    monkeypatch.setattr("api.auth.directory.person", person)
+    settings = cluster.settings.model_copy(update={"ldap_url": "ldaps://directory"})
+    monkeypatch.setattr(cluster.app.state, "settings", settings)
+    async with cluster.client() as guest:
+        await ok(guest.post(LOGIN, json={"name": "carol", "password": SECRET}))
+        role = UserRole.ADMIN
+        await ok(guest.post(LOGIN, json={"name": "carol", "password": SECRET}))
+    line = (await lines(cluster, user="carol", action="login"))[0]
+    (told,) = (change for change in line["changes"] if change["kind"] == "users")
+    assert (told["before"]["role"], told["after"]["role"]) == ("member", "admin")

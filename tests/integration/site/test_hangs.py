@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from tests.integration.reservoir.conftest import (  # noqa: F401
     node_images,
     product_bundle,
 )
+from tests.integration.site.booted import booted
 from tests.role_modules import role_module
 from tests.tree import ROOT
 
@@ -87,22 +87,11 @@ def node(node_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     (folder / UNIT).write_text(text)
     key = folder / "id_ed25519"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
-    network = docker("network", "create", "--internal", f"penstock-test-{uuid.uuid4().hex[:8]}")
-    options = ["--cap-add", "ALL", "--cap-drop", "SYS_RESOURCE", "--cap-drop", "SYS_TIME", "--network", network]
-    options += ["--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined"]
-    options += ["--tmpfs", "/run:exec", "--tmpfs", "/tmp:exec"]
-    options += ["--cgroupns=host", "--volume", "/sys/fs/cgroup:/sys/fs/cgroup:rw"]
-    options += ["--volume", f"{folder}:/site:ro", "--volume", f"{ROOT / 'common'}:/penstock/common:ro"]
-    identity = docker("run", "--detach", *options, node_image, "/sbin/init")
-    try:
-        address = docker("inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", identity)
-        booted = Booted(identity, address, folder)
-        booted.until(lambda: "running" in booted.run("systemctl is-system-running | sed s,degraded,running,"), AMPLE_S)
-        booted.run("mkdir -p -m 700 /root/.ssh && cp /site/id_ed25519.pub /root/.ssh/authorized_keys")
-        yield booted
-    finally:
-        docker("rm", "--force", "--volumes", identity, check=False)
-        docker("network", "rm", network, check=False)
+    options = ["--volume", f"{folder}:/site:ro", "--volume", f"{ROOT / 'common'}:/penstock/common:ro"]
+    with booted(node_image, options) as machine:
+        shown = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+        machine.run("mkdir -p -m 700 /root/.ssh && cp /site/id_ed25519.pub /root/.ssh/authorized_keys")
+        yield Booted(machine.identity, docker("inspect", "--format", shown, machine.identity), folder)
 
 
 def test_a_service_that_hangs_is_started_again_and_one_that_hangs_twice_fails(node: Booted) -> None:

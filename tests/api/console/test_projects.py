@@ -57,6 +57,21 @@ async def test_a_project_is_made_and_changed(ready: Cluster, browser: httpx.Asyn
     assert [told["pointer"].split("/")[1] for told in wrong.json()["errors"]] == ["period"]
 
 
+async def test_a_project_is_deleted_when_its_sessions_have_ended(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await ready.submit("last", 1000)
+    await ready.settle()
+    refused = await browser.post("/projects/team-a/delete", data={"volumes": "keep"}, headers=PART)
+    assert refused.status_code == 409
+    assert "Its end" in (await browser.get("/projects/team-a")).text
+    await ok(ready.admin.delete(f"{V1}/sessions/last", params={"project": "team-a"}))
+    await ready.settle()
+    wrong = await browser.post("/projects/team-a/delete", data={"volumes": "hand-over"}, headers=PART)
+    assert (wrong.status_code, (await browser.get("/projects/team-a")).status_code) == (422, 200)
+    gone = await browser.post("/projects/team-a/delete", data={"volumes": "delete"}, headers=PART)
+    assert (gone.status_code, gone.headers["hx-redirect"]) == (204, "/projects")
+    assert (await browser.get("/projects/team-a")).status_code == 404
+
+
 async def test_a_manager_changes_who_is_in_it_and_no_more(ready: Cluster) -> None:
     async with await ready.user("bob") as bob, await ready.user("alice"):
         await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"managers": ["bob"]}))

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hypothesis import settings
+
 from api.control.cycles import next_change
 from api.scheduler.cluster import ClusterState
 from api.scheduler.feasibility import Feasibility
@@ -35,10 +37,17 @@ PAUSES = (0, 0, 30, 150, 600, 2400, 9600)
 """Seconds between the cycles in which nothing changes any more: whoever waits or runs for long has its turn in them."""
 SMALL, MUCH, CROWD = (0.5, 0.5, 1), (1, 2, 2, 3, 4), 12
 """GPUs of sessions that fill a cluster, and of those that come then; so many of the former at most."""
+FEW_EXAMPLES = 50
+"""A profile with more than these is the full one."""
 MOVING = 3
 """Of seven worlds in that one sessions are moved for others."""
 SLICES = ((500, 500), (250, 250, 500), (142, 285, 571))
 SIZES = (0.1, 0.25, 0.5, 0.5, 0.6, 0.7, 1, 1, 1, 1, 1.3, 2, 2, 4)
+
+
+def numbers(part: int, parts: int, *, many: int, few: int) -> range:
+    """Return which worlds a part has of the first ones: of `many` in the full profile, of `few` in the fast one."""
+    return range(part, many if settings().max_examples > FEW_EXAMPLES else few, parts)
 
 
 class RandomWorld(JudgedWorld):

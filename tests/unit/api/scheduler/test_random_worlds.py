@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
 
-from tests.unit.api.scheduler.random_worlds import RandomWorld
+from tests.unit.api.scheduler.random_worlds import RandomWorld, numbers
 
 PARTS = 20
 """Tests that run beside each other, each with a part of the worlds."""
 MANY, FEW = 300, 25
 """Worlds in the full profile and in the fast one. All that holds in these is looked at in each `SharingWorld`, too."""
-FEW_EXAMPLES = 50
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_worlds(part: int) -> None:
     """The first ones, always the same, so that a change is judged by what it changes."""
-    worlds = MANY if settings().max_examples > FEW_EXAMPLES else FEW
-    for number in range(part, worlds, PARTS):
+    for number in numbers(part, PARTS, many=MANY, few=FEW):
         RandomWorld(number).run()
 
 

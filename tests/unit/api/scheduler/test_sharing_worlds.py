@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
 
+from tests.unit.api.scheduler.random_worlds import numbers
 from tests.unit.api.scheduler.sharing_worlds import SharingWorld
-from tests.unit.api.scheduler.test_random_worlds import FEW_EXAMPLES
 
 PARTS = 20
 MANY, FEW = 1000, 25
@@ -15,6 +14,5 @@ MANY, FEW = 1000, 25
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_worlds(part: int) -> None:
-    worlds = MANY if settings().max_examples > FEW_EXAMPLES else FEW
-    for number in range(part, worlds, PARTS):
+    for number in numbers(part, PARTS, many=MANY, few=FEW):
         SharingWorld(number).run()

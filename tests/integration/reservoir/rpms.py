@@ -104,11 +104,14 @@ class Vendor:
         self._gpg("--yes", "--armor", "--detach-sign", str(path))
 
     def close(self) -> None:
-        """End the agent that GnuPG started for the key, which is told so and ends afterwards."""
-        call("gpgconf", "--kill", "gpg-agent", environment=self.environment)
-        agent = ("pgrep", "--full", f"gpg-agent --homedir {self.environment['GNUPGHOME']} ")
+        """End the agent that GnuPG started for the key, which is told so and ends afterwards.
+
+        `gpgconf --kill` looks for it where one would be started now: in another folder, once anybody made /run/user/0.
+        """
+        agent = ("--full", f"gpg-agent --homedir {self.environment['GNUPGHOME']} ")
+        subprocess.run(("pkill", *agent), check=False)
         deadline = time.monotonic() + 30
-        while subprocess.run(agent, stdout=subprocess.DEVNULL, check=False).returncode == 0:
+        while subprocess.run(("pgrep", *agent), stdout=subprocess.DEVNULL, check=False).returncode == 0:
             assert time.monotonic() < deadline, agent
             time.sleep(0.1)
 

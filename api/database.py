@@ -42,7 +42,7 @@ SILENT_S = 15.0
 A process that stands still keeps its connections, and with them what it has locked.
 """
 STAY_S = SILENT_S / 5
-"""So often the leader says something on a connection that it does not use."""
+"""So often is seen whether the leader has used its connection, and something is said there where it has not."""
 CONNECTIONS = 15
 """So many connections a process has at most, beside that of the notices."""
 
@@ -172,14 +172,15 @@ class Leadership:
     def __init__(self, connection: AsyncConnection) -> None:
         """Use a connection of its own."""
         self._connection = connection
-        self._held = False
+        self._held = self._was_used = False
         self._in_use = asyncio.Lock()
 
     async def stay(self) -> None:
         """Say something on the connection for as long as this process goes on, whatever its work waits for."""
         while True:
+            self._was_used = False
             await asyncio.sleep(STAY_S)
-            if self._held and not self._in_use.locked():
+            if self._held and not self._was_used and not self._in_use.locked():
                 try:
                     await self.renew()
                 except (UnavailableError, DBAPIError):
@@ -195,7 +196,7 @@ class Leadership:
         """Give a session for reading on the connection that holds the lock: it fails where that has ended."""
         try:
             async with self._in_use:
-                self._check()
+                self._use()
                 await self._connection.execution_options(isolation_level="AUTOCOMMIT")
                 try:
                     async with AsyncSession(self._connection) as db:
@@ -209,7 +210,7 @@ class Leadership:
         """Return whether this process is the leader now; raises UnavailableError when the connection is lost."""
         try:
             async with self._in_use:
-                self._check()
+                self._use()
                 await self._ask()
         except OperationalError as error:
             raise UnavailableError("the database cannot be reached", hint="start PostgreSQL") from error
@@ -223,7 +224,7 @@ class Leadership:
         PostgreSQL has undone the transaction before; a new leader finds what was committed.
         """
         async with self._in_use:
-            self._check()
+            self._use()
             async with AsyncSession(self._connection, expire_on_commit=False) as db, db.begin():
                 yield db
 
@@ -235,8 +236,12 @@ class Leadership:
             self._held = bool(result.scalar_one())
         await self._connection.commit()
 
-    def _check(self) -> None:
-        """Raise OperationalError where the connection was lost: SQLAlchemy would take another one, without the lock."""
+    def _use(self) -> None:
+        """Note that the connection is used.
+
+        Raises OperationalError where it was lost: SQLAlchemy would take another one, without the lock.
+        """
+        self._was_used = True
         if self._connection.invalidated:
             self._held = False
             lost = psycopg.OperationalError("the connection that held the leader's lock is lost")

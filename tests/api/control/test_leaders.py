@@ -80,12 +80,12 @@ async def test_a_leader_stays_one_however_long_its_work_waits(small: Cluster, mo
 
 
 async def test_a_leader_that_reads_says_nothing_beside_it(small: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "STAY_S", 0.2)
+    monkeypatch.setattr(database, "STAY_S", 0.5)
     async with small.database.leadership() as leadership:
         assert await leadership.renew()
         renewed = []
         monkeypatch.setattr(leadership, "renew", lambda: renewed.append(True))
-        for _ in range(20):
+        for _ in range(30):
             async with leadership.reading() as db:
                 assert await db.scalar(text("SELECT 1"))
             await asyncio.sleep(0.05)

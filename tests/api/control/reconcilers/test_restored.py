@@ -8,6 +8,7 @@ from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlalchemy import text
 
@@ -48,9 +49,15 @@ class Backup:
 
     def _do(self, *statements: str) -> None:
         with closing(connect(self._server, "postgres")) as connection:
-            connection.execute(CONNECTED, [[self._name, f"{self._name}_dump"]])
             for statement in statements:
-                connection.execute(statement)
+                try:
+                    self._do_alone(connection, statement)
+                except psycopg.errors.ObjectInUse:  # by one whose connection was under way when the others were ended
+                    self._do_alone(connection, statement)
+
+    def _do_alone(self, connection: psycopg.Connection, statement: str) -> None:
+        connection.execute(CONNECTED, [[self._name, f"{self._name}_dump", f"{self._name}_before"]])
+        connection.execute(statement)
 
 
 @pytest.fixture

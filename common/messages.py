@@ -68,8 +68,10 @@ def protocol_of(asked: BaseModel) -> int:
 
 
 def _protocol(value: object, field: FieldInfo) -> int:
-    if not field.is_required() and value == field.get_default(call_default_factory=True):
-        return 0
     parts = value if isinstance(value, list) else [value]
     inner = (protocol_of(part) for part in parts if isinstance(part, BaseModel))
-    return max([*(mark.protocol for mark in field.metadata if isinstance(mark, Since)), *inner], default=0)
+    needed = max([*(mark.protocol for mark in field.metadata if isinstance(mark, Since)), *inner], default=0)
+    # last, as pydantic makes a default anew each time
+    if needed and not field.is_required() and value == field.get_default(call_default_factory=True):
+        return 0
+    return needed

@@ -16,6 +16,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from api.engine.base import AgentAddress, TerminalSize, UnreachableError
+from api.engine.pools import AgentPools
 from common import certificates, problem, request_id
 from common.audit_protocol import AUDIT_HEADS_PATH, AuditHeads
 from common.errors import PenstockError, UnavailableError
@@ -77,12 +78,11 @@ class DirectEngine:
     """The engine that calls each node's agent itself."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
-        """Prepare one pool of connections to all agents."""
+        """Prepare the connections to all agents."""
         self._context = context
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=200)
         timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
-        # Agents are inside the site: no proxy of the environment stands between us and them.
-        self._client = httpx.AsyncClient(verify=context, timeout=timeout, limits=limits, trust_env=False)
+        # without `trust_env=False` a proxy of the environment would stand before the transport
+        self._client = httpx.AsyncClient(transport=AgentPools(context), timeout=timeout, trust_env=False)
 
     async def probe(self, agent: AgentAddress) -> None:
         """Ask the agent how it is."""
@@ -171,7 +171,7 @@ class DirectEngine:
             yield WebSocketTerminal(connection)
 
     async def close(self) -> None:
-        """Close the pool."""
+        """Close the connections."""
         await self._client.aclose()
 
     async def _call(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from functools import cache
 from typing import Any, TypeVar
 from uuid import UUID
 
 from pydantic_core import to_json
-from sqlalchemy import Row, and_, func, select, text
+from sqlalchemy import ARRAY, Row, Select, and_, any_, bindparam, func, select, text
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -64,13 +65,18 @@ async def _views(db: AsyncSession, kind: type[ViewT], ids: Sequence[UUID], apps:
 async def _shown(
     db: AsyncSession, kind: type[SessionEntryView], ids: Collection[UUID], apps: AppAddresses
 ) -> list[Shown]:
-    columns = [*_NAMES, *(getattr(Session, name) for name in kind.model_fields if name not in _MADE)]
-    columns += [Session.reason_parts, *((Session.not_grown_parts, Session.replicas_at) if kind is SessionView else ())]
-    query = select(*columns, _PORTS).join(Project, Project.id == Session.project_id).where(among(Session.id, ids))
-    rows = (await db.execute(query)).all()
+    rows = (await db.execute(_rows(kind), {"ids": list(ids)})).all()
     placed = [row.id for row in rows if row.state is not State.PENDING]
     containers = await _containers(db, placed) if placed else {}
     return [_session(kind, row, containers.get(row.id, []), _services(row.id, row.ports, apps)) for row in rows]
+
+
+@cache
+def _rows(kind: type[SessionEntryView]) -> Select[*tuple[Any, ...]]:
+    columns = [*_NAMES, *(getattr(Session, name) for name in kind.model_fields if name not in _MADE)]
+    columns += [Session.reason_parts, *((Session.not_grown_parts, Session.replicas_at) if kind is SessionView else ())]
+    query = select(*columns, _PORTS).join(Project, Project.id == Session.project_id)
+    return query.where(Session.id == any_(bindparam("ids", type_=ARRAY(Session.id.type))))
 
 
 def _session(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -36,12 +37,16 @@ async def every(db: AsyncSession) -> Sequence[ResourceGroup]:
 
 async def permissions(db: AsyncSession) -> list[Group]:
     """Return who may use which group."""
-    described = (ResourceGroup.name, ResourceGroup.open, ResourceGroup.domain)
-    query = select(*described, _members(group_users), _members(group_projects))
     return [
         Group(name, open_, domain, frozenset(users), frozenset(projects))
-        for name, open_, domain, users, projects in await db.execute(query)
+        for name, open_, domain, users, projects in await db.execute(_permissions())
     ]
+
+
+@cache
+def _permissions() -> Select[str, bool, str | None, list[UUID], list[UUID]]:
+    described = (ResourceGroup.name, ResourceGroup.open, ResourceGroup.domain)
+    return select(*described, _members(group_users), _members(group_projects))
 
 
 def version() -> tuple[ColumnElement[Any], ...]:

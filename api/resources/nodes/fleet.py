@@ -47,6 +47,8 @@ _COLUMNS = (
     Node.foreign_memory_mib,
 )
 
+_VERSIONS = select(fingerprint(Node.id, Node.revision), THIS_DATABASE, groups.version_of_people(), *groups.version())
+
 
 class Fleet:
     """All nodes with their GPUs and groups, as of the last `refresh`."""
@@ -64,10 +66,7 @@ class Fleet:
 
     async def refresh(self, db: AsyncSession) -> object:
         """Read what has changed of the nodes; returns what is another value whenever something has."""
-        query = select(
-            fingerprint(Node.id, Node.revision), THIS_DATABASE, groups.version_of_people(), *groups.version()
-        )
-        nodes, this, of_people, *of_groups = (await db.execute(query)).one()
+        nodes, this, of_people, *of_groups = (await db.execute(_VERSIONS)).one()
         self.rights = (this, of_people, *of_groups)
         version = (nodes, (this, *of_groups), int(time.monotonic()) // READ_ANYWAY_S)
         if version != self.version:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import cache
 from uuid import UUID
 
-from sqlalchemy import exists, literal, or_, select
+from sqlalchemy import Select, bindparam, exists, literal, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import raiseload
 
@@ -24,13 +25,18 @@ async def by_name(db: AsyncSession, name: str) -> Sandbox | None:
 
 async def for_project(db: AsyncSession, project_id: UUID) -> tuple[bool, Sandbox | None]:
     """Return whether any image has a sandbox, and the sandbox of a project, else the site's."""
-    of_project = select(sandbox_projects.c.sandbox_id).where(sandbox_projects.c.project_id == project_id)
+    row = (await db.execute(_for_project(), {"project_id": project_id})).one()
+    return row[0], row[1]
+
+
+@cache
+def _for_project() -> Select[bool, Sandbox | None]:
+    of_project = select(sandbox_projects.c.sandbox_id).where(sandbox_projects.c.project_id == bindparam("project_id"))
     by_project, one = Sandbox.id.in_(of_project), select(literal(1)).subquery()
     query = select(exists().select_from(sandbox_images), Sandbox)
     query = query.select_from(one).outerjoin(Sandbox, or_(by_project, Sandbox.site_wide))
     query = query.options(raiseload(Sandbox.projects), raiseload(Sandbox.images))
-    row = (await db.execute(query.order_by(by_project.desc(), Sandbox.name).limit(1))).one()
-    return row[0], row[1]
+    return query.order_by(by_project.desc(), Sandbox.name).limit(1)
 
 
 async def for_session(db: AsyncSession, project_id: UUID, images: Collection[UUID]) -> Sandbox | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import and_, case, func, select
+from sqlalchemy import Select, and_, bindparam, case, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.tables.domains import Domain
@@ -33,10 +34,14 @@ async def hold_user(db: AsyncSession, user_id: UUID) -> User | None:
 
 async def of_user(db: AsyncSession, user_id: UUID) -> UserPolicy | None:
     """Return the policy of a user: the own one, else that of the domain."""
+    return await db.scalar(_of_user(), {"user_id": user_id})
+
+
+@cache
+def _of_user() -> Select[UserPolicy]:
     named = select(func.coalesce(User.policy, Domain.policy)).outerjoin(Domain, Domain.name == User.domain)
-    return await db.scalar(
-        select(UserPolicy).where(UserPolicy.name == named.where(User.id == user_id).scalar_subquery())
-    )
+    named = named.where(User.id == bindparam("user_id"))
+    return select(UserPolicy).where(UserPolicy.name == named.scalar_subquery())
 
 
 async def count_users(db: AsyncSession, name: str) -> int:

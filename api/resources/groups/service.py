@@ -38,14 +38,15 @@ async def permissions(db: AsyncSession) -> Permissions:
     return Permissions(groups, await repository.domains_of_users(db) if closed_off else {})
 
 
-async def allowed(db: AsyncSession, user_id: UUID, project: Project, kind: Kind, wanted: str | None = None) -> Groups:
-    """Return where a session of a user may run; raises InputError where that is nowhere.
-
-    A group that was asked for stays until the transaction ends.
-    """
-    if wanted and not await repository.hold(db, wanted):
+async def keep(db: AsyncSession, wanted: str) -> None:
+    """Keep a group that was asked for until the transaction ends; raises InputError where there is none."""
+    if not await repository.hold(db, wanted):
         raise _not_usable(wanted)
-    groups, only = (await permissions(db)).allowed(user_id, project, kind, wanted)
+
+
+def allowed(permissions: Permissions, user_id: UUID, project: Project, kind: Kind, wanted: str | None = None) -> Groups:
+    """Return where a session of a user may run; raises InputError where that is nowhere."""
+    groups, only = permissions.allowed(user_id, project, kind, wanted)
     if groups == () and only:
         kept_to = affinity(project, kind)
         if kept_to is None:

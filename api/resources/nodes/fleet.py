@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among, fingerprint
 from api.resources.groups import service as groups
+from api.resources.groups.permissions import Permissions
 from api.resources.groups.selection import is_model
 from api.resources.nodes import traits
 from api.resources.nodes.repository import IS_OPEN, THIS_DATABASE
@@ -51,7 +52,7 @@ _VERSIONS = select(fingerprint(Node.id, Node.revision), THIS_DATABASE, groups.ve
 
 
 class Fleet:
-    """All nodes with their GPUs and groups, as of the last `refresh`."""
+    """All nodes with their GPUs and groups, and who may use these, as of the last `refresh`."""
 
     def __init__(self) -> None:
         """Start without any."""
@@ -61,13 +62,15 @@ class Fleet:
         self.version: tuple[object, ...] | None = None
         self.rights: tuple[object, ...] = ()
         """What is another value whenever somebody may use other groups than before, or the database is another one."""
+        self.permissions = Permissions([], {})
         self._known: dict[UUID, tuple[int, NodeSnapshot]] = {}
         self._cluster: ClusterState | None = None
 
     async def refresh(self, db: AsyncSession) -> object:
         """Read what has changed of the nodes; returns what is another value whenever something has."""
         nodes, this, of_people, *of_groups = (await db.execute(_VERSIONS)).one()
-        self.rights = (this, of_people, *of_groups)
+        if (rights := (this, of_people, *of_groups)) != self.rights:
+            self.permissions, self.rights = await groups.permissions(db), rights
         version = (nodes, (this, *of_groups), int(time.monotonic()) // READ_ANYWAY_S)
         if version != self.version:
             await self._read(db, anew=self.version is None or version[1:] != self.version[1:])

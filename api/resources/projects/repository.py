@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import cache
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, false, func, or_, select, true
+from sqlalchemy import ColumnElement, Select, bindparam, false, func, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
@@ -20,10 +21,13 @@ from api.tables.projects import Project
 
 async def by_name(db: AsyncSession, name: str, *, people: bool = False, lock: bool = False) -> Project | None:
     """Return the project of that name, with its `people`; `lock` keeps new sessions out until the transaction ends."""
-    query = _with_people(select(Project).where(Project.name == name), people=people)
-    if lock:
-        query = query.with_for_update(of=Project).execution_options(populate_existing=True)
-    return (await db.scalars(query)).one_or_none()
+    return (await db.scalars(_by_name(people=people, lock=lock), {"name": name})).one_or_none()
+
+
+@cache
+def _by_name(*, people: bool, lock: bool) -> Select[Project]:
+    query = _with_people(select(Project).where(Project.name == bindparam("name")), people=people)
+    return query.with_for_update(of=Project).execution_options(populate_existing=True) if lock else query
 
 
 async def by_names(db: AsyncSession, names: Iterable[str]) -> Sequence[Project]:

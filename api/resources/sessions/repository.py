@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
-from sqlalchemy import Row, Text, and_, case, cast, delete, func, select, update
+from sqlalchemy import ARRAY, Row, Text, and_, any_, bindparam, case, cast, delete, func, select, update
 from sqlalchemy.dialects.postgresql import array, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
@@ -33,6 +33,12 @@ from common.gpu.share import MILLI
 Named = Row[str, State, UUID | None, Access]
 """The name of a session, how far it is, whose it is, and who sees it."""
 
+_LIVE_BY_NAMES = select(Session.name, Session.state, Session.user_id, Session.access).where(
+    Session.project_id == bindparam("project_id"),
+    Session.name == any_(bindparam("names", type_=ARRAY(Session.name.type))),
+    LIVE,
+)
+
 
 async def by_name(db: AsyncSession, project_id: UUID, name: str) -> Session | None:
     """Return the session of that name: the live one, else the newest that lists show, else the newest."""
@@ -52,9 +58,8 @@ async def by_id(db: AsyncSession, project_id: UUID, session_id: UUID) -> Session
 
 async def live_by_names(db: AsyncSession, project_id: UUID, names: Collection[str]) -> dict[str, Named]:
     """Return which of some names live sessions of a project have."""
-    columns = (Session.name, Session.state, Session.user_id, Session.access)
-    query = select(*columns).where(Session.project_id == project_id, Session.name.in_(names))
-    return {row.name: row for row in await db.execute(query.where(Session.state.not_in(ENDED)))}
+    rows = await db.execute(_LIVE_BY_NAMES, {"project_id": project_id, "names": list(names)})
+    return {row.name: row for row in rows}
 
 
 async def by_ids(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, Session]:

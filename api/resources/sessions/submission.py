@@ -124,10 +124,12 @@ async def _make(
     caller.check(Action.SESSION_SUBMIT, project=project)
     projects.check_active(project, max(now(), request.starts_at or now()))
     kind = request.kind_or_default
-    allowed = await groups.allowed(db, caller.id, project, kind, request.group)
-    user = await user_policies.hold(db, caller.id)
-    await user_policies.check_waiting(db, user, len(names), context.settings.waiting_per_user)
+    if request.group:
+        await groups.keep(db, request.group)
     await context.fleet.refresh(db)
+    allowed = groups.allowed(context.fleet.permissions, caller.id, project, kind, request.group)
+    user = await user_policies.hold(db, caller.id)
+    user_policies.check_waiting(user, len(names), context.settings.waiting_per_user)
     each = await amounts.complete(
         db, request, _most_memory(request, user, len(names)), allowed, settings=context.settings, fleet=context.fleet
     )

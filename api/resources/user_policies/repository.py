@@ -7,13 +7,15 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Select, and_, bindparam, case, func, select
+from sqlalchemy import Row, Select, and_, bindparam, case, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.tables.domains import Domain
 from api.tables.sessions import ENDED, HOLDING, HOLDS, Session, State
 from api.tables.user_policies import UserPolicy
 from api.tables.users import User
+
+_HOLD_USER = select(User.domain).where(User.id == bindparam("user_id")).with_for_update()
 
 
 async def by_name(db: AsyncSession, name: str) -> UserPolicy | None:
@@ -26,22 +28,29 @@ async def every(db: AsyncSession) -> Sequence[UserPolicy]:
     return (await db.scalars(select(UserPolicy).order_by(UserPolicy.name))).all()
 
 
-async def hold_user(db: AsyncSession, user_id: UUID) -> User | None:
-    """Return a user; until the transaction ends no other one counts this user's sessions."""
-    query = select(User).where(User.id == user_id).with_for_update()
-    return await db.scalar(query, execution_options={"populate_existing": True})
+async def hold_user(db: AsyncSession, user_id: UUID) -> Row[str | None] | None:
+    """Return a user's domain; until the transaction ends no other one counts this user's sessions."""
+    return (await db.execute(_HOLD_USER, {"user_id": user_id})).one_or_none()
 
 
 async def of_user(db: AsyncSession, user_id: UUID) -> UserPolicy | None:
     """Return the policy of a user: the own one, else that of the domain."""
-    return await db.scalar(_of_user(), {"user_id": user_id})
+    return (await bounds_of(db, user_id))[0]
+
+
+async def bounds_of(db: AsyncSession, user_id: UUID) -> tuple[UserPolicy | None, int]:
+    """Return the policy of a user and how many of the user's sessions wait."""
+    policy, waiting = (await db.execute(_bounds_of(), {"user_id": user_id})).one()
+    return policy, waiting
 
 
 @cache
-def _of_user() -> Select[UserPolicy]:
+def _bounds_of() -> Select[UserPolicy | None, int]:
+    user_id = bindparam("user_id", type_=User.id.type)
     named = select(func.coalesce(User.policy, Domain.policy)).outerjoin(Domain, Domain.name == User.domain)
-    named = named.where(User.id == bindparam("user_id"))
-    return select(UserPolicy).where(UserPolicy.name == named.scalar_subquery())
+    waiting = select(func.count()).where(Session.user_id == user_id, Session.state == State.PENDING).scalar_subquery()
+    query = select(UserPolicy, waiting).select_from(select(literal(1)).subquery())
+    return query.outerjoin(UserPolicy, UserPolicy.name == named.where(User.id == user_id).scalar_subquery())
 
 
 async def count_users(db: AsyncSession, name: str) -> int:
@@ -101,12 +110,6 @@ def _amounts(row: Sequence[Any]) -> tuple[int, int, int | None, int | None]:
     sessions, gpu_milli, cpu_milli, memory_mib, any_cpu, any_memory = row
     cpu, memory = None if any_cpu else int(cpu_milli or 0), None if any_memory else int(memory_mib or 0)
     return sessions, int(gpu_milli or 0), cpu, memory
-
-
-async def waiting_of(db: AsyncSession, user_id: UUID) -> int:
-    """Return how many sessions of a user wait."""
-    query = select(func.count()).where(Session.user_id == user_id, Session.state == State.PENDING)
-    return await db.scalar(query) or 0
 
 
 async def domains_of(db: AsyncSession, name: str) -> Sequence[str]:

@@ -40,11 +40,15 @@ AMOUNTS: tuple[tuple[str, Callable[[int], str]], ...] = (
 
 @dataclass(frozen=True)
 class HeldUser:
-    """A user whose sessions nobody else counts until the transaction ends, with the domain and the policy of now."""
+    """A user whose sessions nobody else counts until the transaction ends, with the domain and the policy of now.
+
+    `waiting` is how many of them wait.
+    """
 
     id: UUID
     domain: str | None
     policy: UserPolicy | None
+    waiting: int
 
 
 async def hold(db: AsyncSession, user_id: UUID) -> HeldUser:
@@ -56,7 +60,7 @@ async def hold(db: AsyncSession, user_id: UUID) -> HeldUser:
     user = await repository.hold_user(db, user_id)
     if user is None:
         raise UnauthenticatedError(Sentence("the user has been deleted"), hint=Sentence("sign in as another user"))
-    return HeldUser(user_id, user.domain, await repository.of_user(db, user_id))
+    return HeldUser(user_id, user.domain, *await repository.bounds_of(db, user_id))
 
 
 async def check(db: AsyncSession, user: HeldUser, extra: Extra) -> None:
@@ -78,9 +82,9 @@ async def check(db: AsyncSession, user: HeldUser, extra: Extra) -> None:
         raise ConflictError.of(problems)
 
 
-async def check_waiting(db: AsyncSession, user: HeldUser, more: int, most: int) -> None:
+def check_waiting(user: HeldUser, more: int, most: int) -> None:
     """Raise ConflictError where more sessions of a user would wait than the site lets anybody have."""
-    if (waiting := await repository.waiting_of(db, user.id) + more) > most:
+    if (waiting := user.waiting + more) > most:
         raise ConflictError(
             Sentence("{waiting} of your sessions would wait, and at most {most} may", waiting=waiting, most=most),
             where="name",

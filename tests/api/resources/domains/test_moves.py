@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from api.auth.policy import UserRole
-from api.resources.groups import service as groups
+from api.resources.user_policies import service as user_policies
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.api.resources.domains.test_domains import person, two_companies
 
@@ -26,14 +26,14 @@ async def test_who_is_moved_while_submitting_leaves_no_session_behind(
     await ok(cluster.admin.post(f"{V1}/projects", json={**project, "members": ["alice"]}))
     await cluster.add_image()
     await cluster.add_node()
-    allowed = groups.allowed
+    hold = user_policies.hold
 
     async def moved_meanwhile(*args: Any) -> Any:
         # a task of its own, as every request has where it is served
         await asyncio.create_task(ok(cluster.admin.patch(f"{V1}/users/alice", json={"domain": "globex"})))
-        return await allowed(*args)
+        return await hold(*args)
 
-    monkeypatch.setattr(groups, "allowed", moved_meanwhile)
+    monkeypatch.setattr(user_policies, "hold", moved_meanwhile)
     asked = {"name": "demo", "project": "rockets", "image": "python", "gpu_milli": 500}
     error = await refused(alice.post(f"{V1}/sessions", json=asked), 409)
     assert error == {

@@ -87,12 +87,12 @@ async def test_where_a_session_may_run(cluster: Cluster) -> None:
         await create(cluster, "all", open=True)
         project = await project_row(cluster, "team-a")
         async with cluster.database.reading() as db:
-            user_id = (await users.get(db, "alice")).id
-            assert await service.allowed(db, user_id, project, Kind.TRAINING) == (("a", "all"), False)
-            assert await service.allowed(db, user_id, project, Kind.TRAINING, "a") == (("a",), True)
+            user_id, permissions = (await users.get(db, "alice")).id, await service.permissions(db)
+            assert service.allowed(permissions, user_id, project, Kind.TRAINING) == (("a", "all"), False)
+            assert service.allowed(permissions, user_id, project, Kind.TRAINING, "a") == (("a",), True)
             for wanted in ("b", "unknown"):
                 with pytest.raises(InputError) as error:
-                    await service.allowed(db, user_id, project, Kind.TRAINING, wanted)
+                    service.allowed(permissions, user_id, project, Kind.TRAINING, wanted)
                 assert error.value.problems[0].where == "group"
 
 
@@ -106,10 +106,11 @@ async def test_a_project_keeps_to_its_groups(cluster: Cluster) -> None:
     assert {key: shown[key] for key in groups} == groups
     project = await project_row(cluster, "team-a")
     async with cluster.database.reading() as db:
-        assert await service.allowed(db, project.id, project, Kind.TRAINING) == (("night",), True)
-        assert await service.allowed(db, project.id, project, Kind.INTERACTIVE) == (("day",), True)
+        permissions = await service.permissions(db)
+        assert service.allowed(permissions, project.id, project, Kind.TRAINING) == (("night",), True)
+        assert service.allowed(permissions, project.id, project, Kind.INTERACTIVE) == (("day",), True)
         with pytest.raises(InputError, match="run in the resource group night only"):
-            await service.allowed(db, project.id, project, Kind.TRAINING, "day")
+            service.allowed(permissions, project.id, project, Kind.TRAINING, "day")
     problem = await refused(cluster.admin.delete(f"{GROUPS}/night"), 409)
     assert problem["reason"] == "these projects keep to night: team-a"
     shown = await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"training_group": None}))

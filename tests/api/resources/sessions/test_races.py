@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, event
 
-from api.resources.groups import service as groups
+from api.resources.user_policies import service as user_policies
 from api.tables.users import User
 from tests.api.cluster import V1, Cluster, ok, refused, running_cluster
 from tests.api.steps import body
@@ -20,13 +20,13 @@ async def test_who_is_deleted_while_submitting_gets_no_session(ready: Cluster, m
     """A session without its user would be nobody's to end."""
     async with await ready.user("alice") as alice:
         await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"members": ["alice"]}))
-        allowed = groups.allowed
+        hold = user_policies.hold
 
         async def overtaken(db: Any, *args: Any) -> Any:
             await db.execute(delete(User).where(User.name == "alice"))
-            return await allowed(db, *args)
+            return await hold(db, *args)
 
-        monkeypatch.setattr(groups, "allowed", overtaken)
+        monkeypatch.setattr(user_policies, "hold", overtaken)
         error = await refused(alice.post(f"{V1}/sessions", json=body()), 401)
         assert error["reason"] == "the user has been deleted"
     assert await ready.states() == {}

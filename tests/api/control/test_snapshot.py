@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from uuid import uuid4
 
 import pytest
 
@@ -110,6 +111,24 @@ async def test_what_is_told_of_changes_is_what_a_new_leader_reads(ready: Cluster
     }
     assert {each.workload.name for each in anew.snapshot.running} == {"one", "next"}
     assert known.snapshot.nodes == anew.snapshot.nodes
+
+
+async def test_who_may_use_which_group_is_read_when_somebody_may_use_another_one(ready: Cluster) -> None:
+    fleet, asker = Fleet(), uuid4()
+
+    async def usable() -> tuple[str, ...]:
+        async with ready.database.reading() as db:
+            await fleet.refresh(db)
+        return fleet.permissions.usable(asker, frozenset())
+
+    assert await usable() == ()
+    await ok(ready.admin.post(f"{V1}/resource-groups", json={"name": "all", "open": True}))
+    assert await usable() == ("all",)
+    before = fleet.permissions
+    await ready.submit("demo")
+    assert (await usable(), fleet.permissions) == (("all",), before)
+    await ok(ready.admin.patch(f"{V1}/resource-groups/all", json={"open": False}))
+    assert await usable() == ()
 
 
 async def test_a_node_that_changes_is_the_only_one_that_is_read(ready: Cluster) -> None:

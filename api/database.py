@@ -88,13 +88,14 @@ class Database:
             )
         # Errors go into the log, and what they would quote may be a user's secret: an environment, a password's hash.
         # Connections stay, with the statements that are prepared on them: to open one costs more than a request.
+        # PostgreSQL would compile a report for a second before it reads the first row, in each of its processes.
         self.engine = create_async_engine(
             url,
             hide_parameters=True,
             pool_pre_ping=True,
             pool_size=CONNECTIONS,
             max_overflow=0,
-            connect_args={"options": f"-c idle_in_transaction_session_timeout={SILENT_S:g}s"},
+            connect_args={"options": f"-c idle_in_transaction_session_timeout={SILENT_S:g}s -c jit=off"},
         )
         self._writers = async_sessionmaker(self.engine, expire_on_commit=False)
         # Every statement has a view of its own anyway; without transactions two messages fewer are sent.

@@ -85,6 +85,17 @@ async def ended(database: Database) -> None:
         await asyncio.sleep(0.05)
 
 
+async def test_no_report_is_compiled_before_it_reads(database_url: str) -> None:
+    """Whatever the server does for others."""
+    database = Database(database_url)
+    try:
+        async with database.reading() as db:
+            asked = await db.execute(text("SELECT setting, source FROM pg_settings WHERE name = 'jit'"))
+            assert asked.one() == ("off", "client")
+    finally:
+        await database.close()
+
+
 async def test_moments_are_read_in_utc_wherever_the_server_is(database_url: str) -> None:
     moment = datetime(2026, 7, 1, 12, tzinfo=timezone(timedelta(hours=2)))
     database = Database(database_url)

@@ -5,6 +5,7 @@ median of several answers of the application in this process, in milliseconds:
 
 - `by_project_ms`, `by_user_ms`: of `GET /accounting/waits` for 365 days.
 - `month_ms`: of the same for 30 days, by project.
+- `timeline_by_project_ms`, `timeline_by_user_ms`: of `GET /accounting/timeline` for 365 days.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ from tests.api.cluster import V1, ok, running_cluster
 from tests.bench.overview import median_ms
 from tests.installed import InstalledDatabase
 
-AIMS = {"by_project_ms": 1000.0, "by_user_ms": 1000.0, "month_ms": 1000.0}
+AIMS = {
+    "by_project_ms": 1000.0,
+    "by_user_ms": 1000.0,
+    "month_ms": 1000.0,
+    "timeline_by_project_ms": 2000.0,
+    "timeline_by_user_ms": 2000.0,
+}
 
 _FILL = """
 INSERT INTO spans (
@@ -53,10 +60,16 @@ async def measure(url: str, spans: int) -> dict[str, float]:
             query = {"by": by, "starts_at": (now() - timedelta(days=days)).isoformat()}
             assert (await ok(cluster.admin.get(f"{V1}/accounting/waits", params=query)))["total"]["count"]
 
+        async def timeline(by: str) -> None:
+            query = {"by": by, "starts_at": (now() - timedelta(days=365)).isoformat()}
+            assert (await ok(cluster.admin.get(f"{V1}/accounting/timeline", params=query)))["series"]
+
         return {
             "by_project_ms": await median_ms(lambda: report("project", 365)),
             "by_user_ms": await median_ms(lambda: report("user", 365)),
             "month_ms": await median_ms(lambda: report("project", 30)),
+            "timeline_by_project_ms": await median_ms(lambda: timeline("project")),
+            "timeline_by_user_ms": await median_ms(lambda: timeline("user")),
         }
 
 

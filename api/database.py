@@ -8,7 +8,19 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, LiteralString, TypeVar, cast
 
 import psycopg
-from sqlalchemy import ARRAY, ColumnElement, TableValuedAlias, any_, column, func, literal, select, text
+from sqlalchemy import (
+    ARRAY,
+    BindParameter,
+    ColumnElement,
+    TableValuedAlias,
+    any_,
+    bindparam,
+    column,
+    func,
+    literal,
+    select,
+    text,
+)
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import InstrumentedAttribute, Session
@@ -71,7 +83,24 @@ def fingerprint(*columns: ColumnElement[Any] | InstrumentedAttribute[Any]) -> Co
 def rows_of(values: Mapping[str, tuple[TypeEngine[Any], Iterable[Any]]], name: str = "given") -> TableValuedAlias:
     """Return a table of values by column: one array each, so that any number of rows is one statement."""
     arrays = [literal(list(column_values), ARRAY(type_, dimensions=1)) for type_, column_values in values.values()]
-    columns = [column(key, type_) for key, (type_, _) in values.items()]
+    return _unnested(arrays, {key: type_ for key, (type_, _) in values.items()}, name)
+
+
+def rows_told(types: Mapping[str, TypeEngine[Any]]) -> TableValuedAlias:
+    """Return the same for a statement that is built once: the columns' values come as parameters, by `parameters`."""
+    arrays = [bindparam(f"given_{key}", type_=ARRAY(type_, dimensions=1)) for key, type_ in types.items()]
+    return _unnested(arrays, types, "given")
+
+
+def parameters(values: Mapping[str, Iterable[Any]]) -> dict[str, list[Any]]:
+    """Return the parameters of a statement with `rows_told`."""
+    return {f"given_{key}": list(column_values) for key, column_values in values.items()}
+
+
+def _unnested(
+    arrays: Iterable[BindParameter[Any]], types: Mapping[str, TypeEngine[Any]], name: str
+) -> TableValuedAlias:
+    columns = [column(key, type_) for key, type_ in types.items()]
     return func.unnest(*arrays).table_valued(*columns, name=name).render_derived()
 
 

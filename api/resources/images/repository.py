@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
+from functools import cache
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy import ARRAY, Select, any_, bindparam, or_, select, true, update
 from sqlalchemy import delete as deletion
-from sqlalchemy import or_, select, true, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import raiseload
 
@@ -22,10 +23,17 @@ async def usable(db: AsyncSession, projects: Collection[UUID] | None, *, whose: 
 
     With `whose` they name the projects that have them.
     """
-    own = Image.id.in_(select(image_projects.c.image_id).where(image_projects.c.project_id.in_(projects or ())))
-    query = select(Image).where(true() if projects is None else or_(Image.visibility == Visibility.GLOBAL, own))
+    query = _usable(of_all=projects is None, whose=whose)
+    return (await db.scalars(query, {} if projects is None else {"projects": list(projects)})).all()
+
+
+@cache
+def _usable(*, of_all: bool, whose: bool) -> Select[Image]:
+    any_of = image_projects.c.project_id == any_(bindparam("projects", type_=ARRAY(image_projects.c.project_id.type)))
+    own = Image.id.in_(select(image_projects.c.image_id).where(any_of))
+    query = select(Image).where(true() if of_all else or_(Image.visibility == Visibility.GLOBAL, own))
     query = query if whose else query.options(raiseload(Image.projects))
-    return (await db.scalars(query.order_by(Image.name, Image.created_at.desc(), Image.tag, Image.visibility))).all()
+    return query.order_by(Image.name, Image.created_at.desc(), Image.tag, Image.visibility)
 
 
 async def global_one(db: AsyncSession, name: str, tag: str) -> Image | None:

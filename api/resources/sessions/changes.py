@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Protocol
 from uuid import UUID
 
-from sqlalchemy import and_, select, update
+from sqlalchemy import Update, and_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm.attributes import set_committed_value
+from sqlalchemy.sql.dml import ReturningUpdate
 from sqlalchemy.types import TypeEngine
 
 from api.clock import now
-from api.database import among, rows_of
+from api.database import among, parameters, rows_told
 from api.resources.accounting import service as accounting
 from api.resources.sessions import repository
 from api.tables.sessions import ENDED, Container, Session
@@ -111,19 +113,23 @@ async def _update(db: AsyncSession, changes: Sequence[Change]) -> set[UUID]:
 
 
 async def _update_sessions(db: AsyncSession, names: Sequence[str], changes: Sequence[Change]) -> set[UUID]:
-    given = rows_of(
-        {
-            "id": (Session.id.type, [change.session.id for change in changes]),
-            "read": (Session.revision.type, [change.session.revision for change in changes]),
-            **{name: (_type(Session, name), [change.values[name] for change in changes]) for name in names},
-        }
-    )
+    values: dict[str, list[Any]] = {
+        "id": [change.session.id for change in changes],
+        "read": [change.session.revision for change in changes],
+        **{name: [change.values[name] for change in changes] for name in names},
+    }
+    return set(await db.scalars(_session_update(tuple(names)), parameters(values)))
+
+
+@cache
+def _session_update(names: tuple[str, ...]) -> ReturningUpdate[UUID]:
+    types = {"id": Session.id.type, "read": Session.revision.type, **{name: _type(Session, name) for name in names}}
+    given = rows_told(types)
     as_read = and_(Session.id == given.c.id, Session.revision == given.c.read)
     locked = select(Session.id).join(given, as_read).order_by(Session.id).with_for_update(of=Session).cte("locked")
     query = update(Session).where(Session.id == locked.c.id, Session.id == given.c.id)
     query = query.values({name: given.c[name] for name in names} | {"revision": Session.revision + 1})
-    found = await db.scalars(query.returning(Session.id), execution_options={"synchronize_session": False})
-    return set(found)
+    return query.returning(Session.id).execution_options(synchronize_session=False)
 
 
 async def _update_containers(db: AsyncSession, changes: Sequence[Change]) -> None:
@@ -134,25 +140,27 @@ async def _update_containers(db: AsyncSession, changes: Sequence[Change]) -> Non
             if values:
                 kinds[frozenset(values)].append((change, rank))
     for names, equal in kinds.items():
-        given = rows_of(
-            {
-                "session_id": (Session.id.type, [change.session.id for change, _ in equal]),
-                "attempt": (Session.attempt.type, [change.attempt for change, _ in equal]),
-                "rank": (Container.rank.type, [rank for _, rank in equal]),
-                **{
-                    name: (_type(Container, name), [change.noted[rank][name] for change, rank in equal])
-                    for name in sorted(names)
-                },
-            }
-        )
-        key = (Container.session_id, Container.rank)
-        meant = and_(Container.session_id == given.c.session_id, Container.rank == given.c.rank)
-        same = and_(Session.id == Container.session_id, Session.attempt == given.c.attempt)
-        found = select(*key).join(given, meant).join(Session, same).order_by(*key)
-        locked = found.with_for_update(of=Container).cte("locked")
-        query = update(Container).where(meant, key[0] == locked.c.session_id, key[1] == locked.c.rank)
-        query = query.values({name: given.c[name] for name in sorted(names)})
-        await db.execute(query, execution_options={"synchronize_session": False})
+        values = {
+            "session_id": [change.session.id for change, _ in equal],
+            "attempt": [change.attempt for change, _ in equal],
+            "rank": [rank for _, rank in equal],
+            **{name: [change.noted[rank][name] for change, rank in equal] for name in names},
+        }
+        await db.execute(_container_update(tuple(sorted(names))), parameters(values))
+
+
+@cache
+def _container_update(names: tuple[str, ...]) -> Update:
+    types = {"session_id": Session.id.type, "attempt": Session.attempt.type, "rank": Container.rank.type}
+    given = rows_told(types | {name: _type(Container, name) for name in names})
+    key = (Container.session_id, Container.rank)
+    meant = and_(Container.session_id == given.c.session_id, Container.rank == given.c.rank)
+    same = and_(Session.id == Container.session_id, Session.attempt == given.c.attempt)
+    found = select(*key).join(given, meant).join(Session, same).order_by(*key)
+    locked = found.with_for_update(of=Container).cte("locked")
+    query = update(Container).where(meant, key[0] == locked.c.session_id, key[1] == locked.c.rank)
+    query = query.values({name: given.c[name] for name in names})
+    return query.execution_options(synchronize_session=False)
 
 
 def _type(table: type[Session | Container], name: str) -> TypeEngine[Any]:

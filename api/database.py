@@ -202,7 +202,9 @@ class Leadership:
                     async with AsyncSession(self._connection) as db:
                         yield db
                 finally:
-                    await self._connection.execution_options(isolation_level="READ COMMITTED")
+                    # where the connection was lost, that would take another one, without the lock
+                    if not self._connection.invalidated:
+                        await self._connection.execution_options(isolation_level="READ COMMITTED")
         except OperationalError as error:
             raise UnavailableError("the database cannot be reached", hint="start PostgreSQL") from error
 

@@ -8,7 +8,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, LiteralString, TypeVar, cast
 
 import psycopg
-from sqlalchemy import ARRAY, ColumnElement, TableValuedAlias, any_, column, func, literal, select, text
+from sqlalchemy import ARRAY, ColumnElement, TableValuedAlias, Text, any_, column, func, literal, select, text
+from sqlalchemy import cast as cast_to
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import InstrumentedAttribute, Session
@@ -63,8 +64,13 @@ def among(column: InstrumentedAttribute[V], values: Iterable[V]) -> ColumnElemen
 
 
 def fingerprint(*columns: ColumnElement[Any] | InstrumentedAttribute[Any]) -> ColumnElement[Any]:
-    """Return a number that another set of rows does not have: the sum of the hashes of these columns of every row."""
-    hashes: ColumnElement[Any] = func.hash_record_extended(func.row(*columns), 0)
+    """Return a number that another set of rows does not have: the sum of the hashes of these columns of every row.
+
+    PostgreSQL's hash of a row is a sum over its columns, which stays the same in all where two rows change a value with
+    each other; so that is hashed once more.
+    """
+    of_rows: ColumnElement[Any] = func.hash_record_extended(func.row(*columns), 0)
+    hashes: ColumnElement[Any] = func.hashtextextended(cast_to(of_rows, Text), 0)
     return select(func.sum(hashes)).scalar_subquery()
 
 

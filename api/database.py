@@ -13,6 +13,7 @@ from sqlalchemy import (
     BindParameter,
     ColumnElement,
     TableValuedAlias,
+    Text,
     any_,
     bindparam,
     column,
@@ -21,6 +22,7 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy import cast as cast_to
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import InstrumentedAttribute, Session
@@ -75,8 +77,13 @@ def among(column: InstrumentedAttribute[V], values: Iterable[V]) -> ColumnElemen
 
 
 def fingerprint(*columns: ColumnElement[Any] | InstrumentedAttribute[Any]) -> ColumnElement[Any]:
-    """Return a number that another set of rows does not have: the sum of the hashes of these columns of every row."""
-    hashes: ColumnElement[Any] = func.hash_record_extended(func.row(*columns), 0)
+    """Return a number that another set of rows does not have: the sum of the hashes of these columns of every row.
+
+    PostgreSQL's hash of a row is a sum over its columns, which stays the same in all where two rows change a value with
+    each other; so that is hashed once more.
+    """
+    of_rows: ColumnElement[Any] = func.hash_record_extended(func.row(*columns), 0)
+    hashes: ColumnElement[Any] = func.hashtextextended(cast_to(of_rows, Text), 0)
     return select(func.sum(hashes)).scalar_subquery()
 
 
@@ -232,7 +239,9 @@ class Leadership:
                     async with AsyncSession(self._connection) as db:
                         yield db
                 finally:
-                    await self._connection.execution_options(isolation_level="READ COMMITTED")
+                    # where the connection was lost, that would take another one, without the lock
+                    if not self._connection.invalidated:
+                        await self._connection.execution_options(isolation_level="READ COMMITTED")
         except OperationalError as error:
             raise UnavailableError("the database cannot be reached", hint="start PostgreSQL") from error
 

@@ -81,7 +81,7 @@ class DirectEngine:
         """Prepare the connections to all agents."""
         self._context = context
         timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
-        # without `trust_env=False` a proxy of the environment would stand before the transport
+        # agents are inside the site: no proxy of the environment stands before them, beside the transport either
         self._client = httpx.AsyncClient(transport=AgentPools(context), timeout=timeout, trust_env=False)
 
     async def probe(self, agent: AgentAddress) -> None:

@@ -12,7 +12,10 @@ import httpx
 
 POOLS = 64
 KEPT_CONNECTIONS = 200
-"""How many connections are kept that nobody uses, in all pools together."""
+"""Where a pool has more connections, in use or not, none is kept that nobody uses: httpcore counts them together.
+
+So it is far more than one agent's requests at once and the logs that are followed there.
+"""
 
 
 class AgentPools(httpx.AsyncBaseTransport):
@@ -20,7 +23,7 @@ class AgentPools(httpx.AsyncBaseTransport):
 
     def __init__(self, context: ssl.SSLContext) -> None:
         """Prepare the pools; agents are inside the site, so no proxy of the environment stands before them."""
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=-(-KEPT_CONNECTIONS // POOLS))
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=KEPT_CONNECTIONS)
         self._pools = [httpx.AsyncHTTPTransport(verify=context, trust_env=False, limits=limits) for _ in range(POOLS)]
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

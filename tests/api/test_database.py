@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import combinations_with_replacement, product
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import Integer, select, text
 from sqlalchemy.exc import DBAPIError, OperationalError, StatementError
 
-from api.database import Begin, Database, Leadership
+from api.database import Begin, Database, Leadership, fingerprint, rows_of
 from api.tables.domains import Domain
 from common.errors import InputError, UnavailableError
 from tests.api.steps import OF_LEADERS
@@ -112,3 +113,19 @@ async def test_moments_are_read_in_utc_wherever_the_server_is(database_url: str)
                 db.add(Domain(name="globex", description="", created_at=datetime(2026, 7, 1)))  # noqa: DTZ001 -- refused
     finally:
         await database.close()
+
+
+async def test_rows_that_change_values_with_each_other_have_another_fingerprint(database_url: str) -> None:
+    """All tables of two rows of numbers below 4 and nothing: no two of them, in whatever order, have the same one."""
+    values = (None, 0, 1, 2, 3)
+    tables = list(combinations_with_replacement(product(values, values), 2))
+    database = Database(database_url)
+    found = set()
+    async with database.reading() as db:
+        for table in tables:
+            rows = rows_of(
+                {"one": (Integer(), [one for one, _ in table]), "two": (Integer(), [two for _, two in table])}
+            )
+            found.add(await db.scalar(select(fingerprint(rows.c.one, rows.c.two))))
+    await database.close()
+    assert len(found) == len(tables)

@@ -130,3 +130,20 @@ async def test_the_agent_s_lines_name_the_request_that_led_to_them(
     assert [(line["event"], line["request_id"]) for line in lines if line["event"] in asked] == [
         (event, "r1") for event in asked
     ]
+
+
+async def test_no_proxy_of_the_environment_stands_before_agents(
+    authority: Authority,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nobody = f"http://127.0.0.1:{free_port()}"
+    for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, nobody)
+        monkeypatch.setenv(name.lower(), nobody)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    async with agent(authority, NotFoundError("no container c1")) as worker, calling(authority) as engine:
+        with pytest.raises(NotFoundError):
+            await engine.launch(worker, SPEC)
+        async with engine.terminal(worker, "c1", ["sh"], tty=None, apart=False) as terminal:
+            assert "no container c1" in str(await anext(aiter(terminal)))

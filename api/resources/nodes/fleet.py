@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, select, true
+from sqlalchemy import Row, Text, cast, func, select, true
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among, fingerprint
@@ -48,7 +48,11 @@ _COLUMNS = (
     Node.foreign_memory_mib,
 )
 
-_VERSIONS = select(fingerprint(Node.id, Node.revision), THIS_DATABASE, groups.version_of_people(), *groups.version())
+_SNAPSHOT = cast(func.pg_current_snapshot(), Text)
+"""Another one after each commit."""
+_VERSIONS = select(
+    _SNAPSHOT, fingerprint(Node.id, Node.revision), THIS_DATABASE, groups.version_of_people(), *groups.version()
+)
 
 
 class Fleet:
@@ -63,18 +67,24 @@ class Fleet:
         self.rights: tuple[object, ...] = ()
         """What is another value whenever somebody may use other groups than before, or the database is another one."""
         self.permissions = Permissions([], {})
+        self._permitted_by: tuple[object, ...] | None = None
         self._known: dict[UUID, tuple[int, NodeSnapshot]] = {}
         self._cluster: ClusterState | None = None
 
     async def refresh(self, db: AsyncSession) -> object:
         """Read what has changed of the nodes; returns what is another value whenever something has."""
-        nodes, this, of_people, *of_groups = (await db.execute(_VERSIONS)).one()
-        if (rights := (this, of_people, *of_groups)) != self.rights:
-            self.permissions, self.rights = await groups.permissions(db), rights
+        snapshot, nodes, this, of_people, *of_groups = (await db.execute(_VERSIONS)).one()
+        rights, permissions, permitted_by = (this, of_people, *of_groups), self.permissions, self._permitted_by
+        if rights != permitted_by:
+            permissions = await groups.permissions(db)
+            # what was committed between the two may be undone later: then the version is this one again
+            permitted_by = rights if await db.scalar(select(_SNAPSHOT)) == snapshot else None
         version = (nodes, (this, *of_groups), int(time.monotonic()) // READ_ANYWAY_S)
         if version != self.version:
             await self._read(db, anew=self.version is None or version[1:] != self.version[1:])
             self.version = version
+        # together, and last: another one may have refreshed meanwhile, and know less
+        self.rights, self.permissions, self._permitted_by = rights, permissions, permitted_by
         return version
 
     def gpu_models_of(self, wanted: list[str]) -> tuple[str, ...]:

@@ -69,6 +69,35 @@ async def test_a_deposed_leader_gives_no_places_away(small: Cluster) -> None:
     assert await small.states() == {"first": "PENDING", "urgent": "SCHEDULED"}
 
 
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_leader_whose_reading_failed_leads_no_longer(small: Cluster, *, cancelled: bool) -> None:
+    """Its connection is lost with the lock: on another one it would act beside its successor."""
+    other = Database(str(small.settings.database_url))
+    async with small.database.leadership() as old, other.leadership() as successor:
+        assert await old.renew()
+
+        async def look() -> None:
+            async with old.reading() as db:
+                await db.execute(text("SELECT pg_sleep(60)"))
+
+        looking = asyncio.create_task(look())
+        await asyncio.sleep(0.5)
+        if cancelled:
+            looking.cancel()
+        else:
+            await depose(other)
+        with pytest.raises(asyncio.CancelledError if cancelled else UnavailableError):
+            await looking
+        assert await leads(successor)
+        with pytest.raises(UnavailableError):
+            await old.renew()
+        with pytest.raises(OperationalError):
+            async with old.transaction():
+                pass
+        assert not old.held
+    await other.close()
+
+
 async def test_a_leader_stays_one_however_long_its_work_waits(small: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "SILENT_S", 1.0)
     monkeypatch.setattr(database, "STAY_S", 0.2)

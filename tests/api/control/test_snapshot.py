@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from uuid import uuid4
+from functools import partial
+from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
 from api.control.loop import Loop
 from api.control.project_states import micros
+from api.resources.groups import service as groups
+from api.resources.groups.permissions import Permissions
 from api.resources.nodes.fleet import Fleet
 from tests.api.cluster import V1, Cluster, ok
 from tests.api.control.decisions import loop_of
@@ -149,3 +156,81 @@ async def test_a_node_that_changes_is_the_only_one_that_is_read(ready: Cluster) 
     async with ready.database.reading() as db:
         await fleet.refresh(db)
     assert [len(node.gpus) for node in fleet.nodes] == [2, 4]
+
+
+ALICE, GROUP = f"{V1}/users/alice", f"{V1}/resource-groups/vision"
+
+
+async def may_alice_use_it(cluster: Cluster, fleet: Fleet) -> bool:
+    """Refresh, as a submission does, and return what is known then."""
+    user = (await ok(cluster.admin.get(ALICE)))["id"]
+    async with cluster.database.reading() as db:
+        await fleet.refresh(db)
+        return "vision" in fleet.permissions.usable(UUID(user), frozenset())
+
+
+def once(
+    monkeypatch: pytest.MonkeyPatch, *, before: Callable[[], Awaitable[Any]], after: Callable[[], Awaitable[Any]]
+) -> None:
+    """Let something happen right before and after who may use which groups is read, the next time only."""
+    read = groups.permissions
+
+    async def read_once(db: AsyncSession) -> Permissions:
+        monkeypatch.setattr(groups, "permissions", read)
+        await before()
+        found = await read(db)
+        await after()
+        return found
+
+    monkeypatch.setattr(groups, "permissions", read_once)
+
+
+async def nothing() -> None:
+    pass
+
+
+async def test_who_may_use_a_group_no_longer_is_not_known_as_one_who_may(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user comes to the group while it is read, and leaves it: then all is as it was before the reading."""
+    await ready.user("alice")
+    await ok(ready.admin.post(f"{V1}/resource-groups", json={"name": "vision"}))
+    fleet = Fleet()
+
+    async def let(*users: str) -> None:
+        await ok(ready.admin.patch(GROUP, json={"users": users}))
+
+    once(monkeypatch, before=partial(let, "alice"), after=nothing)
+    assert await may_alice_use_it(ready, fleet)
+    await let()
+    assert not await may_alice_use_it(ready, fleet)
+
+
+async def test_one_who_reads_groups_slowly_hides_no_change_from_others(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first has read that the group is open; it is closed, and the second reads nodes while the first goes on."""
+    await ready.user("alice")
+    await ok(ready.admin.post(f"{V1}/resource-groups", json={"name": "vision", "open": True}))
+    fleet, read, goes_on, by_node = Fleet(), asyncio.Event(), asyncio.Event(), groups.by_node
+
+    async def wait() -> None:
+        read.set()
+        await goes_on.wait()
+
+    async def slow(*args: Any) -> dict[str, tuple[str, ...]]:
+        monkeypatch.setattr(groups, "by_node", by_node)
+        goes_on.set()
+        await first
+        return await by_node(*args)
+
+    async def refresh() -> None:
+        async with ready.database.reading() as db:
+            await fleet.refresh(db)
+
+    once(monkeypatch, before=nothing, after=wait)
+    first = asyncio.create_task(refresh())
+    await read.wait()
+    await ok(ready.admin.patch(GROUP, json={"open": False}))
+    monkeypatch.setattr(groups, "by_node", slow)
+    assert not await may_alice_use_it(ready, fleet)

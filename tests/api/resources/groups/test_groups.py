@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 from typing import Any
 from uuid import UUID
 
@@ -259,3 +260,35 @@ async def test_lists_are_changed_by_name_also_at_once(cluster: Cluster) -> None:
 async def test_a_name_is_given_once(cluster: Cluster) -> None:
     await create(cluster, "a")
     await refused(cluster.admin.post(GROUPS, json={"name": "a"}), 409)
+
+
+async def test_two_users_who_change_places_use_the_other_s_group(ready: Cluster) -> None:
+    """Nothing is asked between the two changes, and after both there is as much of everything as before."""
+    await create(ready, "red", nodes=["worker1"])
+    await create(ready, "blue", nodes=["worker1"])
+    numbers, users = count(), {name: await ready.user(name) for name in ("alice", "bob")}
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"members": [*users]}))
+
+    async def let(red: str, blue: str) -> None:
+        for group, user in (("red", red), ("blue", blue)):
+            await ok(ready.admin.patch(f"{GROUPS}/{group}", json={"users": [user]}))
+
+    async def may(user: str, group: str) -> bool:
+        body = {
+            "name": f"{user}-{group}-{next(numbers)}",
+            "project": "team-a",
+            "image": "python",
+            "gpu_milli": 500,
+            "group": group,
+        }
+        answer = await users[user].post(f"{V1}/sessions", json=body)
+        assert answer.is_success or "there is no resource group" in answer.text
+        return answer.is_success
+
+    async def used() -> set[tuple[str, str]]:
+        return {(user, group) for user in users for group in ("red", "blue") if await may(user, group)}
+
+    await let(red="alice", blue="bob")
+    assert await used() == {("alice", "red"), ("bob", "blue")}
+    await let(red="bob", blue="alice")
+    assert await used() == {("bob", "red"), ("alice", "blue")}

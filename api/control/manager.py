@@ -210,7 +210,8 @@ class Manager:
 
     def _begin_audit(self, seen: Glance) -> None:
         if self._audit.is_due(unwritten=seen.audit) and "audit" not in self._busy:
-            self._begin("audit", self._audit.work())
+            # what came meanwhile, and the syslog server, wait for the next look: it costs more than to write a line
+            self._begin("audit", self._audit.work(), wakes=False)
         if seen.unsent and self._audit_sender.is_due and "syslog" not in self._busy:
             self._begin("syslog", self._audit_sender.work())
 

@@ -6,8 +6,8 @@ import asyncio
 import inspect
 import re
 import time
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -17,7 +17,9 @@ from uuid import UUID
 import structlog
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
-from sqlalchemy.exc import IntegrityError
+from psycopg.errors import DeadlockDetected
+from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
@@ -51,6 +53,8 @@ READS = frozenset({Action.AUDIT_READ, Action.AUDIT_OVERSEE, Action.LOGS_READ})
 DRY_RUNS = frozenset({Action.SESSION_DRY_RUN})
 """Actions that change nothing, though what they are about is posted: they are told where they are refused alone."""
 NOT_VALID = (RequestValidationError, WebSocketRequestValidationError)
+AWAY = (OperationalError, InterfaceError, PoolTimeoutError, OSError)
+"""What is raised where the database does not answer."""
 _TOLD = "penstock.told"
 _SECRET = re.compile(r"psk_[A-Za-z0-9_-]+")
 """An API key, which somebody may send where its id belongs."""
@@ -161,7 +165,7 @@ class Failures:
     """Attempts that fail, by user or address and action: who floods the log fills no disk, and is counted."""
 
     _minutes: OrderedDict[tuple[str, str], _Minute] = field(default_factory=OrderedDict)
-    _over: list[_Minute] = field(default_factory=list)
+    _over: deque[_Minute] = field(default_factory=lambda: deque(maxlen=KNOWN))
 
     def is_told(self, entry: dict[str, Any], most: int) -> bool:
         """Take note of one more; return whether it is told by itself, as `most` of a minute are."""
@@ -169,7 +173,7 @@ class Failures:
         who = str(entry["user"] if entry["role"] else entry["address"]), str(entry["action"])
         minute = self._minutes.setdefault(who, _Minute(time.monotonic(), most))
         if len(self._minutes) > KNOWN:
-            self._over.append(self._minutes.popitem(last=False)[1])
+            self._end_first()
         minute.count += 1
         if minute.count <= minute.most:
             return True
@@ -178,15 +182,24 @@ class Failures:
             minute.objects[_wanted_by(entry)] = None
         return False
 
-    def left_out(self, *, all_: bool = False) -> list[dict[str, Any]]:
-        """Return a line for each minute that is over, or for all: the last attempt, and how many more there were."""
+    def left_out(self, *, all_: bool = False) -> Iterator[dict[str, Any]]:
+        """Yield a line for each minute that is over, or for all: the last attempt, and how many more there were.
+
+        One counts as told when the next one is asked for: until then it is there for who asks anew.
+        """
         due = time.monotonic() - MINUTE_S
         while self._minutes and (all_ or next(iter(self._minutes.values())).began <= due):
-            self._over.append(self._minutes.popitem(last=False)[1])
-        over, self._over = self._over, []
-        return [
-            one.last | {"left_out": one.count - one.most - 1, "objects": [*one.objects]} for one in over if one.last
-        ]
+            self._end_first()
+        while self._over:
+            one = self._over[0]
+            yield {**(one.last or {}), "left_out": one.count - one.most - 1, "objects": [*one.objects]}
+            if self._over and self._over[0] is one:
+                self._over.popleft()
+
+    def _end_first(self) -> None:
+        _, minute = self._minutes.popitem(last=False)
+        if minute.last:
+            self._over.append(minute)
 
 
 def told_request(connection: HTTPConnection) -> ToldRequest | None:
@@ -303,7 +316,8 @@ async def _failed(told: ToldRequest, error: Exception) -> None:
     if told.failed or not told.is_told(status):
         return
     told.failed = True
-    entry = told.entry("refused" if refused else "failed", status, reason)
+    # as it can be written, for what is kept of it until its minute is over as well
+    entry = service.storable(told.entry("refused" if refused else "failed", status, reason))
     failures: Failures = told.connection.app.state.failed_attempts
     if failures.is_told(entry, OF_PROGRAMS if told.of_a_program else OF_A_MINUTE):
         await _tell(told.connection.app, entry)
@@ -320,19 +334,26 @@ async def watch_left_out(app: FastAPI) -> None:
 
 
 async def tell_left_out(app: FastAPI, *, all_: bool = False) -> None:
-    """Tell how many attempts were left out in each minute that is over, or in all."""
+    """Tell how many attempts were left out in each minute that is over, or in all.
+
+    Where the database is away they are told the next time.
+    """
     failures: Failures = app.state.failed_attempts
     for entry in failures.left_out(all_=all_):
-        await _tell(app, entry)
+        if not await _tell(app, entry):
+            return
 
 
-async def _tell(app: FastAPI, entry: dict[str, Any]) -> None:
+async def _tell(app: FastAPI, entry: dict[str, Any]) -> bool:
+    """Put an attempt into the log; return whether the database has answered."""
     database: Database = app.state.database
     try:
         async with database.transaction() as db:
             await service.add(db, entry, changes=False)
-    except Exception:
+    except Exception as error:
         log.exception("a failed attempt is not in the audit log", **{key: entry[key] for key in ("user", "action")})
+        return not isinstance(error, AWAY)
+    return True
 
 
 def _status(error: Exception) -> int:
@@ -342,7 +363,10 @@ def _status(error: Exception) -> int:
         return error.status_code
     if isinstance(error, NOT_VALID):
         return HTTPStatus.UNPROCESSABLE_ENTITY
-    return HTTPStatus.CONFLICT if isinstance(error, IntegrityError) else HTTPStatus.INTERNAL_SERVER_ERROR
+    if isinstance(error, IntegrityError) or isinstance(getattr(error, "orig", None), DeadlockDetected):
+        return HTTPStatus.CONFLICT
+    away = isinstance(error, (OperationalError, PoolTimeoutError))
+    return HTTPStatus.SERVICE_UNAVAILABLE if away else HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _reason(error: Exception) -> str:
@@ -364,4 +388,5 @@ def _field(error: Mapping[str, Any]) -> str:
     where, *fields = error["loc"]
     if error["type"] == "extra_forbidden" and len(fields) == 1:
         return "unknown key"
-    return str(fields[0] if fields else where)
+    # of what is no JSON the place is told where it ends to be
+    return str(fields[0] if fields and error["type"] != "json_invalid" else where)

@@ -54,20 +54,27 @@ def log_of(settings: Settings) -> LogFiles | None:
             where=str(settings.audit_key),
             hint="deploy the site: it brings the key",
         ) from error
+    if not key:
+        raise UnavailableError(
+            "the key of the audit log is empty: anybody could seal lines with it",
+            where=str(settings.audit_key),
+            hint="deploy the site: it brings the key",
+        )
     return LogFiles(settings.audit_folder, key)
 
 
 async def add(db: AsyncSession, entry: Mapping[str, Any], *, changes: bool) -> None:
     """Put an entry where it cannot get lost: it is in the log with this transaction, or neither is."""
-    await repository.add(db, _told(entry), now(), changes=changes)
+    await repository.add(db, storable(entry), now(), changes=changes)
 
 
 async def begin(db: AsyncSession, entry: Mapping[str, Any]) -> None:
     """Open a transaction with its entry, which tells what it changes from then on."""
-    await repository.begin(db, _told(entry))
+    await repository.begin(db, storable(entry))
 
 
-def _told(entry: Mapping[str, Any]) -> dict[str, Any]:
+def storable(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry whose texts a database takes, and which is not longer than a line may be."""
     return {key: _storable(value) if isinstance(value, str) else value for key, value in entry.items()}
 
 

@@ -17,6 +17,7 @@ from api.resources.sessions import service
 from api.tables.sessions import Session
 from common import request_id
 from tests.api.cluster import V1, Cluster, ok
+from tests.api.resources.audit.log import lines
 from tests.api.steps import delete, run
 
 pytestmark = pytest.mark.anyio
@@ -154,3 +155,13 @@ async def test_a_session_that_waits_again_is_launched_by_the_request_that_asked_
     await ready.settle()
     [later] = asked[2:]
     assert later not in ("", asked[0])
+
+
+async def test_a_log_that_is_written_asks_for_no_other_look(audited: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    await audited.settle()
+    await audited.add_project("vision")
+    woken: list[str] = []
+    monkeypatch.setattr(audited.manager, "wake", lambda: woken.append("woken"))
+    await audited.settle()
+    assert woken == []
+    assert [line["object"] for line in await lines(audited, action="project_create")] == ["projects/vision"]

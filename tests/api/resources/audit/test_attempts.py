@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
+import psycopg
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from api.endpoints.auditing import OF_A_MINUTE, tell_left_out
 from api.resources.audit.service import MAX_TEXT
@@ -119,6 +122,84 @@ async def test_what_was_left_out_is_told_when_the_minute_ends(
     assert (line["object"], line["left_out"]) == ("users/admin", 4)
     await tell_left_out(audited.app)
     assert len(await lines(audited, user="alice", result="refused")) == OF_A_MINUTE + 2
+
+
+@pytest.mark.parametrize("object_", ["a%00b", "u" * 6000], ids=["nul", "long"])
+async def test_what_was_left_out_is_told_whatever_it_was_about(audited: Cluster, object_: str) -> None:
+    async with audited.client("no key") as guest:
+        for _ in range(OF_A_MINUTE):
+            await refused(guest.delete(f"{V1}/users/junk"), 401)
+        await refused(guest.delete(f"{V1}/users/{object_}"), 401)
+        await refused(guest.delete(f"{V1}/users/admin"), 401)
+    await tell_left_out(audited.app, all_=True)
+    line = await last(audited, result="refused")
+    assert (line["left_out"], line["objects"][1]) == (1, "users/admin")
+    assert len(line["objects"][0]) <= MAX_TEXT
+
+
+async def test_what_was_left_out_waits_for_a_database_that_is_away(
+    audited: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: Any, **__: Any) -> None:
+        raise OperationalError("INSERT", {}, ConnectionError("the server is away"))
+
+    async with audited.client("no key") as guest:
+        for _ in range(OF_A_MINUTE + 3):
+            await refused(guest.delete(f"{V1}/users/junk"), 401)
+    with monkeypatch.context() as away:
+        away.setattr("api.resources.audit.repository.add", fail)
+        await tell_left_out(audited.app, all_=True)
+    assert len(await lines(audited, result="refused")) == OF_A_MINUTE
+    await tell_left_out(audited.app, all_=True)
+    assert (await last(audited, result="refused"))["left_out"] == 2
+    await tell_left_out(audited.app, all_=True)
+    assert len(await lines(audited, result="refused")) == OF_A_MINUTE + 1
+
+
+async def test_who_stops_the_api_while_it_tells_what_was_left_out_keeps_nothing_out(
+    audited: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    telling = asyncio.Event()
+
+    async def hang(*_: Any, **__: Any) -> None:
+        telling.set()
+        await asyncio.Event().wait()
+
+    async with audited.client("no key") as guest:
+        for action in ("users/junk", "nodes/junk"):
+            for _ in range(OF_A_MINUTE + 2):
+                await refused(guest.delete(f"{V1}/{action}"), 401)
+    with monkeypatch.context() as slow:
+        slow.setattr("api.resources.audit.repository.add", hang)
+        stopped = asyncio.create_task(tell_left_out(audited.app, all_=True))
+        await telling.wait()
+        stopped.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopped
+    await tell_left_out(audited.app, all_=True)
+    told = [line["object"] for line in await lines(audited, result="refused") if line["left_out"]]
+    assert told == ["nodes/junk", "users/junk"]
+
+
+@pytest.mark.parametrize(
+    ("cause", "status"), [(ConnectionError("the server is away"), 503), (psycopg.errors.DeadlockDetected(), 409)]
+)
+async def test_a_line_says_what_was_answered_where_the_database_fails(
+    audited: Cluster, monkeypatch: pytest.MonkeyPatch, cause: Exception, status: int
+) -> None:
+    async def fail(*_: Any, **__: Any) -> None:
+        raise OperationalError("SELECT", {}, cause)
+
+    with monkeypatch.context() as away:
+        away.setattr("api.resources.projects.service.get", fail)
+        await refused(audited.admin.delete(f"{V1}/projects/vision"), status)
+    assert (await last(audited, action="project_delete"))["status"] == status
+
+
+async def test_a_body_that_is_no_json_is_told_as_that(audited: Cluster) -> None:
+    headers = {"Content-Type": "application/json"}
+    assert (await audited.admin.post(f"{V1}/projects", content="{", headers=headers)).status_code == 422
+    assert (await last(audited, action="project_create"))["reason"] == "not valid: body"
 
 
 async def test_what_was_left_out_is_told_when_the_api_stops(audited: Cluster) -> None:

@@ -1,12 +1,13 @@
-"""Keys for repositories take long to find: tests have some in turn, the shortest that verifiers accept."""
+"""Keys for repositories take long to find and to check: tests have some in turn, the shortest that verifiers accept."""
 
 from __future__ import annotations
 
 from functools import cache
 from itertools import cycle
+from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPrivateNumbers, generate_private_key
 
 from reservoir.signing import openpgp_key
 
@@ -20,6 +21,7 @@ def use(patch: pytest.MonkeyPatch) -> None:
     """Let what makes a key take the next one."""
     patch.setattr(openpgp_key, "BITS", BITS)
     patch.setattr(openpgp_key, "generate_private_key", taken)
+    patch.setattr(openpgp_key, "Private", Numbers)
 
 
 def taken(public_exponent: int, key_size: int) -> RSAPrivateKey:
@@ -30,3 +32,18 @@ def taken(public_exponent: int, key_size: int) -> RSAPrivateKey:
 @cache
 def found(_turn: int, public_exponent: int, key_size: int) -> RSAPrivateKey:
     return generate_private_key(public_exponent, key_size)
+
+
+class Numbers:
+    """The numbers of a key, which are checked once: the key is kept, and what is none is refused each time."""
+
+    def __init__(self, *numbers: Any) -> None:
+        self.numbers = numbers
+
+    def private_key(self) -> RSAPrivateKey:
+        return checked(*self.numbers)
+
+
+@cache
+def checked(*numbers: Any) -> RSAPrivateKey:
+    return RSAPrivateNumbers(*numbers).private_key()

@@ -88,7 +88,7 @@ types: $(STAMP) ## Types: mypy
 
 unit: $(STAMP) ## Unit tests and the rules of the house
 	$(SAY) "Unit tests"
-	@$(PYTEST) tests/unit -q -n auto --hypothesis-profile=$(EXAMPLES)
+	@$(PYTEST) tests/unit -q -n auto --dist worksteal -o tmp_path_retention_policy=failed --hypothesis-profile=$(EXAMPLES)
 
 api-tests: $(STAMP) ## Tests of the control API, on PostgreSQL
 	$(SAY) "Control API: on PostgreSQL"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,3 +17,8 @@ def files() -> Iterator[Path]:
     for folder, folders, names in os.walk(ROOT):
         folders[:] = sorted(each for each in folders if each in OURS or (each not in NOT_OURS and each[0] != "."))
         yield from (Path(folder, each) for each in sorted(names))
+
+
+def docstring(path: Path) -> str:
+    """What a module says of itself: nothing else may stand before an import from the future, so no more is parsed."""
+    return ast.get_docstring(ast.parse(path.read_text().partition("\nfrom __future__ ")[0])) or ""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from importlib import resources
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 
 from reservoir.scan.report import Report
 from reservoir.scan.verdict import Verdict
@@ -13,12 +14,8 @@ from reservoir.scan.verdict import Verdict
 
 def render(report: Report, verdict: Verdict) -> bytes:
     """Return the page of a report with what the policy says of it."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(
-        resources.files("reservoir").joinpath("scan", "page.html.j2").read_text(encoding="utf-8")
-    )
     licences = Counter(licence.expression for licence in report.licences if licence.expression)
-    page = template.render(
+    page = _template().render(
         report=report,
         verdict=verdict,
         borne={finding.id + finding.advised + finding.version: exemption for finding, exemption in verdict.borne},
@@ -26,3 +23,12 @@ def render(report: Report, verdict: Verdict) -> bytes:
         unknown=[licence for licence in report.licences if licence.expression is None],
     )
     return page.encode()
+
+
+# kept: a publication writes the page again and again, and to compile it takes longer than to fill it in
+@cache
+def _template() -> Template:
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(
+        resources.files("reservoir").joinpath("scan", "page.html.j2").read_text(encoding="utf-8")
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from reservoir.signing import openpgp_key
+from tests.unit.reservoir import quick_keys as quick_keys_of_tests
 from tests.unit.reservoir.parts import make_bundle, take
 
 
@@ -32,7 +32,6 @@ def site(tmp_path: Path, bundle: Path) -> Path:
 
 @pytest.fixture(autouse=True, scope="session")
 def quick_keys() -> Iterator[None]:
-    """Keys for repositories take long to find; the shortest that verifiers accept do for tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(openpgp_key, "BITS", 2048)
+        quick_keys_of_tests.use(patch)
         yield

@@ -15,7 +15,7 @@ from common.errors import UnavailableError
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_container_without_an_address_is_not_taken_for_this_machine() -> None:
     forwarder = PortForwarder(
-        ssl.create_default_context(),
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
         ("master",),
         bind="127.0.0.1",
         port_range=(57000, 57999),

@@ -20,7 +20,7 @@ from reservoir.contents.artifact import PythonArtifact
 from reservoir.contents.bundle import Bundle
 from reservoir.intake.store import Store
 from reservoir.publication.publish import publish, rollback
-from reservoir.signing import openpgp_key
+from tests.unit.reservoir import quick_keys as quick_keys_of_tests
 from tests.unit.reservoir.parts import artifact, make_bundle, take, wheel
 
 NODES = [
@@ -37,7 +37,7 @@ class _FarEnoughError(Exception):
 @pytest.fixture(autouse=True, scope="module")
 def quick_keys() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(openpgp_key, "BITS", 2048)
+        quick_keys_of_tests.use(patch)
         yield
 
 

@@ -15,7 +15,7 @@ from appliance.site.served_health import checks
 from reservoir.bundle import expiry
 from reservoir.contents.artifact import PythonArtifact
 from reservoir.publication.publish import publish
-from reservoir.signing import openpgp_key
+from tests.unit.reservoir import quick_keys as quick_keys_of_tests
 from tests.unit.reservoir.parts import artifact, make_bundle, take, wheel
 
 CREATED = "2026-01-02T03:04:05Z"
@@ -55,7 +55,7 @@ def serve(tmp_path: Path, root: Path, key: Ed25519PrivateKey) -> Serve:
 @pytest.fixture(autouse=True, scope="module")
 def quick_keys() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(openpgp_key, "BITS", 2048)
+        quick_keys_of_tests.use(patch)
         yield
 
 

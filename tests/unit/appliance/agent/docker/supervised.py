@@ -165,7 +165,12 @@ def supervise(
 ) -> Supervisor:
     real = cast("DockerEngine", engine)
     forwarder = PortForwarder(
-        ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1), strangers=Strangers(), most=9
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
+        ("edge",),
+        bind="127.0.0.1",
+        port_range=(1, 1),
+        strangers=Strangers(),
+        most=9,
     )
     shares = ShareManager(Gpus(), [], {}, [], Path("/nowhere"))
     return Supervisor(

@@ -98,7 +98,12 @@ class Supervised:
         self.node = Node(folder, GPU, SECOND)
         engine = cast("DockerEngine", self.docker)
         forwarder = PortForwarder(
-            ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1), strangers=Strangers(), most=9
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
+            ("edge",),
+            bind="127.0.0.1",
+            port_range=(1, 1),
+            strangers=Strangers(),
+            most=9,
         )
         self.supervisor = Supervisor(
             engine,

@@ -95,7 +95,7 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
 def refused() -> dict[str, str]:
     """Each word of the column *not*, and the term of its row."""
     rows = [line.strip("|").split("|") for line in (ROOT / GLOSSARY).read_text().splitlines() if line.startswith("| ")]
-    return {word.strip(): row[0].strip() for row in rows for word in row[-1].split(",")}
+    return {word.strip().lower(): row[0].strip() for row in rows for word in row[-1].split(",")}
 
 
 REPLACED = {word: term for word, term in refused().items() if word not in (*EVERYDAY.split(), "not", "–")} | MORE

@@ -28,8 +28,8 @@ AIMS = {
     "by_project_ms": 1000.0,
     "by_user_ms": 1000.0,
     "month_ms": 1000.0,
-    "timeline_by_project_ms": 2000.0,
-    "timeline_by_user_ms": 2000.0,
+    "timeline_by_project_ms": 2500.0,
+    "timeline_by_user_ms": 2500.0,
 }
 
 _FILL = """

@@ -76,6 +76,11 @@ def among(column: InstrumentedAttribute[V], values: Iterable[V]) -> ColumnElemen
     return column == any_(literal(list(values), ARRAY(column.type)))
 
 
+def among_told(column: InstrumentedAttribute[Any] | ColumnElement[Any], name: str) -> ColumnElement[bool]:
+    """Return the same for a statement that is built once: the values come as the parameter of a name."""
+    return column == any_(bindparam(name, type_=ARRAY(column.type)))
+
+
 def fingerprint(*columns: ColumnElement[Any] | InstrumentedAttribute[Any]) -> ColumnElement[Any]:
     """Return a number that another set of rows does not have: the sum of the hashes of these columns of every row.
 

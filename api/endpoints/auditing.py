@@ -17,8 +17,7 @@ from uuid import UUID
 import structlog
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
-from psycopg.errors import DeadlockDetected
-from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.exceptions import HTTPException
@@ -27,6 +26,7 @@ from starlette.requests import HTTPConnection
 from api.auth.policy import Action
 from api.clock import now
 from api.database import Database
+from api.endpoints import errors
 from api.endpoints.access import (
     PREFIX,
     SAFE_METHODS,
@@ -359,14 +359,11 @@ async def _tell(app: FastAPI, entry: dict[str, Any]) -> bool:
 def _status(error: Exception) -> int:
     if isinstance(error, PenstockError):
         return error.http_status
-    if isinstance(error, HTTPException):
-        return error.status_code
     if isinstance(error, NOT_VALID):
         return HTTPStatus.UNPROCESSABLE_ENTITY
-    if isinstance(error, IntegrityError) or isinstance(getattr(error, "orig", None), DeadlockDetected):
-        return HTTPStatus.CONFLICT
-    away = isinstance(error, (OperationalError, PoolTimeoutError))
-    return HTTPStatus.SERVICE_UNAVAILABLE if away else HTTPStatus.INTERNAL_SERVER_ERROR
+    if isinstance(error, (HTTPException, SQLAlchemyError)):
+        return errors.status_of(error)
+    return HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _reason(error: Exception) -> str:

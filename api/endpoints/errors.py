@@ -9,7 +9,7 @@ import psycopg
 import structlog
 from fastapi import FastAPI, Request
 from pydantic import BaseModel, Field
-from sqlalchemy.exc import DBAPIError, InternalError, OperationalError
+from sqlalchemy.exc import DBAPIError, InternalError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import IntegrityError as DatabaseIntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
@@ -82,10 +82,21 @@ def described(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
+def status_of(error: HTTPException | SQLAlchemyError) -> int:
+    """Return the status of the answer to an error that is none of ours."""
+    if isinstance(error, HTTPException):
+        return 422 if error.status_code == 400 else error.status_code
+    cause = error.orig if isinstance(error, DBAPIError) else None
+    if isinstance(error, DatabaseIntegrityError) or isinstance(cause, psycopg.errors.DeadlockDetected):
+        return 409
+    is_read_only = isinstance(cause, psycopg.errors.ReadOnlySqlTransaction)
+    return 503 if is_read_only or isinstance(error, (OperationalError, PoolTimeoutError)) else 500
+
+
 async def _http(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101
     if error.status_code == 400:
-        return refuse(422, str(error.detail), "send well-formed JSON")
+        return refuse(status_of(error), str(error.detail), "send well-formed JSON")
     hints = {
         404: "see /docs for what exists",
         405: "see /docs for the methods of this path",
@@ -102,10 +113,10 @@ async def _constraint(_request: Request, error: Exception) -> JSONResponse:
 
 
 async def _database(request: Request, error: Exception) -> JSONResponse:
-    cause = error.orig if isinstance(error, DBAPIError) else None
-    if isinstance(cause, psycopg.errors.DeadlockDetected):
+    assert isinstance(error, SQLAlchemyError)  # noqa: S101
+    if (status := status_of(error)) == 409:
         return await _constraint(request, error)
-    if isinstance(error, InternalError) and not isinstance(cause, psycopg.errors.ReadOnlySqlTransaction):
+    if status == 500:
         raise error
     log.error("database", error=str(error))
-    return refuse(503, *outages.reason_and_hint(error))
+    return refuse(status, *outages.reason_and_hint(error))

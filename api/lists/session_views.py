@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from pydantic_core import to_json
-from sqlalchemy import ARRAY, Row, Select, and_, any_, bindparam, func, select, text
+from sqlalchemy import Row, Select, and_, func, select, text
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.database import among
+from api.database import among, among_told
 from api.resources.sessions import elastic, mounts
 from api.resources.sessions.submission import WAITS
 from api.resources.sessions.views import ContainerView, SessionEntryView, SessionView
@@ -76,7 +76,7 @@ def _rows(kind: type[SessionEntryView]) -> Select[*tuple[Any, ...]]:
     columns = [*_NAMES, *(getattr(Session, name) for name in kind.model_fields if name not in _MADE)]
     columns += [Session.reason_parts, *((Session.not_grown_parts, Session.replicas_at) if kind is SessionView else ())]
     query = select(*columns, _PORTS).join(Project, Project.id == Session.project_id)
-    return query.where(Session.id == any_(bindparam("ids", type_=ARRAY(Session.id.type))))
+    return query.where(among_told(Session.id, "ids"))
 
 
 def _session(

@@ -1,4 +1,4 @@
-"""What a report of a year's waits costs: 1,000,000 spans of 50 projects and 500 users, by default; one JSON line.
+"""What reports of a year cost, of waits and over time: 1,000,000 spans of 50 projects and 500 users; one JSON line.
 
 `python -m tests.bench.waits` runs a PostgreSQL of its own, and exits with 1 where a figure misses its aim. Each is the
 median of several answers of the application in this process, in milliseconds:

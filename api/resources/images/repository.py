@@ -8,11 +8,12 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Select, any_, bindparam, or_, select, true, update
+from sqlalchemy import Select, or_, select, true, update
 from sqlalchemy import delete as deletion
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import raiseload
 
+from api.database import among_told
 from api.tables.images import UNSETTLED, Image, Status, Visibility, image_projects
 
 IS_UNSETTLED = Image.status.in_(UNSETTLED)
@@ -29,7 +30,7 @@ async def usable(db: AsyncSession, projects: Collection[UUID] | None, *, whose: 
 
 @cache
 def _usable(*, of_all: bool, whose: bool) -> Select[Image]:
-    any_of = image_projects.c.project_id == any_(bindparam("projects", type_=ARRAY(image_projects.c.project_id.type)))
+    any_of = among_told(image_projects.c.project_id, "projects")
     own = Image.id.in_(select(image_projects.c.image_id).where(any_of))
     query = select(Image).where(true() if of_all else or_(Image.visibility == Visibility.GLOBAL, own))
     query = query if whose else query.options(raiseload(Image.projects))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Row, Text, and_, any_, bindparam, case, cast, delete, func, select, update
+from sqlalchemy import Row, Text, and_, bindparam, case, cast, delete, func, select, update
 from sqlalchemy.dialects.postgresql import array, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
-from api.database import among, rows_of
+from api.database import among, among_told, rows_of
 from api.resources.sessions.addresses import Taken
 from api.tables.projects import Access, Project
 from api.tables.sessions import (
@@ -35,7 +35,7 @@ Named = Row[str, State, UUID | None, Access]
 
 _LIVE_BY_NAMES = select(Session.name, Session.state, Session.user_id, Session.access).where(
     Session.project_id == bindparam("project_id"),
-    Session.name == any_(bindparam("names", type_=ARRAY(Session.name.type))),
+    among_told(Session.name, "names"),
     LIVE,
 )
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import InternalError, OperationalError
+from starlette.exceptions import HTTPException
 
 from api.endpoints.auditing import OF_A_MINUTE, tell_left_out
 from api.resources.audit.service import MAX_TEXT
@@ -182,13 +183,20 @@ async def test_who_stops_the_api_while_it_tells_what_was_left_out_keeps_nothing_
 
 
 @pytest.mark.parametrize(
-    ("cause", "status"), [(ConnectionError("the server is away"), 503), (psycopg.errors.DeadlockDetected(), 409)]
+    ("error", "status"),
+    [
+        (OperationalError("SELECT", {}, ConnectionError("the server is away")), 503),
+        (OperationalError("SELECT", {}, psycopg.errors.DeadlockDetected()), 409),
+        (InternalError("UPDATE", {}, psycopg.errors.ReadOnlySqlTransaction()), 503),
+        (HTTPException(400, "no JSON"), 422),
+    ],
+    ids=["away", "deadlock", "standby", "bad request"],
 )
-async def test_a_line_says_what_was_answered_where_the_database_fails(
-    audited: Cluster, monkeypatch: pytest.MonkeyPatch, cause: Exception, status: int
+async def test_a_line_says_what_was_answered_to_what_is_no_error_of_ours(
+    audited: Cluster, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int
 ) -> None:
     async def fail(*_: Any, **__: Any) -> None:
-        raise OperationalError("SELECT", {}, cause)
+        raise error
 
     with monkeypatch.context() as away:
         away.setattr("api.resources.projects.service.get", fail)

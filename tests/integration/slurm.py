@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from appliance.agent import lease_holder
 from tests.integration.agent.conftest import free_port
 
-START_S, HEARD_S = 30, 150
+START_S, HEARD_S = 60, 150
 CONF = """\
 ClusterName=tests
 SlurmctldHost=localhost(127.0.0.1)
@@ -37,7 +37,7 @@ GresTypes=fgpu
 ReturnToService=2
 MpiDefault=none
 KillWait={kill_wait_s}
-MessageTimeout=2
+MessageTimeout=10
 """
 CGROUP_CONF = """\
 CgroupPlugin=cgroup/v1
@@ -105,7 +105,8 @@ class Slurm:
 
     def clear(self) -> None:
         """Cancel all jobs, and wait until none holds anything: one that completes does for a while."""
-        deadline = time.monotonic() + START_S
+        # a node whose answer was lost once is asked again after a hundred seconds
+        deadline = time.monotonic() + HEARD_S
         while listed := self.ask("squeue", "--noheader", "--format=%A %U").split():
             self.ask("scancel", "--quiet", *listed[::2])
             assert time.monotonic() < deadline, listed
@@ -113,7 +114,6 @@ class Slurm:
 
     def wait(self, what: str, *words: str) -> None:
         """Wait until a command says something."""
-        # a node that was slow to answer once is asked again after a hundred seconds
         deadline = time.monotonic() + HEARD_S
         while True:
             done = subprocess.run([*words], capture_output=True, text=True, check=False, env=self._environment)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -96,6 +97,19 @@ async def test_a_session_runs_on_a_job_of_its_own_and_gives_it_back(cluster: Clu
     await delete(cluster)
     await cluster.settle()
     assert held(slurm) == []
+
+
+def environment_of(program: str, slurm: Slurm) -> list[str]:
+    words = ["pgrep", "--full", program]
+    slurm.wait("\n", *words)
+    return Path("/proc", slurm.ask(*words).strip(), "environ").read_text().split("\0")
+
+
+async def test_a_job_begins_without_a_login_of_its_account(cluster: Cluster, slurm: Slurm) -> None:
+    session = await run(cluster)
+    environment = environment_of(f"lease_holder.py penstock:{session['id']}", slurm)
+    assert [line for line in environment if line.startswith(("HOME=", "LOGNAME=", "MAIL=", "SHELL="))] == []
+    assert "PATH=/usr/bin:/bin" in environment
 
 
 async def test_containers_of_a_session_take_different_amounts_of_their_nodes(cluster: Cluster, slurm: Slurm) -> None:

@@ -88,7 +88,8 @@ def submission(lease: Lease, places: Sequence[LeasedNode], partition: str, owner
             "--no-requeue",
             "--output=/dev/null",
             "--chdir=/",
-            "--export=NIL",
+            # what the launcher gives it, and no more: anything else has Slurm log the account in on the node first
+            "--export=ALL",
             *component,
         ]
     return words

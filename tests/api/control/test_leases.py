@@ -86,7 +86,7 @@ async def test_leases_that_were_forgotten_are_asked_for_side_by_side(ready: Clus
     """One after another they would keep the leader for as long as the launcher takes for all of them."""
     await run_some(ready, AT_ONCE + 1)
     work = asyncio.create_task(kept.keeper.work())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await kept.lender.enough.wait()
         kept.lender.go_on.set()
         await work

@@ -40,7 +40,7 @@ async def test_stops_that_hang_keep_nobody_from_starting(ready: Cluster, monkeyp
         await delete(ready, name)
     await ready.submit("three")
     await ready.submit("four")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await ready.states()) != dict.fromkeys(("one", "two"), "TERMINATING") | dict.fromkeys(
             ("three", "four"), "RUNNING"
         ):
@@ -71,7 +71,7 @@ async def test_changes_of_shares_that_hang_keep_nobody_from_starting(
         await ok(ready.admin.patch(f"{V1}/sessions/{name}", params={"project": "team-a"}, json={"gpu_milli": 250}))
     await ready.manager.reconcile()
     await ready.submit("three")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await ready.states())["three"] != "RUNNING":
             await ready.manager.reconcile()
             await asyncio.sleep(0.01)

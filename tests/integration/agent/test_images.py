@@ -23,7 +23,7 @@ def ask(client: httpx.Client, reference: str) -> ImageState:
 
 
 def wait_while_pulling(client: httpx.Client, reference: str) -> ImageState:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while (state := ask(client, reference)).status is ImageStatus.PULLING:
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -200,7 +200,7 @@ def test_a_run_that_is_stopped_ends_its_programs(bench: Bench, kit: Path, tmp_pa
     running = subprocess.Popen(asked, env=given, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert _until(lambda: _programs(tmp_path))
     running.send_signal(signal.SIGTERM)
-    _, errors = running.communicate(timeout=30)
+    _, errors = running.communicate(timeout=60)
     assert (running.returncode, errors[:14]) == (2, "error: stopped")
     assert not _programs(tmp_path)
 
@@ -219,7 +219,7 @@ def _programs(folder: Path) -> list[str]:
 
 
 def _until(holds: Any) -> bool:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if holds():
             return True

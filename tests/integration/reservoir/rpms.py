@@ -110,7 +110,7 @@ class Vendor:
         """
         agent = ("--full", f"gpg-agent --homedir {self.environment['GNUPGHOME']} ")
         subprocess.run(("pkill", *agent), check=False)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while subprocess.run(("pgrep", *agent), stdout=subprocess.DEVNULL, check=False).returncode == 0:
             assert time.monotonic() < deadline, agent
             time.sleep(0.1)

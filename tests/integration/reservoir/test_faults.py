@@ -328,7 +328,7 @@ def kill_while(program: str, *words: str | Path, environment: dict[str, str]) ->
             found = below(running.pid, program)
             running.send_signal(signal.SIGCONT if not found else signal.SIGKILL)
     running.wait()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while [pid for pid in found if Path(f"/proc/{pid}/exe").exists()]:
         assert time.monotonic() < deadline, f"{program} outlives the command that started it"
         time.sleep(0.005)

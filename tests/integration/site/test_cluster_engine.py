@@ -151,7 +151,7 @@ def test_a_node_takes_its_configuration_from_the_controller_and_runs_the_jobs_of
     master, worker = deployed["m1"], deployed["w1"]
     master.wait("sinfo --noheader --partition=penstock --format='%N %T %G'", "w1 idle fgpu:4000")
     assert "No such file" in worker.run("ls /etc/slurm/slurm.conf || true")
-    words = "--partition=penstock --gres=fgpu:500 --nodelist=w1 --mem=64M --export=NIL --chdir=/ --output=/dev/null"
+    words = "--partition=penstock --gres=fgpu:500 --nodelist=w1 --mem=64M --export=ALL --chdir=/ --output=/dev/null"
     submit = f"sbatch {words} --wrap='exec sleep 600'"
     master.run(f"runuser --user penstock -- {submit}")
     master.wait("squeue --noheader --format='%T %u %N'", "RUNNING penstock w1")
@@ -187,7 +187,7 @@ def test_a_job_of_people_that_waits_for_more_keeps_no_session_from_what_is_free(
     master.wait(listed, "RUNNING ada 8 2000M")
     master.run(f"{of_ada} --cpus-per-task=16 --time=10")
     master.wait(listed, "PENDING ada 16 2000M")
-    words = "--partition=penstock --gres=fgpu:500 --nodelist=w1 --mem=64M --export=NIL --chdir=/ --output=/dev/null"
+    words = "--partition=penstock --gres=fgpu:500 --nodelist=w1 --mem=64M --export=ALL --chdir=/ --output=/dev/null"
     time.sleep(6)  # so long backfill takes to plan for the one that waits
     master.run(f"runuser --user penstock -- sbatch {words} --wrap='exec sleep 600'")
     master.wait(listed, "RUNNING penstock 1 64M")
@@ -212,7 +212,7 @@ def test_the_state_of_two_controllers_lies_on_a_mount(deployed: dict[str, Node],
 
 def test_accounting_tells_what_sessions_had(deployed: dict[str, Node]) -> None:
     master = deployed["m1"]
-    words = "--partition=penstock --gres=fgpu:500 --nodelist=w1 --mem=64M --export=NIL --chdir=/ --output=/dev/null"
+    words = "--partition=penstock --gres=fgpu:500 --nodelist=w1 --mem=64M --export=ALL --chdir=/ --output=/dev/null"
     master.run(f"runuser --user penstock -- sbatch {words} --comment=penstock:of-a-session --wrap='exec sleep 600'")
     master.wait("squeue --noheader --format='%T %k'", "RUNNING penstock:of-a-session")
     master.run("scancel --user=penstock")
@@ -236,7 +236,7 @@ def test_nobody_but_slurm_reaches_the_database(deployed: dict[str, Node]) -> Non
 def test_jobs_are_told_afterwards_where_the_database_was_away(deployed: dict[str, Node]) -> None:
     master = deployed["m1"]
     master.run("systemctl stop mariadb slurmdbd")
-    words = "--partition=penstock --gres=fgpu:500 --nodelist=w1 --mem=64M --export=NIL --chdir=/ --output=/dev/null"
+    words = "--partition=penstock --gres=fgpu:500 --nodelist=w1 --mem=64M --export=ALL --chdir=/ --output=/dev/null"
     master.run(f"runuser --user penstock -- sbatch {words} --comment=penstock:unseen --wrap='exec true'")
     master.wait("squeue --noheader --states=COMPLETED --format='%T %k'", "COMPLETED penstock:unseen")
     master.run("systemctl start mariadb slurmdbd")
@@ -246,7 +246,7 @@ def test_jobs_are_told_afterwards_where_the_database_was_away(deployed: dict[str
 
 def test_the_backup_controller_takes_over_with_all_jobs_and_gives_back(deployed: dict[str, Node]) -> None:
     master, backup, worker = deployed["m1"], deployed["c1"], deployed["w1"]
-    words = "--partition=penstock --gres=fgpu:500 --nodelist=w1 --mem=64M --export=NIL --chdir=/ --output=/dev/null"
+    words = "--partition=penstock --gres=fgpu:500 --nodelist=w1 --mem=64M --export=ALL --chdir=/ --output=/dev/null"
     submit = f"runuser --user penstock -- sbatch {words} --wrap='exec sleep 600' --comment="
     master.run(f"{submit}before")
     listed = "squeue --noheader --format='%T %k' | sort | xargs"

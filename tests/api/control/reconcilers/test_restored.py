@@ -293,7 +293,7 @@ async def test_a_process_whose_database_was_exchanged_starts_over(
     await until_led(site)
     assert not exchanged.is_set()
     backup.restore()
-    await asyncio.wait_for(exchanged.wait(), 10)
+    await asyncio.wait_for(exchanged.wait(), 60)
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
@@ -311,7 +311,7 @@ async def test_what_was_reported_to_a_database_counts_no_more_when_it_comes_back
     running = asyncio.create_task(process.run())
     await until_led(site)
     backup.give_back()
-    await asyncio.wait_for(exchanged.wait(), 10)
+    await asyncio.wait_for(exchanged.wait(), 60)
     assert await reported(site) == 0
     running.cancel()
     with suppress(asyncio.CancelledError):

@@ -38,7 +38,7 @@ async def test_a_gpu_is_never_given_away_twice(small: Cluster) -> None:
 async def test_heartbeats_and_changes_of_shares_wait_for_each_other_in_no_order(small: Cluster) -> None:
     await small.submit("a", 200)
     await small.settle()
-    async with asyncio.timeout(20), small.database.transaction() as db:
+    async with asyncio.timeout(60), small.database.transaction() as db:
         assert await nodes.note_alive(db, {"worker1": now()}) == {"worker1"}
         await ok(small.admin.patch(f"{V1}/sessions/a", params=PROJECT, json={"gpu_milli": 500}))
         await resizes.take_space(small.database, (), Failures())

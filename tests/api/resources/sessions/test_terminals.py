@@ -142,7 +142,7 @@ async def test_who_loses_the_right_loses_the_terminal(cluster: Cluster, monkeypa
         async def remove() -> None:
             await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"members": []}))
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             sent = await talk(cluster, [typed(b"ls")], client=alice, then=remove)
     assert "no project team-a" in json.loads(sent[-2]["text"])["reason"]
     assert sent[-1]["type"] == "websocket.close"

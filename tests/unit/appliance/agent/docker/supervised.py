@@ -103,7 +103,7 @@ class FakeEngine:
     def inspect_all(self) -> list[Mapping[str, Any]]:
         told = self.found
         self.lists.set()
-        self.listed.wait(5)
+        self.listed.wait(120)
         return told
 
     def create(self, spec: ContainerSpec, granted: object, part: object, cgroup: str) -> None:
@@ -114,13 +114,13 @@ class FakeEngine:
             raise self.refusal
 
     def remove(self, identity: str, grace_s: int) -> None:
-        self.stopped.wait(5)
+        self.stopped.wait(120)
 
     def stop(self, identity: str, grace_s: int) -> None:
         self.graces.append(grace_s)
 
     def start(self, identity: str) -> ContainerState:
-        self.started.wait(5)
+        self.started.wait(120)
         return RUNNING
 
     def state(self, identity: str) -> ContainerState:
@@ -188,6 +188,6 @@ def supervise(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 -- what is waited for happens in the supervisor's threads
             await asyncio.sleep(0.005)

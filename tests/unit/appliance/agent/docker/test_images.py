@@ -39,7 +39,7 @@ class FakeEngine:
             self.running += 1
             self.most = max(self.most, self.running)
         progress(3, 10)
-        self.go.wait(10)
+        self.go.wait(120)
         with self._lock:
             self.running -= 1
         if self.error:
@@ -48,7 +48,7 @@ class FakeEngine:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 -- what is waited for happens in threads
             await asyncio.sleep(0.005)
 
@@ -154,6 +154,6 @@ async def test_the_agent_ends_without_waiting_for_a_pull() -> None:
     images = Images(engine, REGISTRIES)
     await images.ask(A)
     await until(lambda: engine.running == 1)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(60):
         await images.close()
     engine.go.set()

@@ -78,7 +78,7 @@ def hold(path: Path, lease: str = LEASE, user: int | None = None) -> subprocess.
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - what is waited for happens in another process
             await asyncio.sleep(0.01)
 

@@ -128,6 +128,6 @@ async def test_the_log_of_a_container_that_is_gone_is_let_go_of() -> None:
     heads.follow("c1")
     await asyncio.sleep(0.05)
     heads.forget("c1")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not log.closed:  # noqa: ASYNC110 - it is closed in a thread
             await asyncio.sleep(0.01)

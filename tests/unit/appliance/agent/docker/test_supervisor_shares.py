@@ -308,6 +308,6 @@ async def test_daemons_of_the_multi_process_service_end_after_the_last_container
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for what happens in a task of the supervisor."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)

@@ -100,7 +100,7 @@ async def cluster(client: Client, gate: Gate) -> AsyncIterator[PodSupervisor]:
 
 async def until(condition: Callable[[], Any]) -> Any:
     """Wait until a condition holds, and return what it gave."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         # what is waited for is told by nobody
         while not (value := condition()):  # noqa: ASYNC110
             await asyncio.sleep(0.01)

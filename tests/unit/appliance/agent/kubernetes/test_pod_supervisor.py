@@ -266,7 +266,7 @@ async def test_who_labels_a_pod_like_ours_elsewhere_has_not_made_it_ours(client:
 async def test_what_comes_and_goes_changes_what_the_node_has(cluster: PodSupervisor, fake: FakeKubernetes) -> None:
     cluster.changed.clear()
     fake.add_pod("render", cpu="1", gpus=2)
-    await asyncio.wait_for(cluster.changed.wait(), 5)
+    await asyncio.wait_for(cluster.changed.wait(), 60)
     assert (cluster.node_info().cpu_milli, len(cluster.node_info().gpus)) == (7000, 2)
     fake.delete("render", namespace="other")
     await until(lambda: len(cluster.node_info().gpus) == 4)

@@ -83,7 +83,7 @@ async def test_the_next_agent_knows_what_this_one_has_seen(tmp_path: Path) -> No
     keeper = AuditHeadKeeper(tmp_path)
     work = asyncio.create_task(keeper.run())
     keeper.note(f"7:{mac('a')}")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (tmp_path / audit_heads.FILE).exists():  # noqa: ASYNC110 - another thread writes it
             await asyncio.sleep(0.01)
     work.cancel()

@@ -278,7 +278,7 @@ async def test_a_plan_that_does_not_end_is_known_for_stuck(tmp_path: Path, monke
 
     def hang() -> None:
         begun.set()
-        go_on.wait(10)
+        go_on.wait(120)
 
     monkeypatch.setattr(node.arbiter, "plan_once", hang)
     assert not node.arbiter.is_stuck()

@@ -324,7 +324,7 @@ def gpu_fitting(milli: Ints, usable: Flags, slices: Flags, wanted: int) -> Ints:
 
 def _changing(node: NodeSnapshot) -> dict[str, Any]:
     """Return what of a node may change without anything being counted anew."""
-    return {"open": node.open, "missing_storages": node.missing_storages, "unhealthy": node.unhealthy}
+    return {name: getattr(node, name) for name in ("open", "missing_storages", "unhealthy", "mode")}
 
 
 def _or_plenty(amount: int) -> int:

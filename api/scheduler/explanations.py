@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from api.scheduler.capacity import PLENTY, Flags, Free, Ints, Layout, bare_fitting, few, is_mixed
+from api.scheduler.closed_nodes import NAMED, with_closed
 from api.scheduler.phrases import IN_USE, IN_USE_IN_PART, cpus, either, gpus, memory, some, together
 from api.scheduler.placement import Search
 from api.scheduler.signature import signature_of
@@ -19,8 +20,6 @@ from common.topology import TopologyLevel
 
 Known = dict[tuple[object, ...], tuple[int, int] | str]
 """Largest pieces that were found: row and milli-GPU, or why there is none."""
-NAMED = 3
-"""So many nodes are named at most."""
 
 
 def never_fits(layout: Layout, workload: Workload) -> str:
@@ -101,10 +100,10 @@ def _none_ready(layout: Layout, workload: Workload, rows: Ints) -> str:
 def _none_open(layout: Layout, workload: Workload) -> str:
     """Return why no node takes the workload now."""
     if not layout.open.any():
-        return with_unhealthy(Sentence("no node is ready"), layout, workload)
+        return with_closed(Sentence("no node is ready"), layout, workload)
     ready = layout.open & allowed(layout, workload)
     if not ready.any():
-        return with_unhealthy(Sentence("no node that it may use is ready"), layout, workload)
+        return with_closed(Sentence("no node that it may use is ready"), layout, workload)
     ready &= layout.has_storages(workload)
     if not ready.any():
         return Sentence.counted(
@@ -114,22 +113,6 @@ def _none_open(layout: Layout, workload: Workload) -> str:
             names=together(workload.storages),
         )
     return _too_old(layout, ready)
-
-
-def with_unhealthy(phrase: str, layout: Layout, workload: Workload) -> str:
-    """Return a phrase with the nodes that the workload may use, and that take nothing as they are unhealthy."""
-    nodes = allowed(layout, workload)
-    rows = [row for row in layout.unhealthy if nodes[row]]
-    told = [
-        Sentence("{node} is unhealthy ({why})", node=layout.nodes[row].name, why=layout.nodes[row].unhealthy)
-        for row in rows[:NAMED]
-    ]
-    if not told:
-        return phrase
-    found = Sentence("{names}", names=Several([phrase, *told]))
-    if len(rows) <= NAMED:
-        return found
-    return Sentence("{names}, and {count} more", names=found, count=len(rows) - NAMED)
 
 
 def _too_old(layout: Layout, nodes: Flags) -> str:

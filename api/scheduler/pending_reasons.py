@@ -11,8 +11,9 @@ import numpy as np
 from api.scheduler import beside_reasons
 from api.scheduler.capacity import Free, Ints
 from api.scheduler.claims import Claim, Standing
+from api.scheduler.closed_nodes import with_unhealthy
 from api.scheduler.cluster import ClusterState
-from api.scheduler.explanations import Known, held_by, largest_piece, with_unhealthy
+from api.scheduler.explanations import Known, held_by, largest_piece
 from api.scheduler.ledger import Ledger
 from api.scheduler.out_of_service import Service
 from api.scheduler.phrases import IN_USE, IN_USE_IN_PART, both, gpus, without_gpus

@@ -59,7 +59,8 @@ class NodeSnapshot:
     `open` says whether it takes new work (a node in maintenance or a lost one does not, but its workloads still count).
     `fractions` says whether its GPUs can be shared; its slices can be given out in any case. `switch` names its leaf
     switch, empty where that is not known. Where it is `apart`, no container may have GPUs of two islands, and several
-    of one session cannot meet. One that is not open because it is `unhealthy` says which checks fail. What its
+    of one session cannot meet. One that is not open because it is `unhealthy` says which checks fail. Its `mode` is
+    what an administrator wants of it: `active`, `maintenance` or `draining`. What its
     `orphaned` containers hold of GPUs is nobody's to give. It `lacks` some traits, each with the reason. A node in no
     group is open to everybody. It is not open to what mounts one of its `missing_storages`. Its agent speaks a
     `protocol`, and takes what needs no later one. Others have `foreign_cpu_milli` and `foreign_memory_mib` of it.
@@ -78,6 +79,7 @@ class NodeSnapshot:
     missing_storages: tuple[str, ...] = ()
     protocol: int = 0
     unhealthy: str = ""
+    mode: str = "active"
     orphaned: tuple[GpuShare, ...] = ()
     foreign_cpu_milli: int = 0
     foreign_memory_mib: int = 0

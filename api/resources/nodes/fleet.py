@@ -31,6 +31,7 @@ _COLUMNS = (
     Node.revision,
     Node.name,
     IS_OPEN.label("open"),
+    Node.mode,
     Node.orphaned_milli,
     Node.cpu_milli,
     Node.memory_mib,
@@ -146,6 +147,7 @@ def _node(row: Row[*tuple[Any, ...]], gpus: tuple[GpuState, ...], of_groups: tup
         missing_storages=tuple(sorted(row.missing_storages)),
         protocol=row.protocol,
         unhealthy=row.withheld or row.unhealthy,
+        mode=row.mode.value,
         foreign_cpu_milli=row.foreign_cpu_milli,
         foreign_memory_mib=row.foreign_memory_mib,
         orphaned=tuple(

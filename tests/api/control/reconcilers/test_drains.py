@@ -25,6 +25,8 @@ async def test_in_maintenance_nothing_new_comes_and_what_runs_stays(ready: Clust
     await ready.submit("next")
     await ready.settle()
     assert await ready.states() == {"demo": "RUNNING", "next": "PENDING"}
+    reason = "no node is ready, worker1 is in maintenance; ask the administrator when nodes come back"
+    assert (await ready.session("next"))["reason"] == reason
     await set_mode(ready, "active")
     assert await ready.states() == {"demo": "RUNNING", "next": "RUNNING"}
 

@@ -139,6 +139,30 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
             "no node is ready; ask the administrator when nodes come back",
             id="no node",
         ),
+        pytest.param(
+            (
+                *(node(name, 2, open=False, mode="maintenance") for name in "klmn"),
+                node("o", 2, open=False, mode="draining"),
+                node("p", 2, open=False, unhealthy="disk /"),
+                node("q", 2, open=False),
+            ),
+            (project("a", 2),),
+            work("1", "a"),
+            (),
+            Cause.NO_NODE,
+            "no node is ready, k, l, m and 1 more are in maintenance, o is being drained, p is unhealthy (disk /)"
+            "; ask the administrator when nodes come back",
+            id="nodes that administrators keep from new work",
+        ),
+        pytest.param(
+            (node("m", 2), node("n", 2, open=False, mode="maintenance", groups=("red",))),
+            (project("a", 2),),
+            work("1", "a", groups=("red",), grouped_only=True),
+            (),
+            Cause.NO_NODE,
+            "no node that it may use is ready, n is in maintenance; ask the administrator when nodes come back",
+            id="the only node that it may use is in maintenance",
+        ),
         pytest.param((), (project("a", 2),), work("1", "a"), (), Cause.NO_NODE, "", id="no nodes at all"),
         pytest.param(
             (*(node(name, 2) for name in "klmn"), node("o", 2, open=False, protocol=2)),

@@ -74,9 +74,15 @@ async def _validation(connection: HTTPConnection, error: Exception) -> JSONRespo
     return answer(422, items, left_out=len(told) - len(items))
 
 
-def _said(told: Problem, connection: HTTPConnection) -> Problem:
-    """Return a problem as whoever asked reads it: a route may keep in `say` of its state how to translate."""
+def say_to(connection: HTTPConnection) -> Callable[[str], str]:
+    """Return how to say a text to whoever asked: a connection may keep in `say` of its state how to translate."""
     say: Callable[[str], str] = getattr(connection.state, "say", str)
+    return say
+
+
+def _said(told: Problem, connection: HTTPConnection) -> Problem:
+    """Return a problem as whoever asked reads it."""
+    say = say_to(connection)
     return Problem(told.where, say(told.reason), say(told.hint))
 
 

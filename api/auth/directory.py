@@ -25,6 +25,7 @@ from ldap3.utils.dn import escape_rdn
 from api.auth.policy import UserRole
 from api.settings import Settings
 from common.errors import PenstockError, UnavailableError
+from common.sentence import Sentence
 from common.settings.control_api import EntryIdAttribute
 
 P = ParamSpec("P")
@@ -84,9 +85,9 @@ async def _ask(question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
             # ldap3 raises what it likes where it cannot read an answer.
             log.warning("directory", error=str(error))
             raise UnavailableError(
-                f"the directory does not answer: {type(error).__name__}",
+                Sentence("the directory does not answer: {why}", why=type(error).__name__),
                 where="PENSTOCK_API_LDAP_URL",
-                hint="try again; if it stays so, tell the administrator",
+                hint=Sentence("try again; if it stays so, tell the administrator"),
             ) from error
 
 
@@ -101,9 +102,15 @@ def _person(settings: Settings, name: str, password: str) -> Person | None:
         found = _ids(connection, settings, dn, _ANY, scope=BASE)
         if not found:
             raise UnavailableError(
-                f"the directory does not show {settings.ldap_id_attribute} of {name}",
+                Sentence(
+                    "the directory does not show {attribute} of {name}", attribute=settings.ldap_id_attribute, name=name
+                ),
                 where="PENSTOCK_API_LDAP_ID_ATTRIBUTE",
-                hint="set ldap_id_attribute to what this kind of directory has, such as objectGUID",
+                hint=Sentence(
+                    "set {setting} to what this kind of directory has, such as {example}",
+                    setting="ldap_id_attribute",
+                    example="objectGUID",
+                ),
             )
         role = _role(connection, settings, dn)
         disabled = bool(_ids(connection, settings, dn, settings.ldap_disabled_filter, scope=BASE))

@@ -70,4 +70,5 @@ def add_console(app: FastAPI) -> None:
         audit.router,
     ):
         app.include_router(router)
+    app.add_middleware(routes.Listeners)
     routes.answer_by_pages(app)

@@ -14,6 +14,8 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.console import pages, texts
 from api.endpoints.access import note_page
@@ -50,6 +52,23 @@ class PageRoute(Route):
             return pages.anew(request) if is_old else response
 
         return answer
+
+
+class Listeners:
+    """ASGI middleware that lets scripts of pages hear in the reader's language what the API refuses them.
+
+    Programs, which send no Origin, hear it in English.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Stand before an application."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass it on with how to say what is refused."""
+        if scope["type"] in ("http", "websocket") and "origin" in (connection := HTTPConnection(scope)).headers:
+            connection.state.say = partial(_said, connection)
+        await self._app(scope, receive, send)
 
 
 async def speak(request: Request) -> None:
@@ -95,9 +114,9 @@ def answer_by_pages(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, refuse)
 
 
-def _said(request: Request, text: str) -> str:
+def _said(connection: HTTPConnection, text: str) -> str:
     """Return what is wrong in the reader's language."""
-    texts.current.set(texts.language_of(request))
+    texts.current.set(texts.language_of(connection))
     return texts.said(text)
 
 

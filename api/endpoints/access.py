@@ -248,7 +248,9 @@ async def _identify(connection: HTTPConnection) -> KnownCaller:
             idle_s = _settings(connection).login_idle_s
             known = await callers.by_cookie(db, passwords.fingerprint(cookie), at, idle_s)
     if known is None:
-        raise UnauthenticatedError("the caller is not signed in", hint="sign in, or send a valid API key")
+        raise UnauthenticatedError(
+            Sentence("the caller is not signed in"), hint=Sentence("sign in, or send a valid API key")
+        )
     if not known.is_noted(at) and not _asks_by_itself(connection):
         async with database.transaction() as db:
             await callers.note_use(db, known, at)

@@ -119,4 +119,5 @@ async def _database(request: Request, error: Exception) -> JSONResponse:
     if status == 500:
         raise error
     log.error("database", error=str(error))
-    return refuse(status, *outages.reason_and_hint(error))
+    reason, hint = map(refusals.say_to(request), outages.reason_and_hint(error))
+    return refuse(status, reason, hint)

@@ -13,24 +13,28 @@ from starlette.requests import HTTPConnection
 
 from api.database import Database
 from common.errors import UnavailableError
+from common.sentence import Sentence
 
 ANSWER_S = 3.0
 """So long the check waits for an answer: a database that hangs says nothing, and who asks gives up sooner or later."""
 
 FULL = (
-    "the database has no room: its disk is full",
-    "tell the administrator: nothing can be changed until there is room on the disk of the database",
+    Sentence("the database has no room: its disk is full"),
+    Sentence("tell the administrator: nothing can be changed until there is room on the disk of the database"),
 )
 READ_ONLY = (
-    "the database takes no changes: it is read-only",
-    "tell the administrator: PostgreSQL is a standby, or was told to be read-only",
+    Sentence("the database takes no changes: it is read-only"),
+    Sentence("tell the administrator: PostgreSQL is a standby, or was told to be read-only"),
 )
 CROWDED = (
-    "the database takes no more connections",
-    "try again; if it stays so, tell the administrator: something else uses up its connections",
+    Sentence("the database takes no more connections"),
+    Sentence("try again; if it stays so, tell the administrator: something else uses up its connections"),
 )
-RESTARTING = ("the database is starting or stopping", "try again in a minute; if it stays so, tell the administrator")
-SILENT = ("the database does not answer", "try again; if it stays so, tell the administrator")
+RESTARTING = (
+    Sentence("the database is starting or stopping"),
+    Sentence("try again in a minute; if it stays so, tell the administrator"),
+)
+SILENT = (Sentence("the database does not answer"), Sentence("try again; if it stays so, tell the administrator"))
 
 _BY_ERROR: tuple[tuple[type[psycopg.Error], tuple[str, str]], ...] = (
     (psycopg.errors.DiskFull, FULL),

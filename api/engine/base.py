@@ -15,6 +15,7 @@ from common.protocol import (
     GpuShares,
     ImageState,
 )
+from common.sentence import Sentence
 from common.storage_protocol import FolderRemoval, StorageState
 
 
@@ -44,7 +45,7 @@ class UnreachableError(UnavailableError):
 
     def __init__(self, reason: str, *, delivered: bool, answered: bool = False) -> None:
         """Say why, and whether the agent may have acted all the same."""
-        super().__init__(reason, hint="look at the node's penstock-agent service")
+        super().__init__(reason, hint=Sentence("look at the node's {service} service", service="penstock-agent"))
         self.delivered = delivered
         self.answered = answered
 

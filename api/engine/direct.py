@@ -34,6 +34,7 @@ from common.protocol import (
     ImageState,
 )
 from common.revocation import refuse_revoked
+from common.sentence import Sentence
 from common.storage_protocol import STORAGE_PATH, FolderRemoval, StorageState
 
 CONNECT_S = 3.0
@@ -166,7 +167,7 @@ class DirectEngine:
         except InvalidStatus as error:
             raise _refused(agent, error.response.status_code, bytes(error.response.body or b"")) from error
         except (OSError, TimeoutError, InvalidHandshake) as error:
-            raise UnreachableError(f"the agent of {agent.name} does not answer: {error}", delivered=False) from error
+            raise UnreachableError(_silent(agent, str(error)), delivered=False) from error
         async with connection:
             yield WebSocketTerminal(connection)
 
@@ -217,7 +218,11 @@ def _host(agent: AgentAddress) -> str:
 def _unreachable(agent: AgentAddress, error: httpx.TransportError) -> UnreachableError:
     never_sent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
     why = str(error) or type(error).__name__
-    return UnreachableError(f"the agent of {agent.name} does not answer: {why}", delivered=not never_sent)
+    return UnreachableError(_silent(agent, why), delivered=not never_sent)
+
+
+def _silent(agent: AgentAddress, why: str) -> str:
+    return Sentence("the agent of {node} does not answer: {why}", node=agent.name, why=why)
 
 
 def _refusal(agent: AgentAddress, response: httpx.Response) -> PenstockError:
@@ -230,4 +235,5 @@ def _refused(agent: AgentAddress, status: int, body: bytes) -> PenstockError:
     if told and not isinstance(told, UnavailableError):
         return told
     text = told.problems[0].reason if told else f"status {status}"
-    return UnreachableError(f"the agent of {agent.name} failed: {text}", delivered=True, answered=True)
+    why = Sentence("the agent of {node} failed: {why}", node=agent.name, why=text)
+    return UnreachableError(why, delivered=True, answered=True)

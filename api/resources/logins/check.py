@@ -15,6 +15,7 @@ from api.resources.users import service as users
 from api.settings import Settings
 from api.tables.users import User, UserSource
 from common.errors import ForbiddenError, UnavailableError
+from common.sentence import Sentence
 
 
 async def check(database: Database, settings: Settings, name: str, password: str) -> User | Person:
@@ -44,7 +45,11 @@ async def account(db: AsyncSession, name: str, checked: User | Person) -> User:
     if isinstance(checked, User):
         return checked
     if checked.disabled:
-        raise ForbiddenError(f"{name} is disabled in the directory", where="name", hint="ask its administrator")
+        raise ForbiddenError(
+            Sentence("{name} is disabled in the directory", name=name),
+            where="name",
+            hint=Sentence("ask its administrator"),
+        )
     return users.check_enabled(await users.of_person(db, name, checked))
 
 

@@ -19,6 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.resources.logins import repository
 from api.tables.logins import LoginTries
 from common.errors import ThrottledError
+from common.sentence import Sentence
 
 FREE = 10
 """How many failures in a row cost nothing, for a name."""
@@ -87,7 +88,9 @@ async def begin(db: AsyncSession, attempt: Try, at: datetime) -> Mapping[str, da
             tries.failures = 0
     if wait := wait_s(attempt, known, at):
         error = ThrottledError(
-            "this was tried too often", where="password", hint=f"wait {wait} s, then try again with the right password"
+            Sentence("this was tried too often"),
+            where="password",
+            hint=Sentence("wait {seconds} s, then try again with the right password", seconds=wait),
         )
         error.retry_after_s = wait
         raise error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -22,6 +22,7 @@ from api.tables.nodes import Node
 from api.tables.sessions import ENDED, Session, State
 from common.errors import ConflictError, NotFoundError, PenstockError
 from common.protocol import ExecControl
+from common.sentence import Sentence, Several
 
 logger = structlog.get_logger()
 
@@ -91,27 +92,39 @@ def last_lines(text: bytes, count: int | None) -> bytes:
 def running_on(session: Session, rank: int = 0) -> AgentAddress:
     """Return where a container of a session runs; raises ConflictError where it does not, NotFoundError without one."""
     if session.state is not State.RUNNING or not session.containers:
-        raise ConflictError(
-            f"session {session.name} is {session.state}" + (f": {session.reason}" if session.reason else ""),
-            where="name",
-            hint=_instead(session),
-        )
+        told = Sentence("session {name} is {state}", name=session.name, state=session.state)
+        if session.reason:
+            told = Sentence("{text}: {why}", text=told, why=session.why)
+        raise ConflictError(told, where="name", hint=_instead(session))
     found = next((container for container in session.containers if container.rank == rank), None)
     if found is None:
-        noun = "container" if session.replicas == 1 else "containers"
-        there = ", ".join(str(container.rank) for container in session.containers)
-        numbered = f"with the numbers {there}" if session.max_replicas else "numbered from 0"
-        raise NotFoundError(
-            f"session {session.name} has {session.replicas} {noun}, {numbered}", where="container", hint="name one"
-        )
+        raise NotFoundError(_numbers(session), where="container", hint=Sentence("name one"))
     return agent_of(found.node)
 
 
 def _instead(session: Session) -> str:
     """Return what helps who would enter a session that does not run."""
     if session.state in ENDED or (session.state is State.TERMINATING and session.final_state is not State.PENDING):
-        return "its log is still there: `penstock logs`"
-    return "wait until it is RUNNING"
+        return Sentence("its log is still there: {command}", command="`penstock logs`")
+    return Sentence("wait until it is {state}", state=State.RUNNING)
+
+
+def _numbers(session: Session) -> str:
+    """Return which containers a session has."""
+    if session.max_replicas:
+        return Sentence.counted(
+            "session {name} has {count} container, with the numbers {numbers}",
+            "session {name} has {count} containers, with the numbers {numbers}",
+            session.replicas,
+            name=session.name,
+            numbers=Several(str(container.rank) for container in session.containers),
+        )
+    return Sentence.counted(
+        "session {name} has {count} container, numbered from 0",
+        "session {name} has {count} containers, numbered from 0",
+        session.replicas,
+        name=session.name,
+    )
 
 
 async def join(user: WebSocket, terminal: Terminal, watch: Coroutine[Any, Any, None]) -> None:
@@ -152,6 +165,15 @@ async def _carry_out(user: WebSocket, terminal: Terminal) -> None:
 
 async def say_error(user: WebSocket, error: PenstockError) -> None:
     """Tell the user's terminal why it ends."""
-    told = ExecControl(type="error", reason=str(error), status=error.http_status)
+    told = ExecControl(type="error", reason=_told(user, error), status=error.http_status)
     with suppress(WebSocketDisconnect, RuntimeError):
         await user.send_text(told.model_dump_json())
+
+
+def _told(user: WebSocket, error: PenstockError) -> str:
+    """Return what is wrong as the user reads it: in the language of a page where one asks, else in English."""
+    say: Callable[[str], str] | None = getattr(user.state, "say", None)
+    if say is None:
+        return str(error)
+    found = [Sentence("{first}; {second}", first=one.reason, second=one.hint) for one in error.problems]
+    return "\n".join(say(text if one.hint else one.reason) for text, one in zip(found, error.problems, strict=True))

@@ -57,7 +57,11 @@ async def get(db: AsyncSession, project: str, name: str, caller: Identity) -> Se
     id_ = _as_id(name)
     session = await (repository.by_id(db, seen.id, id_) if id_ else repository.by_name(db, seen.id, name))
     if session is None or not access.sees(caller, session, seen):
-        raise NotFoundError(f"{project} has no session {name}", where="name", hint="list the sessions")
+        raise NotFoundError(
+            Sentence("{project} has no session {name}", project=project, name=name),
+            where="name",
+            hint=Sentence("list the sessions"),
+        )
     return session
 
 
@@ -65,7 +69,10 @@ async def get_for(db: AsyncSession, project: str, name: str, caller: Identity, a
     """Return a session that the caller may do something to; raises ForbiddenError for one of another user."""
     session = await get(db, project, name, caller)
     if not access.may(caller, action, session, session.project):
-        raise ForbiddenError(f"session {session.name} belongs to {session.user_name}", hint=f"ask {session.user_name}")
+        raise ForbiddenError(
+            Sentence("session {name} belongs to {user}", name=session.name, user=session.user_name),
+            hint=Sentence("ask {user}", user=session.user_name),
+        )
     return session
 
 

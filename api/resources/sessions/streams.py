@@ -12,6 +12,7 @@ from uuid import UUID
 from api import notices
 from api.notices import Notices
 from common.errors import ThrottledError
+from common.sentence import Sentence
 
 RECHECK_S = 10.0
 """How often it is asked whether somebody may stay, where no notice comes: keys and logins end by themselves, too."""
@@ -34,7 +35,8 @@ class Streams:
         """Count a stream of a user while it is open; raises ThrottledError for one too many."""
         if self._open[user_id] >= self._most:
             raise ThrottledError(
-                f"{self._most} followed logs and terminals are open already", hint="end some of them, and try again"
+                Sentence("{count} followed logs and terminals are open already", count=self._most),
+                hint=Sentence("end some of them, and try again"),
             )
         self._open[user_id] += 1
         try:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 
 import httpx
 import pytest
 from sqlalchemy import select, update
 
+from api.resources.logins import throttle
 from api.tables.session_events import SessionEvent
 from api.tables.sessions import Session
 from tests.api.cluster import V1, Cluster, ok
 from tests.api.console.conftest import PAGE
 from tests.api.console.test_pages import PATHS
+from tests.api.endpoints.routes import open_websocket
 from tests.api.steps import run
 
 pytestmark = pytest.mark.anyio
@@ -187,3 +191,41 @@ async def test_what_is_wrong_with_a_new_session_is_said_in_the_readers_language(
     fits = {"name": "first", "project": "team-a", "image": "python", "share": "1"}
     (told,) = (await browser.post("/launch", data=fits | form, headers=headers)).json()["errors"]
     assert (told["pointer"], said in told["detail"], advised in told["hint"]) == (field, True, True), told
+
+
+KOREAN = {"Accept-Language": "ko", "Origin": "https://penstock"}
+
+
+async def test_the_page_to_sign_in_hears_in_the_readers_language_what_is_wrong(ready: Cluster) -> None:
+    async def told(headers: Mapping[str, str]) -> tuple[str, str]:
+        wrong = {"name": "admin", "password": "nothing"}
+        async with ready.client() as guest:
+            (said,) = (await guest.post(f"{V1}/auth/login", json=wrong, headers=headers)).json()["errors"]
+        return said["detail"], said["hint"]
+
+    assert await told(KOREAN) == (
+        "이름 또는 비밀번호가 틀렸습니다",
+        "다시 시도하거나 관리자에게 새 비밀번호를 요청하세요",
+    )
+    assert (await told({"Accept-Language": "ko"}))[0] == "name or password is wrong", "programs read one language"
+    for _ in range(throttle.FREE):
+        last = await told(KOREAN)
+    assert last[0] == "너무 자주 시도했습니다"
+    assert last[1].endswith("초 기다린 뒤 올바른 비밀번호로 다시 시도하세요")
+
+
+async def test_a_terminal_says_in_the_readers_language_why_it_ends(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await ready.submit("second", 4000, starts_at="2100-01-01T00:00:00Z")
+    cookies = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+
+    async def told(name: str, headers: Mapping[str, str]) -> str:
+        path, query = f"{V1}/sessions/{name}/exec", {"project": "team-a", "command": '["sh"]'}
+        sent = await open_websocket(ready.app, path, {"Host": "penstock", **headers}, query)
+        return str(json.loads(sent[1]["text"])["reason"])
+
+    page = {**KOREAN, "Cookie": cookies}
+    assert await told("lost", page) == "team-a에 세션 lost이(가) 없습니다; 세션 목록을 보세요"
+    waits = "세션 second의 상태는 PENDING입니다: {}; RUNNING 상태가 될 때까지 기다리세요"
+    assert await told("second", page) == waits.format("2100. 1. 1. 00:00 UTC에 시작")
+    key = {"Authorization": ready.admin.headers["authorization"], "Accept-Language": "ko"}
+    assert await told("lost", key) == "name: team-a has no session lost. Hint: list the sessions"

@@ -23,7 +23,7 @@ ROOT = Path(api.__file__).parent
 WORD = re.compile(r"[A-Za-z]{2,}")
 SAME = {
     *("GPU", "CPU", "KiB", "MiB", "GiB", "API", "UTC", "CSV", "PVC", "PC", "ID", "IPv"),
-    *("NVLink", "Slurm", "JavaScript", "Shell", "alice", "bob", "tensorflow", "null", "true", "false"),
+    *("NVLink", "Slurm", "PostgreSQL", "JavaScript", "Shell", "alice", "bob", "tensorflow", "null", "true", "false"),
     *("command", "sleep", "args", "infinity", "kill", "sh", "echo", "hello", "penstock", "user", "unbind"),
 }
 """Words that are the same in every language: units, names, and what is typed."""

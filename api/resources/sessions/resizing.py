@@ -64,7 +64,10 @@ async def ask(
 
 
 async def offered(db: AsyncSession, session: Session, settings: Settings) -> list[int]:
-    """Return the shares that a session could be asked to have, as there is space; none where its share stays."""
+    """Return the shares that a session could be asked to have: there is space, and the owner's policy allows them.
+
+    None where its share stays.
+    """
     if session.state is not State.RUNNING or _stays(session):
         return []
     if session.resize_milli is not None:
@@ -73,8 +76,10 @@ async def offered(db: AsyncSession, session: Session, settings: Settings) -> lis
     step = settings.granularity.step_milli
     most = session.gpu_milli if settings.engine is Launching.SLURM else whole + MILLI - 1
     shares = list(range(whole + step, most + 1, step))
-    if most <= session.gpu_milli or _away(session):
+    if most <= session.gpu_milli or _away(session) or not projects.is_active(session.project, now()):
         return [milli for milli in shares if milli <= session.gpu_milli]
+    if session.user_id and (left := await user_policies.left_milli(db, session.user_id)) is not None:
+        shares = [milli for milli in shares if session.replicas * (milli - session.gpu_milli) <= left]
     room = await Room.of(db, session)
     return [milli for milli in shares if milli <= session.gpu_milli or room.has(milli)]
 

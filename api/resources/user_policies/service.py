@@ -114,6 +114,14 @@ def _excess(
     return None
 
 
+async def left_milli(db: AsyncSession, user_id: UUID) -> int | None:
+    """Return how many milli-GPU more a user's live sessions may have; None where the policy does not say."""
+    policy = await repository.of_user(db, user_id)
+    if policy is None or policy.max_gpu_milli is None:
+        return None
+    return max(0, policy.max_gpu_milli - (await repository.held_by(db, user_id))[1])
+
+
 @dataclass(frozen=True)
 class Limit:
     """What a user's sessions hold of one kind, what waits, and the most that both together may; None is no limit.

@@ -13,6 +13,7 @@ from api.console import session
 from api.endpoints.access import action_of
 from tests.api.cluster import V1, Cluster, ok, sign_in
 from tests.api.console.conftest import PAGE
+from tests.api.resources.denied_calls.test_denied_calls import denied_call, report
 from tests.api.steps import body, delete, run, wait_behind_limits
 
 pytestmark = pytest.mark.anyio
@@ -133,6 +134,38 @@ async def test_only_shares_that_there_is_space_for_are_offered(ready: Cluster, b
     assert await most() == "300", "what it has it may keep"
 
 
+async def test_no_share_is_offered_that_the_policy_or_the_period_of_the_project_forbids(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    await ready.submit("part", 300, replicas=2)
+    await ready.submit("beside", 500)
+    await ready.settle()
+    page = "/sessions/part?project=team-a"
+
+    async def offered() -> list[str]:
+        return re.findall(r'<option value="(\d+)"', (await browser.get(page)).text)
+
+    async def ask(milli: int) -> int:
+        return (await browser.post("/sessions/part/resize?project=team-a", data={"gpu_milli": milli})).status_code
+
+    assert (await offered())[-1] != "400"
+    await ok(ready.admin.post(f"{V1}/user-policies", json={"name": "few", "max_gpu_milli": 1300}))
+    await ok(ready.admin.patch(f"{V1}/users/admin", json={"policy": "few"}))
+    assert (await offered())[-1] == "400", "0.2 GPU are left for two containers"
+    assert await ask(450) == 409
+    await ok(ready.admin.patch(f"{V1}/user-policies/few", json={"max_gpu_milli": 1000}))
+    assert (await offered())[-1] == "300", "what it has it may keep"
+    await ok(ready.admin.patch(f"{V1}/users/admin", json={"policy": None}))
+    await ok(
+        ready.admin.patch(
+            f"{V1}/projects/team-a",
+            json={"period": {"starts_at": "2026-01-01T00:00:00Z", "ends_at": "2026-01-02T00:00:00Z"}},
+        )
+    )
+    assert (await offered())[-1] == "300"
+    assert await ask(350) == 409
+
+
 async def test_who_may_add_no_hour_is_offered_none(ready: Cluster, browser: httpx.AsyncClient) -> None:
     async with await ready.user("mia"), ready.client(**PAGE) as owner:
         await sign_in(owner, "mia")
@@ -207,3 +240,26 @@ async def test_how_much_of_a_log_is_shown_is_chosen_and_all_of_it_is_a_file(
     answer = await browser.get(file, headers={"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "navigate"})
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/plain; charset=utf-8")
     assert (await browser.get(f"/sessions/{session['id']}/log?project=team-a&lines=5001")).status_code == 422
+
+
+async def test_who_looks_after_the_project_sees_which_calls_were_denied_and_others_how_many(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    strict = {"name": "strict", "rules": [{"calls": ["mkdir"]}], "site_wide": True}
+    await ok(ready.admin.post(f"{V1}/sandboxes", json=strict))
+    async with await ready.user("mia"), ready.client(**PAGE) as member:
+        await sign_in(member, "mia")
+        await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"members": ["mia"]}))
+        await ready.submit("first", 500)
+        await ready.settle()
+        page = "/sessions/first?project=team-a"
+        assert "Denied system calls" not in (await browser.get(page)).text
+        session = await ready.session("first")
+        assert (await report(ready, denied_call(session, 3, process="<sh>"))).status_code == 204
+        seen = (await browser.get(page)).text
+        assert "denied 3 system calls" in seen
+        assert "<td>&lt;sh&gt;</td><td><code>mkdir</code></td><td>EPERM</td><td>3</td>" in seen
+        answer = await member.get(page)
+        assert (answer.status_code, "denied 3 system calls" in answer.text) == (200, True)
+        assert "mkdir" not in answer.text
+        assert "denied-calls" not in answer.text, "what is refused is not asked for"

@@ -16,6 +16,7 @@ from api.endpoints.access import PREFIX, Caller, SettingsOf, action
 from api.endpoints.transactions import DatabaseOf, Reading, Transaction
 from api.engine.base import Engine
 from api.lists import session_views
+from api.resources.denied_calls import service as denied_calls
 from api.resources.schemas import NamePath, NameQuery
 from api.resources.sessions import access, events, relay, resizing, service
 from api.resources.sessions.schemas import MAX_SECONDS
@@ -25,7 +26,7 @@ from common.errors import UnavailableError
 
 HOUR_S = 3600
 EVENTS = 50
-"""So many of what became of a session are shown, the last ones."""
+"""So many of what became of a session are shown, and of the calls that its sandbox denied: the last ones."""
 LINES = (200, 1000, 5000)
 LOG_BYTES = 256 << 10
 """So many lines of a log are shown, the first number unless it is said, and so many bytes: the last ones."""
@@ -50,6 +51,8 @@ async def show_session(
     reserved = await service.reserved_under(db, found, caller) if can["extend"] else []
     values |= {"one_origin": bool(settings.apps_url) and not settings.apps_name}
     values |= {"reserved": reserved, "events": await events.newest(db, found.id, EVENTS)}
+    sees_calls = found.denied and caller.may(Action.DENIED_CALL_READ, project=found.project)
+    values |= {"denied_calls": (await denied_calls.show(db, found, caller)).series[:EVENTS] if sees_calls else []}
     return await pages.live(request, "session.html", "session_live.html", values)
 
 

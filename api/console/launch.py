@@ -18,7 +18,7 @@ from api.clock import now
 from api.console import forms, launch_templates, pages, shares
 from api.console.routes import Router
 from api.control.manager import WakeAfterwards
-from api.endpoints.access import Caller, SettingsOf, action
+from api.endpoints.access import Caller, action
 from api.endpoints.room import RoomForSessions
 from api.endpoints.sessions import DryRunsOf, SubmissionContextOf
 from api.endpoints.transactions import DatabaseOf, Reading, Transaction
@@ -40,13 +40,15 @@ VOLUMES = 2
 
 MAX_COMMAND = 1 << 14
 """Most characters of a command: taking it apart costs the square of its length."""
+MAX_SHARES = 1 << 13
+"""Most characters of a list of shares: of the finest granularity."""
 Line = Annotated[str, Field(max_length=1024)]
 
 router = Router(prefix="/launch")
 
 
 class LaunchForm(BaseModel):
-    """The form as a browser sends it. `share` is a place in the list of shares, 0 none.
+    """The form as a browser sends it. `share` is a place in the list `shares`, which the page offered, 0 none.
 
     `cpu` are cores, `max_replicas` is empty where the number of containers stays, and `start` is UTC.
     """
@@ -57,6 +59,7 @@ class LaunchForm(BaseModel):
     preset: Line = ""
     kind: Kind = Kind.INTERACTIVE
     share: int = Field(default=0, ge=0)
+    shares: Annotated[str, Field(max_length=MAX_SHARES, pattern=r"^(\d{1,5}(,\d{1,5})*)?$")] = ""
     cpu: float | None = Field(default=None, ge=0, le=4096)
     replicas: int = 1
     max_replicas: int | None = None
@@ -75,7 +78,7 @@ async def show_launch(
     request: Request,
     caller: Caller,
     db: Reading,
-    settings: SettingsOf,
+    context: SubmissionContextOf,
     template: Annotated[str, Query(max_length=64)] = "",
 ) -> Response:
     """Show the form with what the caller may use, and with what a template fills in, where one is named."""
@@ -83,11 +86,11 @@ async def show_launch(
     chosen, image = values["templates"].get(template, (None, ""))
     values["filled"] = {"template": chosen, "image": image}
     values |= {
-        "shares": shares.steps(settings),
+        "shares": await shares.offered(db, values["projects"], caller, context),
         "kinds": Kind,
         "most": {"count": MAX_BATCH, "replicas": MAX_CONTAINERS},
     }
-    values |= {"volume_rows": VOLUMES if settings.pvc_storage else 0}
+    values |= {"volume_rows": VOLUMES if context.settings.pvc_storage else 0}
     return pages.page(request, "launch.html", values)
 
 
@@ -103,7 +106,7 @@ async def launch(
     _wake: WakeAfterwards,
 ) -> None:
     """Put a session into the queue, or several equal ones, and show it or them."""
-    body = _body(form, shares.steps(context.settings))
+    body = _body(form)
     if form.count > 1:
         batch = forms.checked(BatchRequest, body | {"count": form.count})
         await submission.submit_batch(db, batch, caller, context)
@@ -128,7 +131,7 @@ async def check(
     """Say below the form what would become of what it says so far; what is wrong with it is told on launching."""
     values: dict[str, Any] = {"found": None, "problem": None}
     try:
-        body = _body(form, shares.steps(context.settings)) | {"count": form.count}
+        body = _body(form) | {"count": form.count}
         # whoever has not thought of a name yet hears of the rest
         wanted = DryRunRequest.model_validate(body | {"name": form.name or f"new-{token_hex(4)}"})
         values["found"] = await dry_runs.check(database, wanted, caller, context)
@@ -165,13 +168,14 @@ def _described(preset: Any) -> str:
     return f"{format_gpus(preset.gpu_milli)} GPU" if preset.gpu_milli else f"{preset.cpu_milli / 1000:g} CPU"
 
 
-def _body(form: LaunchForm, offered: list[int]) -> dict[str, Any]:
+def _body(form: LaunchForm) -> dict[str, Any]:
     """Return the body of the API's request; what was left empty is left out. Raises InputError."""
     body: dict[str, Any] = {name: getattr(form, name) for name in ("name", "project", "image", "kind", "replicas")}
     if form.max_replicas is not None:
         body["max_replicas"] = form.max_replicas
     if form.preset:
         body["preset"] = form.preset
+    offered = [int(milli) for milli in form.shares.split(",") if milli]
     if form.share > len(offered):
         raise InputError(Sentence("there is no such share"), where="gpu_milli", hint=Sentence("choose one of the list"))
     if form.share or not form.preset:

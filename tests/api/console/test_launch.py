@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx
 import pytest
+from sqlalchemy import update
 
 from api.console import forms
+from api.tables.nodes import Node
 from common.errors import InputError
-from tests.api.cluster import V1, Cluster, ok
+from tests.api.cluster import V1, Cluster, ok, sign_in
+from tests.api.console.conftest import PAGE
 
 pytestmark = pytest.mark.anyio
 
@@ -16,6 +21,7 @@ FORM = {
     "project": "team-a",
     "image": "python:3.11",
     "share": "5",
+    "shares": ",".join(map(str, (*range(50, 1000, 50), *range(1000, 17000, 1000)))),
     "preset": "",
     "cpu": "",
     "hours": "",
@@ -50,11 +56,48 @@ async def test_a_share_of_the_sites_steps_is_submitted(ready: Cluster, browser: 
 
 async def test_the_slider_ends_with_whole_gpus(ready: Cluster, browser: httpx.AsyncClient) -> None:
     page = (await browser.get("/launch")).text
-    assert 'max="35"' in page, "20 steps of one GPU, and 15 GPUs more"
-    assert "|0.95|1|2|3|" in page
+    assert 'max="23"' in page, "20 steps of one GPU, and as many more as the node has"
+    assert '|0.95|1|2|3|4"' in page
     await launch(browser, share="21")
     assert (await ready.session("first"))["gpu_milli"] == 2000
     assert await places(browser, name="second", share="36") == ["gpu_milli"]
+
+
+async def test_every_share_that_is_offered_is_accepted_and_the_next_one_is_not(ready: Cluster) -> None:
+    async with await ready.user("mia"), ready.client(**PAGE) as mia:
+        await sign_in(mia, "mia")
+        await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"members": ["mia"]}))
+
+        async def offered() -> list[int]:
+            found = re.findall(r'name="shares" value="([\d,]*)"', (await mia.get("/launch")).text)
+            return [int(milli) for milli in found[0].split(",") if milli]
+
+        async def ends_with(milli: int, beyond: int) -> None:
+            assert (await offered())[-1] == milli
+            name = f"s-{milli}"
+            assert (await launch(mia, name=name, share="1", shares=str(beyond))).is_client_error
+            assert (await launch(mia, name=name, share="1", shares=str(milli))).status_code == 204
+            await ok(ready.admin.delete(f"{V1}/sessions/{name}?project=team-a"))
+            await ready.settle()
+
+        await ends_with(4000, 5000)
+        await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"over_quota": False, "quota_milli": 3000}))
+        await ends_with(3000, 4000)
+        await ok(ready.admin.post(f"{V1}/user-policies", json={"name": "few", "max_gpu_milli": 500}))
+        await ok(ready.admin.patch(f"{V1}/users/mia", json={"policy": "few"}))
+        await ends_with(500, 550)
+        assert (await launch(mia, name="holds", share="1", shares="300")).status_code == 204
+        await ends_with(200, 250)
+
+
+async def test_parts_are_not_offered_where_no_gpu_is_shared(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    async with ready.database.transaction() as db:
+        await db.execute(update(Node).values(fractions=False))
+    page = (await browser.get("/launch")).text
+    assert 'name="shares" value="1000,2000,3000,4000"' in page
+    assert (await places(browser, share="1")) == ["gpu_milli"]
+    assert (await launch(browser, share="1", shares="1000,2000,3000,4000")).status_code == 204
+    assert (await ready.session("first"))["gpu_milli"] == 1000
 
 
 async def test_a_preset_says_what_is_left_out(ready: Cluster, browser: httpx.AsyncClient) -> None:

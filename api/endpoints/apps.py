@@ -98,6 +98,7 @@ async def authorize(
     if named:
         if "origin" not in headers:
             service.check_fetched(*(headers.get(f"sec-fetch-{name}") for name in ("site", "mode", "dest")))
+        service.check_worker(headers.get("service-worker"), uri)
         app = await index.find_named(db, named)
     else:
         app = await index.find(db, uri)

@@ -125,6 +125,20 @@ def check_fetched(site: str | None, mode: str | None, destination: str | None) -
         )
 
 
+def check_worker(fetched_as: str | None, uri: str) -> None:
+    """Let no service worker of an app with a name of its own see tickets for it; raises ForbiddenError.
+
+    A worker sees what lies below the folder of its script, as the edge lets no app say more. Who hears of a ticket can
+    use it elsewhere, and be taken there for whose it is: whoever asks the console for one chooses its state.
+    """
+    if fetched_as is not None and uri.partition("?")[0].rpartition("/")[0] in ("", "/-"):
+        raise ForbiddenError(
+            "a service worker may not see the way into its app",
+            where="Service-Worker",
+            hint="serve its script from a folder of its own, which it is then for",
+        )
+
+
 def inner_uri(app: App, uri: str) -> str:
     """Return what of a request's path and query the app sees."""
     if not app.stripped:

@@ -450,3 +450,15 @@ async def test_a_name_is_never_another_session_s(cluster: Cluster) -> None:
 async def test_apps_are_told_that_they_are_at_the_root(cluster: Cluster) -> None:
     spec = next(spec for spec in cluster.engine.specs.values() if spec.session_name == "web")
     assert (spec.environment["PENSTOCK_APP_PATH"], spec.environment["PENSTOCK_APP_PATH_8888"]) == ("/", "/")
+
+
+async def test_no_worker_of_an_app_sees_the_tickets_for_it(cluster: Cluster) -> None:
+    worker = {"Service-Worker": "script", "Sec-Fetch-Site": "same-origin", "Sec-Fetch-Dest": "serviceworker"}
+    async with opened(cluster) as browser:
+        for uri in ("/sw.js", "/sw.js?a=/b/c", "/-/sw.js"):
+            refused = await browser.ask(uri, **worker)
+            assert (meant(refused), "may not see the way into its app" in refused.headers["X-Reason"]) == (403, True), (
+                uri
+            )
+            assert meant(await browser.ask(uri)) == 200, "as a file it is there"
+        assert meant(await browser.ask("/static/sw.js", **worker)) == 200

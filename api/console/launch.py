@@ -28,6 +28,7 @@ from api.resources.projects import service as projects
 from api.resources.sessions import submission
 from api.resources.sessions.schemas import MAX_BATCH, BatchRequest, DryRunRequest, SessionRequest
 from api.resources.volumes import service as volumes
+from api.settings import Settings
 from api.tables.images import Status
 from api.tables.sessions import MAX_CONTAINERS, Kind
 from common.errors import ConflictError, InputError
@@ -106,7 +107,7 @@ async def launch(
     _wake: WakeAfterwards,
 ) -> None:
     """Put a session into the queue, or several equal ones, and show it or them."""
-    body = _body(form)
+    body = _body(form, context.settings)
     if form.count > 1:
         batch = forms.checked(BatchRequest, body | {"count": form.count})
         await submission.submit_batch(db, batch, caller, context)
@@ -131,7 +132,7 @@ async def check(
     """Say below the form what would become of what it says so far; what is wrong with it is told on launching."""
     values: dict[str, Any] = {"found": None, "problem": None}
     try:
-        body = _body(form) | {"count": form.count}
+        body = _body(form, context.settings) | {"count": form.count}
         # whoever has not thought of a name yet hears of the rest
         wanted = DryRunRequest.model_validate(body | {"name": form.name or f"new-{token_hex(4)}"})
         values["found"] = await dry_runs.check(database, wanted, caller, context)
@@ -168,14 +169,15 @@ def _described(preset: Any) -> str:
     return f"{format_gpus(preset.gpu_milli)} GPU" if preset.gpu_milli else f"{preset.cpu_milli / 1000:g} CPU"
 
 
-def _body(form: LaunchForm) -> dict[str, Any]:
+def _body(form: LaunchForm, settings: Settings) -> dict[str, Any]:
     """Return the body of the API's request; what was left empty is left out. Raises InputError."""
     body: dict[str, Any] = {name: getattr(form, name) for name in ("name", "project", "image", "kind", "replicas")}
     if form.max_replicas is not None:
         body["max_replicas"] = form.max_replicas
     if form.preset:
         body["preset"] = form.preset
-    offered = [int(milli) for milli in form.shares.split(",") if milli]
+    # a page of an earlier release says nothing of its list, which had all steps
+    offered = [int(milli) for milli in form.shares.split(",")] if form.shares else shares.steps(settings)
     if form.share > len(offered):
         raise InputError(Sentence("there is no such share"), where="gpu_milli", hint=Sentence("choose one of the list"))
     if form.share or not form.preset:

@@ -95,7 +95,7 @@ class ToldRequest:
         """Return the line of the log."""
         known: KnownCaller | None = getattr(self.connection.state, "known", None)
         # not `url.path`, of which parsing has taken new lines away
-        path = _SECRET.sub("psk_…", str(self.connection.scope["path"]).removeprefix(PREFIX).strip("/"))
+        object_ = self.object or str(self.connection.scope["path"]).removeprefix(PREFIX).strip("/")
         action = self.action or action_of(self.endpoint)
         return {
             "time": f"{now():%FT%T.%fZ}",
@@ -106,7 +106,7 @@ class ToldRequest:
             "address": self.connection.client.host if self.connection.client else "",
             "action": action.name.lower() if action else self.endpoint.__name__,
             "method": self.connection.scope.get("method", "WEBSOCKET"),
-            "object": self.object or path,
+            "object": _SECRET.sub("psk_…", object_),
             "project": self._project(),
             "result": result,
             "status": status,

@@ -250,19 +250,6 @@ async def test_nothing_hides_behind_a_flood(audited: Cluster, monkeypatch: pytes
     assert (found["object"], found["left_out"]) == ("projects/junk", 2)
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "object_"),
-    [
-        ("DELETE", f"{V1}/api-keys/KEY", "api-keys/psk_…"),
-        ("POST", "/repairs/runs/KEY/cancel", "repair-runs/psk_…/cancel"),
-        ("POST", "/backups/orders/KEY/cancel", "backup-orders/psk_…/cancel"),
-    ],
-)
-async def test_a_key_in_place_of_its_id_is_not_told(audited: Cluster, method: str, path: str, object_: str) -> None:
-    await refused(audited.admin.request(method, path.replace("KEY", "psk_Abc-def_0123456789")), 422)
-    assert (await last(audited, result="failed"))["object"] == object_
-
-
 async def test_searches_wait_for_their_turn_and_keep_nobody_from_the_database(
     audited: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

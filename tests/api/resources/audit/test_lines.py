@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
+from uuid import UUID
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
@@ -98,6 +100,20 @@ async def test_a_domain_sees_what_the_site_puts_into_its_groups(audited: Cluster
     ]
     assert (patched["domains"], patched["nodes"]) == (["acme"], ["worker1", "worker2"])
     assert await ok(chief.get(f"{V1}/audit", params={"object": "resource-groups/open"})) == []
+
+
+async def test_one_terminal_too_many_is_told_as_that(audited: Cluster) -> None:
+    await ready(audited)
+    await audited.submit("one")
+    await audited.settle()
+    admin = await ok(audited.admin.get(f"{V1}/auth/me"))
+    with ExitStack() as others:
+        for _ in range(audited.settings.streams_per_user):
+            others.enter_context(audited.app.state.streams.admit(UUID(admin["id"])))
+        headers = {"Authorization": audited.admin.headers["Authorization"]}
+        await open_websocket(audited.app, f"{V1}/sessions/one/exec", headers)
+    told = [(line["result"], line["status"]) for line in await lines(audited, action="session_enter")]
+    assert told == [("failed", 429)]
 
 
 async def test_who_leaves_a_terminal_first_has_not_failed(audited: Cluster) -> None:

@@ -121,7 +121,7 @@ async def test_what_was_left_out_is_told_when_the_minute_ends(
     audited: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moment = 0.0
-    monkeypatch.setattr("api.endpoints.auditing.time.monotonic", lambda: moment)
+    monkeypatch.setattr("api.endpoints.failed_attempts.time.monotonic", lambda: moment)
     alice = await audited.user("alice")
     for number in range(OF_A_MINUTE + 4):
         await refused(alice.delete(f"{V1}/users/junk{number}"), 403)

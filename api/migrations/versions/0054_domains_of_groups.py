@@ -1,4 +1,4 @@
-"""What comes to a resource group, or leaves it, is told in the audit log as of the group's domain"""
+"""Groups of domains: what comes to one, or leaves it, is told in the audit log as of its domain"""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ async def list_nodes(
     mode: NodeMode | None = None,
 ) -> Response:
     """Show the nodes that the caller may see, by name."""
-    groups = await remembered.by_node(db)
     filters = Filters(state, mode, None, await rights.within(db, caller))
+    groups = await remembered.by_node(db, within=filters.within)
     page = await nodes.page(db, filters, groups, limit=MAX_PAGE)
     stamp = await stamps.stamp(db, stamps.PEOPLE, caller.id, page.tag, request.url)
     if answer := pages.unchanged(request, stamp):

@@ -9,8 +9,6 @@ from api.resources.logins import departures
 from api.resources.sessions import lifecycle
 from api.settings import Settings
 
-LEFT = "has left the directory, or is disabled there"
-
 
 class DirectoryCheck:
     """Looks again and again, and ends what waits of those who have left; without a directory, never."""
@@ -35,4 +33,4 @@ class DirectoryCheck:
         if departed:
             async with self._database.transaction() as db:
                 for session in await lifecycle.before_start_of_users(db, departed):
-                    await change.apply(db, rights.end(session, f"{session.user_name} {LEFT}"))
+                    await change.apply(db, rights.end(session, f"{session.user_name} {departures.LEFT}"))

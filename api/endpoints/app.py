@@ -48,9 +48,10 @@ from api.endpoints import (
     volumes,
 )
 from api.endpoints.access import PREFIX, check_routes, is_behind_edge
-from api.endpoints.auditing import Failures, concluded, watch_left_out
+from api.endpoints.auditing import concluded, watch_left_out
 from api.endpoints.caching import NoStore
 from api.endpoints.change_rate import DRY_RUNS_A_MINUTE, ChangeRate, DryRunRate
+from api.endpoints.failed_attempts import FailedAttempts
 from api.endpoints.outages import WriteCheck
 from api.endpoints.repeats import Repeats
 from api.endpoints.routes import authorized
@@ -151,7 +152,7 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine,
     app.state.workers = Workers(settings.agents_file)
     app.state.apps = AppIndex()
     app.state.texts = Texts()
-    app.state.failed_attempts = Failures()
+    app.state.failed_attempts = FailedAttempts()
     app.state.change_rate = ChangeRate(settings.changes_per_hour, clock)
     app.state.dry_run_rate = DryRunRate(DRY_RUNS_A_MINUTE, clock)
     app.state.audit_log = audit.log_of(settings)

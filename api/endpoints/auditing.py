@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-import time
-from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 from uuid import UUID
@@ -38,6 +36,7 @@ from api.endpoints.access import (
     shown_key,
 )
 from api.endpoints.change_rate import ChangeRate, DryRunRate
+from api.endpoints.failed_attempts import FailedAttempts
 from api.resources.api_keys.service import PREFIX_LENGTH
 from api.resources.audit import service
 from api.resources.logins.callers import KnownCaller
@@ -58,15 +57,10 @@ AWAY = (OperationalError, InterfaceError, PoolTimeoutError, OSError)
 _TOLD = "penstock.told"
 _SECRET = re.compile(r"psk_[A-Za-z0-9_-]+")
 """An API key, which somebody may send where its id belongs."""
-MINUTE_S = 60.0
 OF_A_MINUTE = 30
 """So many attempts that fail at an action are told of one user or address; of the others how many there were."""
 OF_PROGRAMS = 1
 """The same of agents, and of pages of apps at the edge: programs that are refused go on asking, day and night."""
-OBJECTS = 20
-"""So many of the objects of the others are named, the first ones: who floods the log hides nothing behind it."""
-KNOWN = 4096
-"""Of so many users, addresses and actions at a time."""
 LOOK_S = 5.0
 """How often is looked whose minute is over."""
 
@@ -95,7 +89,7 @@ class ToldRequest:
         """Return the line of the log."""
         known: KnownCaller | None = getattr(self.connection.state, "known", None)
         # not `url.path`, of which parsing has taken new lines away
-        path = _SECRET.sub("psk_…", str(self.connection.scope["path"]).removeprefix(PREFIX).strip("/"))
+        object_ = self.object or str(self.connection.scope["path"]).removeprefix(PREFIX).strip("/")
         action = self.action or action_of(self.endpoint)
         return {
             "time": f"{now():%FT%T.%fZ}",
@@ -106,7 +100,7 @@ class ToldRequest:
             "address": self.connection.client.host if self.connection.client else "",
             "action": action.name.lower() if action else self.endpoint.__name__,
             "method": self.connection.scope.get("method", "WEBSOCKET"),
-            "object": self.object or path,
+            "object": _SECRET.sub("psk_…", object_),
             "project": self._project(),
             "result": result,
             "status": status,
@@ -145,61 +139,6 @@ class ToldRequest:
         """Return the project that a request names, where its endpoint asks for one: else it is what somebody likes."""
         named = self.connection.query_params.get("project", "")
         return named if is_name(named) and "project" in inspect.signature(self.endpoint).parameters else None
-
-
-@dataclass
-class _Minute:
-    """Attempts of one kind that failed since `began`, of which `most` are told by themselves; `last` is the last of the
-    others, and `objects` are what these were about.
-    """
-
-    began: float
-    most: int
-    count: int = 0
-    last: dict[str, Any] | None = None
-    objects: dict[str, None] = field(default_factory=dict)
-
-
-@dataclass
-class Failures:
-    """Attempts that fail, by user or address and action: who floods the log fills no disk, and is counted."""
-
-    _minutes: OrderedDict[tuple[str, str], _Minute] = field(default_factory=OrderedDict)
-    _over: deque[_Minute] = field(default_factory=lambda: deque(maxlen=KNOWN))
-
-    def is_told(self, entry: dict[str, Any], most: int) -> bool:
-        """Take note of one more; return whether it is told by itself, as `most` of a minute are."""
-        # the name in an attempt to sign in is whatever its sender likes
-        who = str(entry["user"] if entry["role"] else entry["address"]), str(entry["action"])
-        minute = self._minutes.setdefault(who, _Minute(time.monotonic(), most))
-        if len(self._minutes) > KNOWN:
-            self._end_first()
-        minute.count += 1
-        if minute.count <= minute.most:
-            return True
-        minute.last = entry
-        if len(minute.objects) < OBJECTS:
-            minute.objects[_wanted_by(entry)] = None
-        return False
-
-    def left_out(self, *, all_: bool = False) -> Iterator[dict[str, Any]]:
-        """Yield a line for each minute that is over, or for all: the last attempt, and how many more there were.
-
-        One counts as told when the next one is asked for: until then it is there for who asks anew.
-        """
-        due = time.monotonic() - MINUTE_S
-        while self._minutes and (all_ or next(iter(self._minutes.values())).began <= due):
-            self._end_first()
-        while self._over:
-            one = self._over[0]
-            yield {**(one.last or {}), "left_out": one.count - one.most - 1, "objects": [*one.objects]}
-            if self._over and self._over[0] is one:
-                self._over.popleft()
-
-    def _end_first(self) -> None:
-        _, minute = self._minutes.popitem(last=False)
-        if minute.last:
-            self._over.append(minute)
 
 
 def told_request(connection: HTTPConnection) -> ToldRequest | None:
@@ -318,7 +257,7 @@ async def _failed(told: ToldRequest, error: Exception) -> None:
     told.failed = True
     # as it can be written, for what is kept of it until its minute is over as well
     entry = service.storable(told.entry("refused" if refused else "failed", status, reason))
-    failures: Failures = told.connection.app.state.failed_attempts
+    failures: FailedAttempts = told.connection.app.state.failed_attempts
     if failures.is_told(entry, OF_PROGRAMS if told.of_a_program else OF_A_MINUTE):
         await _tell(told.connection.app, entry)
 
@@ -338,7 +277,7 @@ async def tell_left_out(app: FastAPI, *, all_: bool = False) -> None:
 
     Where the database is away they are told the next time.
     """
-    failures: Failures = app.state.failed_attempts
+    failures: FailedAttempts = app.state.failed_attempts
     for entry in failures.left_out(all_=all_):
         if not await _tell(app, entry):
             return
@@ -373,11 +312,6 @@ def _reason(error: Exception) -> str:
     if isinstance(error, NOT_VALID):
         return f"not valid: {', '.join(dict.fromkeys(_field(one) for one in error.errors()[:5]))}"
     return type(error).__name__
-
-
-def _wanted_by(entry: Mapping[str, Any]) -> str:
-    """Return what a failed attempt was about: of one to sign in, the name by which."""
-    return f"users/{entry['user']}" if entry["user"] and not entry["role"] else str(entry["object"])
 
 
 def _field(error: Mapping[str, Any]) -> str:

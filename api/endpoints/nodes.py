@@ -71,7 +71,7 @@ async def list_nodes(
     `If-None-Match`.
     """
     filters = Filters(state, mode, group, await rights.within(db, caller))
-    groups = await remembered.by_node(db)
+    groups = await remembered.by_node(db, within=filters.within)
     page = await nodes.page(db, filters, groups, limit=limit, after=after)
     return await texts.answer(page, kept, lambda ids: nodes.texts(db, ids, groups), if_none_match)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -288,24 +288,24 @@ async def session_exec(
     Without a terminal what it writes as errors comes `apart` where that is asked for, told by `stream` frames.
     """
     await websocket.accept()
-    code = status.WS_1000_NORMAL_CLOSURE
+    code, streams = status.WS_1000_NORMAL_CLOSURE, _streams(websocket)
     try:
-        async with auditing.attempted(websocket, session_exec):
-            words = _words(command)
-            session = await _enter(database, project, name, caller)
-            agent = relay.running_on(session, container)
-        async with database.transaction() as db:
-            path = f"sessions/{session.name}/exec"
-            await auditing.record(db, websocket, object=path, project=session.project.name, nodes=[agent.name])
+        with ExitStack() as counted:
+            async with auditing.attempted(websocket, session_exec):
+                words = _words(command)
+                session = await _enter(database, project, name, caller)
+                agent = relay.running_on(session, container)
+                counted.enter_context(streams.admit(caller.id))
+            async with database.transaction() as db:
+                path = f"sessions/{session.name}/exec"
+                await auditing.record(db, websocket, object=path, project=session.project.name, nodes=[agent.name])
 
-        async def may_stay() -> None:
-            await authorize(websocket)
-            await _enter(database, project, name, await caller_of(websocket))
+            async def may_stay() -> None:
+                await authorize(websocket)
+                await _enter(database, project, name, await caller_of(websocket))
 
-        size = TerminalSize(rows, cols) if tty else None
-        terminal = _engine(websocket).terminal(agent, session.container_id(container), words, tty=size, apart=apart)
-        streams = _streams(websocket)
-        with streams.admit(caller.id):
+            size = TerminalSize(rows, cols) if tty else None
+            terminal = _engine(websocket).terminal(agent, session.container_id(container), words, tty=size, apart=apart)
             # what is run there is the user's own business
             log.info("audit", what="session entered", session=session.name, project=project, by=caller.name)
             async with terminal as joined:

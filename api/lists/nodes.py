@@ -37,6 +37,7 @@ _MADE = {"endpoint", "groups", "gpu_milli", "used_milli", "gpus", "sessions"}
 _COLUMNS = [getattr(Node, name) for name in NodeView.model_fields if name not in _MADE]
 _GPU = [name for name in GpuView.model_fields if name != "used_milli"]
 _GPU_COLUMNS = [getattr(Gpu, name) for name in _GPU]
+_VERSION = select(*groups.version())
 _BEFORE_END = [name for name in NodeView.model_fields if name != "last_seen"]
 
 Row = dict[str, Any]
@@ -61,11 +62,16 @@ class GroupsOfNodes:
         """Start with nothing remembered."""
         self._groups: Groups = {}
         self._read_at = float("-inf")
+        self._version: tuple[object, ...] | None = None
 
-    async def by_node(self, db: AsyncSession) -> Groups:
-        """Return the groups of every node that is in any. One page is made with the same ones from first to last."""
-        if self._read_at + GROUPS_S < time.monotonic():
-            self._groups, self._read_at = await groups.by_node(db), time.monotonic()
+    async def by_node(self, db: AsyncSession, *, within: frozenset[str] | None = None) -> Groups:
+        """Return the groups of every node that is in any. One page is made with the same ones from first to last.
+
+        Who sees only what is `within` some groups sees nothing that was taken from these since.
+        """
+        version = self._version if within is None else tuple((await db.execute(_VERSION)).one())
+        if version != self._version or self._read_at + GROUPS_S < time.monotonic():
+            self._groups, self._read_at, self._version = await groups.by_node(db), time.monotonic(), version
         return self._groups
 
 

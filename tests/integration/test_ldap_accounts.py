@@ -16,6 +16,7 @@ from api.tables.api_keys import ApiKey
 from api.tables.logins import Login
 from api.tables.users import User
 from tests.api.cluster import V1, Cluster, ok, refused, running_cluster, sign_in
+from tests.api.resources.audit.log import lines
 from tests.api.steps import body
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
 from tests.integration.slapd import BASE, PEOPLE, SECRET, Slapd, login, searching, settings_of
@@ -213,6 +214,34 @@ async def test_a_login_shows_at_once_who_is_disabled_in_the_directory(cluster: C
         slapd.modify(f"dn: {CAROL}\nchangetype: modify\nreplace: employeeType\nemployeeType: disabled\n")
         assert "disabled in the directory" in (await refused(login(page, "carol"), 403))["reason"]
         await refused(laptop.get(f"{V1}/auth/me"), 401)
+
+
+@pytest.mark.parametrize("shown_by", ["a look", "a login"])
+async def test_who_has_left_the_directory_is_told_in_the_audit_log(
+    slapd: Slapd, database_url: str, tmp_path: Path, shown_by: str
+) -> None:
+    (tmp_path / "key").write_text("a key of these tests")
+    (tmp_path / "log").mkdir()
+    kept = {"audit_folder": tmp_path / "log", "audit_key": tmp_path / "key"}
+    settings = settings_of(slapd, **searching(tmp_path), ldap_disabled_filter="(employeeType=disabled)")
+    async with (
+        running_cluster(database_url, **settings, **kept) as cluster,
+        await key_of(cluster, "carol") as laptop,
+        await key_of(cluster, "chief") as other,
+    ):
+        slapd.modify(f"dn: {CAROL}\nchangetype: modify\nreplace: employeeType\nemployeeType: disabled\n")
+        if shown_by == "a login":
+            await refused(login(cluster.client(), "carol"), 403)
+        await check(cluster)
+        await refused(laptop.get(f"{V1}/auth/me"), 401)
+        (line,) = await lines(cluster, action="user_departure")
+        assert (line["user"], line["object"], line["result"]) == ("", "users/carol", "done")
+        assert line["reason"] == "carol has left the directory, or is disabled there"
+        ended = [(change["kind"], change["subject"]["user"], change["after"]) for change in line["changes"]]
+        assert sorted(ended) == [("api_keys", "carol", None), ("logins", "carol", None)]
+        await check(cluster)
+        assert len(await lines(cluster, action="user_departure")) == 1, "who has nothing more is looked for no more"
+        await ok(other.get(f"{V1}/auth/me"))
 
 
 async def test_who_signs_in_with_the_name_of_one_who_left_shows_that(cluster: Cluster, slapd: Slapd) -> None:

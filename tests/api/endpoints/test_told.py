@@ -95,7 +95,7 @@ async def test_who_speaks_for_a_node_without_its_certificate_is_told_and_fills_n
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, name: str, status: int, credential: str
 ) -> None:
     moment = 0.0
-    monkeypatch.setattr("api.endpoints.auditing.time.monotonic", lambda: moment)
+    monkeypatch.setattr("api.endpoints.failed_attempts.time.monotonic", lambda: moment)
     await cluster.add_node("worker1")
     body = beat(1, "boot-1", name="worker2").model_dump(mode="json")
     async with cluster.client(**(certified(name) if name else {})) as agent:

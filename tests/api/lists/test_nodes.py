@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from api.auth.policy import UserRole
 from common.protocol import HEARTBEAT_PATH
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.fakes.heartbeats import node_info
@@ -62,6 +63,25 @@ async def test_a_node_is_told_with_the_groups_by_which_it_was_found(
     monkeypatch.setattr("api.lists.nodes.GROUPS_S", -1)
     [found] = await ok(cluster.admin.get(f"{V1}/nodes", params={"group": "vision"}))
     assert found["groups"] == ["vision"]
+
+
+@pytest.mark.parametrize("page", [f"{V1}/nodes", "/nodes"])
+async def test_what_a_domain_no_longer_has_is_not_listed_there(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    monkeypatch.setattr("api.lists.nodes.GROUPS_S", 3600.0)
+    for name in ("worker1", "worker2"):
+        await cluster.add_node(name, 1)
+    await ok(cluster.admin.post(f"{V1}/domains", json={"name": "acme"}))
+    chief = await cluster.user("chief", UserRole.ADMIN)
+    await ok(cluster.admin.patch(f"{V1}/users/chief", json={"domain": "acme"}))
+    group = {"name": "night", "domain": "acme", "nodes": ["worker1"]}
+    await ok(cluster.admin.post(f"{V1}/resource-groups", json=group))
+    assert "worker1" in (await chief.get(page)).text
+    exchanged = {"remove_nodes": ["worker1"], "add_nodes": ["worker2"]}
+    await ok(cluster.admin.patch(f"{V1}/resource-groups/night", json=exchanged))
+    listed = (await chief.get(page)).text
+    assert [name for name in ("worker1", "worker2") if name in listed] == ["worker2"]
 
 
 async def test_pages(cluster: Cluster) -> None:

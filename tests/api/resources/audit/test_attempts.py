@@ -55,6 +55,19 @@ async def test_keys_that_nobody_knows_are_told_and_not_repeated(audited: Cluster
     assert line["reason"] == "not valid: name, unknown key"
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "object_"),
+    [
+        ("DELETE", f"{V1}/api-keys/KEY", "api-keys/psk_…"),
+        ("POST", "/repairs/runs/KEY/cancel", "repair-runs/psk_…/cancel"),
+        ("POST", "/backups/orders/KEY/cancel", "backup-orders/psk_…/cancel"),
+    ],
+)
+async def test_a_key_in_place_of_its_id_is_not_told(audited: Cluster, method: str, path: str, object_: str) -> None:
+    await refused(audited.admin.request(method, path.replace("KEY", "psk_Abc-def_0123456789")), 422)
+    assert (await last(audited, result="failed"))["object"] == object_
+
+
 async def test_no_text_of_a_line_is_long(audited: Cluster) -> None:
     async with audited.client("no key") as guest:
         await refused(guest.delete(f"{V1}/users/{'u' * 6000}"), 401)
@@ -108,7 +121,7 @@ async def test_what_was_left_out_is_told_when_the_minute_ends(
     audited: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moment = 0.0
-    monkeypatch.setattr("api.endpoints.auditing.time.monotonic", lambda: moment)
+    monkeypatch.setattr("api.endpoints.failed_attempts.time.monotonic", lambda: moment)
     alice = await audited.user("alice")
     for number in range(OF_A_MINUTE + 4):
         await refused(alice.delete(f"{V1}/users/junk{number}"), 403)

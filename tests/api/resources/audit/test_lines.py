@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
+from uuid import UUID
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
@@ -70,6 +72,48 @@ async def test_a_domain_sees_no_change_of_another(audited: Cluster) -> None:
     assert [change["subject"]["project"] for change in line["changes"]] == ["rockets"]
     assert line["domains"] == ["acme"]
     assert "boats" not in json.dumps(line)
+
+
+async def test_a_domain_sees_what_the_site_puts_into_its_groups(audited: Cluster) -> None:
+    for name in ("worker1", "worker2"):
+        await audited.add_node(name)
+    await ok(audited.admin.post(f"{V1}/domains", json={"name": "acme"}))
+    chief = await audited.user("chief", UserRole.ADMIN)
+    await ok(audited.admin.patch(f"{V1}/users/chief", json={"domain": "acme"}))
+    await ok(audited.admin.post(f"{V1}/resource-groups", json={"name": "open", "nodes": ["worker2"]}))
+    group = {"name": "fast", "domain": "acme", "nodes": ["worker1"]}
+    await ok(audited.admin.post(f"{V1}/resource-groups", json=group))
+    exchanged = {"add_nodes": ["worker2"], "remove_nodes": ["worker1"]}
+    await ok(audited.admin.patch(f"{V1}/resource-groups/fast", json=exchanged))
+    await audited.settle()
+    patched, made = await ok(chief.get(f"{V1}/audit", params={"object": "resource-groups/fast"}))
+    of_nodes = [
+        (change["subject"], change["before"] is None)
+        for change in (*made["changes"], *patched["changes"])
+        if change["kind"] == "resource_group_nodes"
+    ]
+    of = {"group": "fast", "domain": "acme"}
+    assert of_nodes[0] == ({**of, "node": "worker1"}, True)
+    assert sorted(of_nodes[1:], key=lambda one: one[1]) == [
+        ({**of, "node": "worker1"}, False),
+        ({**of, "node": "worker2"}, True),
+    ]
+    assert (patched["domains"], patched["nodes"]) == (["acme"], ["worker1", "worker2"])
+    assert await ok(chief.get(f"{V1}/audit", params={"object": "resource-groups/open"})) == []
+
+
+async def test_one_terminal_too_many_is_told_as_that(audited: Cluster) -> None:
+    await ready(audited)
+    await audited.submit("one")
+    await audited.settle()
+    admin = await ok(audited.admin.get(f"{V1}/auth/me"))
+    with ExitStack() as others:
+        for _ in range(audited.settings.streams_per_user):
+            others.enter_context(audited.app.state.streams.admit(UUID(admin["id"])))
+        headers = {"Authorization": audited.admin.headers["Authorization"]}
+        await open_websocket(audited.app, f"{V1}/sessions/one/exec", headers)
+    told = [(line["result"], line["status"]) for line in await lines(audited, action="session_enter")]
+    assert told == [("failed", 429)]
 
 
 async def test_who_leaves_a_terminal_first_has_not_failed(audited: Cluster) -> None:

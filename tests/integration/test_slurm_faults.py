@@ -145,6 +145,12 @@ async def agree(cluster: Cluster, slurm: Slurm) -> bool:
     return wanted == held(slurm) == holders(slurm) == containers
 
 
+def number_of(slurm: Slurm, session: dict[str, Any]) -> int:
+    listed = slurm.ask("squeue", "--noheader", "--states=RUNNING", "--format=%A %k").splitlines()
+    (number,) = (line.partition(" ")[0] for line in listed if lease(session) in line)
+    return int(number)
+
+
 async def whole(cluster: Cluster, **kinds: str) -> dict[str, dict[str, Any]]:
     """Run sessions that take a node each, by their nodes."""
     found = {}
@@ -265,6 +271,7 @@ async def test_a_controller_that_is_killed_as_it_lends_gives_no_node_a_job_with_
     session = await run(cluster, gpu_milli=2500)
     await agent.wait(lease(session))
     may_end.clear()
+    forgotten = number_of(slurm, session)
     slurm.kill("slurmctld")
     for path in (state, state.with_name("job_state.old")):
         path.write_bytes(written)
@@ -276,6 +283,7 @@ async def test_a_controller_that_is_killed_as_it_lends_gives_no_node_a_job_with_
         return lease(session) in held(slurm) and len(slurm.jobs()) == 2
 
     print(f"lent again after {await until(cluster, is_asked_for_again):.1f} s")
+    assert number_of(slurm, session) > forgotten
     may_end.set()
 
     async def is_well() -> bool:

@@ -38,6 +38,8 @@ AT_ONCE = 8
 """So many commands of Slurm run at once: each is a process of its own."""
 CANCELLED_AT_ONCE = 500
 """So many jobs are named by one command at most."""
+PASSED = 200
+"""So many numbers are used up at most: a controller forgets its last seconds, and one that forgot all begins anew."""
 Owner = Callable[[], Awaitable[UUID]]
 HINT = "look at slurmctld and munge on the master: systemctl status slurmctld munge, sinfo"
 
@@ -195,9 +197,9 @@ class SlurmLauncher:
         """
         async with self._numbering:
             while self._forgotten:
-                said = await self._run(jobs.unused(self._partition), stdin=jobs.NOTHING)
-                await self._ask(["scancel", "--quiet", str(jobs.number(said))])
-                if jobs.number(said) >= self._forgotten:
+                number = jobs.number(await self._run(jobs.unused(self._partition), stdin=jobs.NOTHING))
+                await self._ask(["scancel", "--quiet", str(number)])
+                if not self._forgotten - PASSED < number < self._forgotten:
                     self._forgotten = 0
 
     async def _cancel(self, found: Collection[Job]) -> None:
@@ -206,11 +208,13 @@ class SlurmLauncher:
             await self._ask(["scancel", "--quiet", *map(str, numbers[first : first + CANCELLED_AT_ONCE])])
 
     async def _list(self) -> dict[Lease, list[Job]]:
+        known = set(self._alive)
         listed = await self._ask(["squeue", "--me", "--states=all", "--noheader", f"--format={jobs.LISTED}"])
         found = jobs.read(listed, await self._owner())
-        if gone := self._alive - {job.number for job in found}:
+        if gone := known - {job.number for job in found}:
             self._forgotten = max(self._forgotten, *gone)
-        self._alive = {job.number for job in found if not job.is_over}
+        # what was asked for meanwhile may not be listed yet
+        self._alive = {job.number for job in found if not job.is_over} | (self._alive - known)
         return jobs.by_lease(found)
 
     async def _ping(self) -> None:

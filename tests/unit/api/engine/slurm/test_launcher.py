@@ -49,28 +49,72 @@ async def test_submissions_that_wait_for_slurm_keep_no_listing_from_its_turn(mon
         await asyncio.gather(*asked, return_exceptions=True)
 
 
+LISTED = "{}|RUNNING|None|penstock:{}:0:" + str(OWNER)
+
+
+class Numbered:
+    """A Slurm that gives numbers from `first` on: `told` is what it was asked for, `listings` what it lists next."""
+
+    def __init__(self, first: int, *listings: str) -> None:
+        self.told: list[str] = []
+        self.listings = [*listings]
+        self.submitted = threading.Event()
+        self.submitted.set()
+        self._numbers = iter(range(first, first + 1000))
+
+    def run(self, words: Sequence[str], **_: Any) -> str:
+        if words[0] == "squeue":
+            listed = self.listings.pop(0)
+            assert self.submitted.wait(60)
+            return listed
+        if words[0] == "sbatch":
+            number = next(self._numbers)
+            self.told.append(f"{number} waits" if "--hold" in words else f"{number} begins")
+            return f"{number};north\n"
+        if words[0] == "scancel":
+            self.told.append(f"{words[-1]} cancelled")
+        return ""
+
+
 async def test_numbers_of_jobs_that_were_forgotten_are_used_up_before_one_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lease, listings, numbers = Lease(uuid4(), 0), [], iter(range(6, 20))
-    told: list[str] = []
-    running = "{}|RUNNING|None|penstock:{}:0:" + str(OWNER)
-    listings += [running.format(7, uuid4()), "", "", running.format(8, lease.session_id)]
-
-    def run(words: Sequence[str], **_: Any) -> str:
-        if words[0] == "squeue":
-            return listings.pop(0)
-        if words[0] == "sbatch":
-            number = next(numbers)
-            told.append(f"{number} waits" if "--hold" in words else f"{number} begins")
-            return f"{number};north\n"
-        if words[0] == "scancel":
-            told.append(f"{words[-1]} cancelled")
-        return ""
-
-    monkeypatch.setattr(process, "run", run)
+    lease = Lease(uuid4(), 0)
+    slurm = Numbered(6, LISTED.format(7, uuid4()), "", "", LISTED.format(8, lease.session_id))
+    monkeypatch.setattr(process, "run", slurm.run)
     launcher = SlurmLauncher("penstock", own)
     await launcher.watch()
     await launcher.watch()
     await launcher.admit(lease, [PLACE])
-    assert told == ["6 waits", "6 cancelled", "7 waits", "7 cancelled", "8 begins"]
+    assert slurm.told == ["6 waits", "6 cancelled", "7 waits", "7 cancelled", "8 begins"]
+
+
+async def test_a_slurm_that_numbers_jobs_from_the_first_again_is_asked_for_one_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lease = Lease(uuid4(), 0)
+    slurm = Numbered(1, LISTED.format(5000, uuid4()), "", "", LISTED.format(2, lease.session_id))
+    monkeypatch.setattr(process, "run", slurm.run)
+    launcher = SlurmLauncher("penstock", own)
+    await launcher.watch()
+    await launcher.watch()
+    await launcher.admit(lease, [PLACE])
+    assert slurm.told == ["1 waits", "1 cancelled", "2 begins"]
+
+
+async def test_a_job_that_is_asked_for_during_a_listing_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = Lease(uuid4(), 0)
+    first = LISTED.format(7, lease.session_id)
+    slurm = Numbered(7, "", "", first, first, f"{first}\n{LISTED.format(8, uuid4())}")
+    monkeypatch.setattr(process, "run", slurm.run)
+    launcher = SlurmLauncher("penstock", own)
+    await launcher.watch()
+    slurm.submitted.clear()
+    watched = asyncio.create_task(launcher.watch())
+    while len(slurm.listings) > 3:  # noqa: ASYNC110 - it is listed in a thread
+        await asyncio.sleep(0.01)
+    await launcher._submit(lease, [PLACE])
+    slurm.submitted.set()
+    await watched
+    await launcher._submit(Lease(uuid4(), 0), [PLACE])
+    assert slurm.told == ["7 begins", "8 begins"]

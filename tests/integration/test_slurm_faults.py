@@ -195,7 +195,11 @@ async def test_nodes_that_slurm_loses_end_their_sessions_with_the_reason_and_tak
         }
         hint = seen["slurmd", where["barred"]][2]
         assert f"`munge --no-input | ssh {where['barred']} unmunge` on the master tells" in hint
-        assert "(Not responding)" in (await cluster.session("killed"))["reason"]
+
+        async def waits_for_a_node() -> bool:
+            return "(Not responding)" in (await cluster.session("killed"))["reason"]
+
+        await until(cluster, waits_for_a_node)
     finally:
         stopped.send_signal(signal.SIGCONT)
         slurm.start_node(where["killed"])

@@ -68,9 +68,10 @@ def run(
     except OSError as error:
         raise UnavailableError(f"cannot start {words[0]}: {error.strerror}", where=words[0], hint=hint) from error
     except subprocess.TimeoutExpired as error:
-        raise ProcessError(
-            f"{Path(words[0]).name} has not ended after {timeout_s:g} s", where=words[0], hint=hint
-        ) from error
+        # which programs that try again and again tell first
+        said = bytes(error.stderr or b"").decode(errors="replace").strip()
+        why = f"{Path(words[0]).name} has not ended after {timeout_s:g} s"
+        raise ProcessError(_with_tail(why, said) if said else why, where=words[0], hint=hint) from error
     if done.returncode not in accepted:
         raise failure(words, done.returncode, done.stderr.strip() or done.stdout.strip(), hint)
     return done.stdout
@@ -137,6 +138,10 @@ def _tied(words: list[str]) -> list[str]:
 
 def failure(words: Sequence[str], code: int, said: str, hint: str) -> ProcessError:
     """Return the error of a program that ended with `code`."""
-    tail = "\n  ".join(said.splitlines()[-TAIL_LINES:])
-    reason = f"{Path(words[0]).name} ended with code {code}:\n  {tail}"
+    reason = _with_tail(f"{Path(words[0]).name} ended with code {code}", said)
     return ProcessError(reason, where=" ".join(words[:2]), hint=hint)
+
+
+def _with_tail(why: str, said: str) -> str:
+    tail = "\n  ".join(said.splitlines()[-TAIL_LINES:])
+    return f"{why}:\n  {tail}"

@@ -75,18 +75,34 @@ class Slurm:
             self.processes[name] = subprocess.Popen([*words], stdout=log, stderr=log, env=self._environment)
 
     def start_munge(self) -> None:
-        self.start(*_munged(self.folder))
+        self.start("munged", *_munged(self.folder))
 
     def start_controller(self) -> None:
         self.start("slurmctld", "/usr/sbin/slurmctld", "-D", "-f", str(self.conf))
 
-    def start_node(self, name: str) -> None:
-        self.start(name, "/usr/sbin/slurmd", "-D", "-f", str(self.conf), "-N", name)
+    def start_node(self, name: str, conf: Path | None = None) -> None:
+        self.start(name, "/usr/sbin/slurmd", "-D", "-f", str(conf or self.conf), "-N", name)
+
+    def conf_with_another_key(self) -> Path:
+        """Start another munge, which knows another key, and return the configuration that names it."""
+        folder = self.folder / "other"
+        folder.mkdir()
+        _new_key(folder)
+        conf = folder / "slurm.conf"
+        conf.write_text(self.conf.read_text().replace(f"socket={self.folder}/", f"socket={folder}/"))
+        (folder / "cgroup.conf").write_text("")
+        self.start("other munged", *_munged(folder))
+        return conf
 
     def stop(self, name: str) -> None:
         """Stop a process in order: a controller that is killed gives the numbers of its last jobs to others."""
         self.processes[name].terminate()
         self.processes.pop(name).wait(START_S)
+
+    def kill(self, name: str) -> None:
+        process = self.processes.pop(name)
+        process.kill()
+        process.wait(START_S)
 
     def stop_all(self) -> None:
         for process in self.processes.values():
@@ -129,19 +145,22 @@ class Slurm:
 
 @contextmanager
 def running_slurm(
-    names: Sequence[str] = ("worker1",), cores: int = 16, *, cgroups: bool = False, kill_wait_s: int = 2
+    names: Sequence[str] = ("worker1",),
+    cores: int = 16,
+    *,
+    cgroups: bool = False,
+    kill_wait_s: int = 2,
+    more: Sequence[str] = (),
 ) -> Iterator[Slurm]:
-    """Run Slurm with nodes of 4 GPUs and so many cores each; with `cgroups` it keeps jobs in some of their own."""
+    """Run Slurm with nodes of 4 GPUs and so many cores each; with `cgroups` it keeps jobs in some of their own.
+
+    Lines with `more` of its configuration count beside those that all tests have.
+    """
     with ExitStack() as stack:
         # not `tmp_path`: the address of a socket has 107 bytes
         slurm = Slurm(Path(stack.enter_context(TemporaryDirectory())))
-        (slurm.folder / "munge").mkdir(mode=0o700)
         (slurm.folder / "state").mkdir()
-        # munge refuses a socket in a folder that others cannot pass
-        slurm.folder.chmod(0o755)
-        key = slurm.folder / "munge" / "key"
-        key.write_bytes(os.urandom(128))
-        key.chmod(0o600)
+        _new_key(slurm.folder)
         nodes = [NODE.format(name=name, port=free_port(), cores=cores) for name in names]
         partition = f"PartitionName=penstock Nodes={','.join(names)} Default=YES MaxTime=INFINITE State=UP"
         kinds = {"tracks": "cgroup", "tasks": "cgroup"} if cgroups else {"tracks": "pgid", "tasks": "none"}
@@ -150,7 +169,7 @@ def running_slurm(
         program = f'#!/bin/sh\nexec /usr/bin/python3 {lease_holder.__file__} "$1" {slurm.agents_socket}\n'
         Path(slurm.holder).write_text(program)
         Path(slurm.holder).chmod(0o755)
-        slurm.conf.write_text("\n".join([conf, *nodes, partition, ""]))
+        slurm.conf.write_text("\n".join([conf, *more, *nodes, partition, ""]))
         stack.callback(slurm.stop_all)
         slurm.start_munge()
         slurm.start_controller()
@@ -162,8 +181,16 @@ def running_slurm(
         slurm.clear()
 
 
+def _new_key(folder: Path) -> None:
+    # munge refuses a socket in a folder that others cannot pass
+    folder.chmod(0o755)
+    (folder / "munge").mkdir(mode=0o700)
+    key = folder / "munge" / "key"
+    key.write_bytes(os.urandom(128))
+    key.chmod(0o600)
+
+
 def _munged(folder: Path) -> Iterator[str]:
-    yield "munged"
     yield shutil.which("munged", path="/usr/sbin") or "munged"
     yield from ("--foreground", "--force", f"--key-file={folder}/munge/key", f"--socket={folder}/munge.sock")
     yield from (f"--pid-file={folder}/munge/pid", f"--log-file={folder}/munge/log", f"--seed-file={folder}/munge/seed")

@@ -57,7 +57,8 @@ def nodes(withheld: Mapping[str, str]) -> Iterator[Check]:
     """Judge nodes by why they lend nothing, empty where they do."""
     for node, why in sorted(withheld.items()):
         hint = (
-            f"look at `scontrol show node {node}`, and on it at `systemctl status slurmd munge`;"
+            f"look at `scontrol show node {node}`, and on it at `systemctl status slurmd munge`; one that does not"
+            f" respond may have another key: `munge --no-input | ssh {node} unmunge` on the master tells;"
             f" `scontrol update NodeName={node} State=RESUME` lets one that was closed take jobs again"
         )
         yield Check.of("slurmd", "Slurm lends the node", ok=not why, evidence=why or "it does", hint=hint, subject=node)

@@ -95,6 +95,19 @@ def submission(lease: Lease, places: Sequence[LeasedNode], partition: str, owner
     return words
 
 
+NOTHING = "#!/bin/sh\n"
+
+
+def unused(partition: str) -> list[str]:
+    """Return the words that ask for a job that never begins, whose script is `NOTHING`."""
+    return ["sbatch", "--parsable", "--hold", f"--partition={partition}", "--output=/dev/null", "--chdir=/"]
+
+
+def number(said: str) -> int:
+    """Return the number of the job that was asked for: its cluster may stand behind it."""
+    return int(said.partition(";")[0])
+
+
 def _components(places: Iterable[LeasedNode]) -> Iterator[list[str]]:
     def amount(place: LeasedNode) -> tuple[int, int, int]:
         return place.gpu_milli, place.cores, place.memory_mib

@@ -38,8 +38,10 @@ AT_ONCE = 8
 """So many commands of Slurm run at once: each is a process of its own."""
 CANCELLED_AT_ONCE = 500
 """So many jobs are named by one command at most."""
+PASSED = 200
+"""So many numbers are used up at most: a controller forgets its last seconds, and one that forgot all begins anew."""
 Owner = Callable[[], Awaitable[UUID]]
-HINT = "look at slurmctld on the master: systemctl status slurmctld, sinfo"
+HINT = "look at slurmctld and munge on the master: systemctl status slurmctld munge, sinfo"
 
 
 class SlurmLauncher:
@@ -62,7 +64,12 @@ class SlurmLauncher:
         self._lend_s = lend_s
         self._listing = Listing(self._list)
         self._turns = asyncio.Semaphore(AT_ONCE)
+        # sbatch tries again for a while where Slurm has too many jobs; a small machine has six threads for all commands
+        self._submissions = asyncio.Semaphore(AT_ONCE // 2)
         self._ending: dict[Lease, float] = {}
+        self._numbering = asyncio.Lock()
+        self._alive: set[int] = set()
+        self._forgotten = 0
 
     async def admit(self, lease: Lease, places: Sequence[LeasedNode]) -> None:
         """Ask for a job where there is none yet, and wait until it runs."""
@@ -120,15 +127,22 @@ class SlurmLauncher:
 
     async def checks(self) -> list[Check]:
         """Look at munge, the controllers, their accounting and the nodes; what cannot be looked at is left out."""
-        conf = self._conf.read_text(encoding="utf-8") if self._conf and self._conf.is_file() else ""
-        socket = health.munge_socket(conf)
-        sealed = await self._problem(["munge", "--no-input", *([f"--socket={socket}"] if socket else [])])
-        found = [health.munge(sealed), *health.controllers(await self._pinged())]
-        if sealed or not any(check.ok for check in found[1:]):
+        unsealed = await self._unsealed()
+        found = [health.munge(unsealed)]
+        if unsealed:
+            return found
+        found += health.controllers(await self._pinged())
+        if not any(check.ok for check in found[1:]):
             return found
         if health.has_accounting_daemon(await self._ask(["scontrol", "show", "config"])):
             found.append(health.accounting(await self._problem(["sacctmgr", "--noheader", "show", "cluster"])))
         return [*found, *health.nodes({name: node.why for name, node in (await self._nodes()).items()})]
+
+    async def _unsealed(self) -> str:
+        """Return why munge does not seal what commands of Slurm say; empty where it does."""
+        conf = self._conf.read_text(encoding="utf-8") if self._conf and self._conf.is_file() else ""
+        socket = health.munge_socket(conf)
+        return await self._problem(["munge", "--no-input", *([f"--socket={socket}"] if socket else [])])
 
     async def _problem(self, words: Sequence[str]) -> str:
         """Return why a command fails; empty where it does not."""
@@ -167,11 +181,26 @@ class SlurmLauncher:
     async def _submit(self, lease: Lease, places: Sequence[LeasedNode]) -> None:
         words = jobs.submission(lease, places, self._partition, await self._owner())
         try:
-            await self._run(words, stdin=jobs.script(lease, places, self._holder))
+            async with self._submissions:
+                await self._pass_numbers()
+                self._alive.add(jobs.number(await self._run(words, stdin=jobs.script(lease, places, self._holder))))
         except ProcessError as error:
             await self._ping()
             reason = " ".join(error.problems[0].reason.split())
             raise NotLentError(Sentence("Slurm does not take its job: {why}", why=reason)) from error
+
+    async def _pass_numbers(self) -> None:
+        """Use up the numbers of jobs that the controller has forgotten and would give to others.
+
+        What is left of those may still end on their nodes, and Slurm closes a node that is to run another job with the
+        number of one there.
+        """
+        async with self._numbering:
+            while self._forgotten:
+                number = jobs.number(await self._run(jobs.unused(self._partition), stdin=jobs.NOTHING))
+                await self._ask(["scancel", "--quiet", str(number)])
+                if not self._forgotten - PASSED < number < self._forgotten:
+                    self._forgotten = 0
 
     async def _cancel(self, found: Collection[Job]) -> None:
         numbers = sorted({job.number for job in found if not job.is_over})
@@ -179,8 +208,14 @@ class SlurmLauncher:
             await self._ask(["scancel", "--quiet", *map(str, numbers[first : first + CANCELLED_AT_ONCE])])
 
     async def _list(self) -> dict[Lease, list[Job]]:
+        known = set(self._alive)
         listed = await self._ask(["squeue", "--me", "--states=all", "--noheader", f"--format={jobs.LISTED}"])
-        return jobs.by_lease(jobs.read(listed, await self._owner()))
+        found = jobs.read(listed, await self._owner())
+        if gone := known - {job.number for job in found}:
+            self._forgotten = max(self._forgotten, *gone)
+        # what was asked for meanwhile may not be listed yet
+        self._alive = {job.number for job in found if not job.is_over} | (self._alive - known)
+        return jobs.by_lease(found)
 
     async def _ping(self) -> None:
         """Raise UnavailableError where no controller answers."""
@@ -191,7 +226,8 @@ class SlurmLauncher:
         try:
             return await self._run(words)
         except ProcessError as error:
-            said = " ".join(error.problems[0].reason.split())
+            # without munge commands say nothing for longer than they have time
+            said = await self._unsealed() or " ".join(error.problems[0].reason.split())
             why = Sentence("Slurm's controller does not answer: {why}", why=said)
             raise UnavailableError(why, hint=HINT) from error
 

@@ -16,6 +16,9 @@ OPEN = "up"
 TAKES_JOBS = frozenset({"idle", "mixed", "allocated", "completing", "planned"})
 _WITH_JOBS = "+-"
 """Marks behind a state that keep no job away: some jobs complete there, or backfill has plans for it."""
+_SILENT = "*"
+SILENT = "Not responding"
+"""What Slurm itself says of a node that is down because it does not answer."""
 
 
 @dataclass(frozen=True)
@@ -55,4 +58,7 @@ def _why(partition: str, state: str, reason: str) -> str:
         return f"Slurm: its partition is {partition}"
     if state.rstrip(_WITH_JOBS) in TAKES_JOBS:
         return ""
-    return f"Slurm: {state}" if reason in ("", "none") else f"Slurm: {state} ({reason})"
+    if reason in ("", "none"):
+        # nobody gives a reason before the node is down
+        reason = SILENT if state.endswith(_SILENT) else ""
+    return f"Slurm: {state} ({reason})" if reason else f"Slurm: {state}"

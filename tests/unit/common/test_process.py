@@ -15,6 +15,13 @@ def test_output_that_is_no_text_is_read_all_the_same() -> None:
     assert process.run(["printf", r"fans\377loud"]) == "fans\ufffdloud"
 
 
+def test_a_program_that_takes_too_long_has_told_why() -> None:
+    with pytest.raises(ProcessError, match=r"sh has not ended after 5 s:\n  full., I try again"):
+        process.run(["sh", "-c", r"printf 'full\377, I try again\n' >&2; exec sleep 60"], timeout_s=5)
+    with pytest.raises(ProcessError, match=r"sleep has not ended after 0\.1 s\.\Z"):
+        process.run(["sleep", "60"], timeout_s=0.1)
+
+
 def test_a_program_that_says_more_than_it_may_is_ended() -> None:
     begun = time.monotonic()
     with pytest.raises(ProcessError):

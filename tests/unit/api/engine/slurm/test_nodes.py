@@ -21,11 +21,15 @@ def test_a_node_that_works_takes_jobs(state: str) -> None:
     assert read(line("worker1", state)) == {"worker1": ""}
 
 
-@pytest.mark.parametrize(
-    "state", ["idle*", "down", "down*", "drained", "draining", "maint", "reserved", "idle~", "idle$"]
-)
+@pytest.mark.parametrize("state", ["down", "drained", "draining", "maint", "reserved", "idle~", "idle$"])
 def test_another_takes_none_and_says_so(state: str) -> None:
     assert read(line("worker1", state)) == {"worker1": f"Slurm: {state}"}
+
+
+@pytest.mark.parametrize("state", ["idle*", "mixed*", "completing*", "down*"])
+def test_one_that_does_not_answer_says_that_in_words(state: str) -> None:
+    assert read(line("worker1", state)) == {"worker1": f"Slurm: {state} (Not responding)"}
+    assert read(line("worker1", state, "fans")) == {"worker1": f"Slurm: {state} (fans)"}
 
 
 @pytest.mark.parametrize("partition", ["down", "drain", "inactive"])

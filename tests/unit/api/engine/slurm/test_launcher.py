@@ -76,30 +76,25 @@ class Numbered:
         return ""
 
 
-async def test_numbers_of_jobs_that_were_forgotten_are_used_up_before_one_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("forgotten", "first", "told"),
+    [
+        pytest.param(7, 6, ["6 waits", "6 cancelled", "7 waits", "7 cancelled", "8 begins"], id="its-last-seconds"),
+        pytest.param(5000, 1, ["1 waits", "1 cancelled", "2 begins"], id="all-it-knew"),
+    ],
+)
+async def test_numbers_of_jobs_that_a_controller_forgot_are_used_up_unless_it_begins_anew(
+    monkeypatch: pytest.MonkeyPatch, forgotten: int, first: int, told: list[str]
 ) -> None:
     lease = Lease(uuid4(), 0)
-    slurm = Numbered(6, LISTED.format(7, uuid4()), "", "", LISTED.format(8, lease.session_id))
+    begins = told[-1].partition(" ")[0]
+    slurm = Numbered(first, LISTED.format(forgotten, uuid4()), "", "", LISTED.format(begins, lease.session_id))
     monkeypatch.setattr(process, "run", slurm.run)
     launcher = SlurmLauncher("penstock", own)
     await launcher.watch()
     await launcher.watch()
     await launcher.admit(lease, [PLACE])
-    assert slurm.told == ["6 waits", "6 cancelled", "7 waits", "7 cancelled", "8 begins"]
-
-
-async def test_a_slurm_that_numbers_jobs_from_the_first_again_is_asked_for_one_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    lease = Lease(uuid4(), 0)
-    slurm = Numbered(1, LISTED.format(5000, uuid4()), "", "", LISTED.format(2, lease.session_id))
-    monkeypatch.setattr(process, "run", slurm.run)
-    launcher = SlurmLauncher("penstock", own)
-    await launcher.watch()
-    await launcher.watch()
-    await launcher.admit(lease, [PLACE])
-    assert slurm.told == ["1 waits", "1 cancelled", "2 begins"]
+    assert slurm.told == told
 
 
 async def test_a_job_that_is_asked_for_during_a_listing_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

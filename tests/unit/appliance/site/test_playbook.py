@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_runner import interface
+from ansible_runner.runner import Runner
 
 from appliance.site import playbook
 from appliance.site.playbook import Event, Outcome
@@ -147,6 +148,21 @@ def test_logs_are_for_their_owner_only_and_hold_no_environment(run: Any, tmp_pat
     assert (tmp_path / "state" / "hosts.json").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "state" / "runs").is_dir()
     assert result.log.parents[1].stat().st_mode & 0o777 == 0o700
+
+
+def test_modules_are_read_in_blocks_whatever_the_caller_has_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+    heard: list[dict[str, str]] = []
+
+    def run(runner: Runner) -> None:
+        heard.append(runner.config.env)
+        runner.status = "successful"
+
+    monkeypatch.setattr(Runner, "run", run)
+    playbook.run("site", {"all": {}}, state=tmp_path, listen=lambda _: None)
+    assert not heard[0]["PYTHONUNBUFFERED"]
 
 
 def test_old_logs_are_forgotten(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,8 @@ IMPORTED = {
     "tests.fakes.api": (*_OF_API, "tests.fakes.engine"),
     "appliance.agent": ("appliance.agent.server", "appliance.agent.shares.own_windows"),
     PENSTOCK.name: (*(f"appliance.cli.{name}" for name in _COMMANDS), *_OF_TYPER),
+    "pip": ("pip._internal.commands.install", "pip._internal.operations.install.wheel"),
+    "twine": ("twine.__main__", "twine.commands.upload"),
     "tests.integration.reservoir.loaded": ("tests.integration.reservoir.preloaded",),
     "-c": _OF_GPUS,
 }

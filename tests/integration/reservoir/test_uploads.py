@@ -32,6 +32,7 @@ from reservoir.publication.publish import publish, rollback
 from reservoir.serving.uploads.brake import SECONDS, TRIES
 from reservoir.serving.uploads.names import Names
 from reservoir.serving.uploads.server import connect
+from tests import forks
 from tests.integration.agent.conftest import free_port
 from tests.integration.edge import NGINX, rendered
 from tests.integration.reservoir.disks import mounted
@@ -77,12 +78,8 @@ class Site:
         parts.mkdir(exist_ok=True)
         path = wheel(parts, name, version, "FROM = 'upload'\n")
         address = ("--repository-url", f"{self.url}/site/dev/", "--username", "ada", f"--password={self.uploader}")
-        return subprocess.run(
-            [BIN / "twine", "upload", "--non-interactive", "--disable-progress-bar", *address, path],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        words = [BIN / "twine", "upload", "--non-interactive", "--disable-progress-bar", *address, path]
+        return forks.run(words, os.environ)
 
     def send(
         self, name: str, version: str, path: Path, action: str = "file_upload", auth: tuple[str, str] | None = ADA
@@ -101,10 +98,8 @@ class Site:
         target = self.folder / f"installed-{time.monotonic_ns()}"
         index = ("--index-url", f"{self.url}/site/dev/+simple/", "--no-cache-dir", "--no-deps", "--isolated")
         quick = ("--disable-pip-version-check", "--no-compile")
-        subprocess.run(
-            [sys.executable, "-m", "pip", "install", "--quiet", *index, *quick, "--target", target, requirement],
-            check=True,
-        )
+        words = [sys.executable, "-m", "pip", "install", "--quiet", *index, *quick, "--target", target, requirement]
+        forks.run(words, os.environ, check=True)
         said = [sys.executable, "-c", f"import {module} as m; print(m.FROM, m.VERSION)"]
         return subprocess.run(said, cwd=target, capture_output=True, text=True, check=True).stdout.strip()
 
@@ -359,7 +354,7 @@ def owner(site: Site, command: str, name: str, account: str) -> tuple[int, list[
     """Change who owns a name by the command; returns its exit code, and the owners."""
     places = ("--root", site.root, "--socket", site.path, "--password-file", site.secret, "--json")
     words = ("reservoir", "uploads", command, name, account, *places)
-    done = subprocess.run([BIN / "penstock", *words], capture_output=True, text=True, check=False)
+    done = forks.run([BIN / "penstock", *words], os.environ)
     return done.returncode, json.loads(done.stdout)["owners"] if done.stdout else []
 
 

@@ -78,8 +78,8 @@ class Site:
         parts.mkdir(exist_ok=True)
         path = wheel(parts, name, version, "FROM = 'upload'\n")
         address = ("--repository-url", f"{self.url}/site/dev/", "--username", "ada", f"--password={self.uploader}")
-        words = [BIN / "twine", "upload", "--non-interactive", "--disable-progress-bar", *address, path]
-        return forks.run(words, os.environ)
+        twine = (BIN / "twine", "upload", "--non-interactive", "--disable-progress-bar")
+        return forks.run([*twine, *address, path], os.environ)
 
     def send(
         self, name: str, version: str, path: Path, action: str = "file_upload", auth: tuple[str, str] | None = ADA
@@ -98,8 +98,8 @@ class Site:
         target = self.folder / f"installed-{time.monotonic_ns()}"
         index = ("--index-url", f"{self.url}/site/dev/+simple/", "--no-cache-dir", "--no-deps", "--isolated")
         quick = ("--disable-pip-version-check", "--no-compile")
-        words = [sys.executable, "-m", "pip", "install", "--quiet", *index, *quick, "--target", target, requirement]
-        forks.run(words, os.environ, check=True)
+        pip = (sys.executable, "-m", "pip", "install", "--quiet")
+        forks.run([*pip, *index, *quick, "--target", target, requirement], os.environ, check=True)
         said = [sys.executable, "-c", f"import {module} as m; print(m.FROM, m.VERSION)"]
         return subprocess.run(said, cwd=target, capture_output=True, text=True, check=True).stdout.strip()
 

@@ -20,7 +20,7 @@ import pytest
 
 from appliance.site import deployment, inventory
 from appliance.site.backup import health, restore, sealing
-from appliance.site.backup.catalogue import Catalogue
+from appliance.site.backup.catalogue import Catalogue, Record
 from appliance.site.backup.make import Backups
 from appliance.site.backup.secrets import MASTER, Places
 from appliance.site.deployment import DeployListener, Deployment
@@ -87,18 +87,17 @@ def backups(tmp_path: Path, key: Path, server: Path) -> Backups:
 
 
 @pytest.fixture(scope="module")
-def once(tmp_path_factory: pytest.TempPathFactory, key: Path, server: Path) -> Path:
-    """The folder of a site with one backup."""
+def once(tmp_path_factory: pytest.TempPathFactory, key: Path, server: Path) -> tuple[Path, Record]:
+    """The folder of a site with one backup, and what was said when that was taken."""
     assert server.is_dir()
     folder = tmp_path_factory.mktemp("once")
-    filled(folder, key).take()
-    return folder
+    return folder, filled(folder, key).take()
 
 
 @pytest.fixture
-def taken(once: Path, tmp_path: Path, key: Path) -> Backups:
+def taken(once: tuple[Path, Record], tmp_path: Path, key: Path) -> Backups:
     """A site that has one backup."""
-    shutil.copytree(once, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(once[0], tmp_path, dirs_exist_ok=True)
     return backups_of(tmp_path, key.with_suffix(".pub").read_text())
 
 
@@ -122,23 +121,25 @@ def filled(folder: Path, key: Path) -> Backups:
     return found
 
 
-def test_a_backup_has_the_database_and_everything_that_nobody_brings_back(backups: Backups, key: Path) -> None:
-    record = backups.take()
+def test_a_backup_has_the_database_and_everything_that_nobody_brings_back(
+    once: tuple[Path, Record], taken: Backups, key: Path
+) -> None:
+    record = once[1]
     assert record.name == "penstock-20261123-073000"
-    assert {path.name for path in backups.folder.iterdir()} == {
+    assert {path.name for path in taken.folder.iterdir()} == {
         f"{record.name}{ending}" for ending in (".sql", ".sql.gz", ".tar.age", ".json")
     }
-    assert all(path.stat().st_mode & 0o777 == 0o600 for path in backups.folder.iterdir())
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in taken.folder.iterdir())
     assert record.good
     assert record.tables == {"alembic_version": 1, "gpu_samples": 0, "sessions": 1000}
     assert record.schema == "0024"
-    assert backups.catalogue.records() == [record]
-    assert "authority" not in (backups.folder / record.seal).read_bytes().decode(errors="replace")
-    with sealing.opened(backups.folder / record.seal, key) as archive:
+    assert taken.catalogue.records() == [record]
+    assert "authority" not in (taken.folder / record.seal).read_bytes().decode(errors="replace")
+    with sealing.opened(taken.folder / record.seal, key) as archive:
         names = {member.name for member in archive}
     files = {"state/pki/ca.key", "state/audit-key", "state/site.yml", "keys/site.key", "settings/api.local.env"}
     assert names == files | {MASTER, "index/+files/a/p.whl", "index/.sqlite"}
-    assert backups.verify(None, key).good
+    assert taken.verify(None, key).good
 
 
 def test_a_bare_machine_gets_back_what_was_sealed_and_no_other_site_does(

@@ -141,7 +141,7 @@ class Run:
                 print(f"{name:{self.width}} | {line}", end="", flush=True)
                 said.append(line.rstrip())
         seconds = time.monotonic() - begin
-        tests, failures = read(report) if report.is_file() else ({}, {})
+        tests, failures = read(report)
         busy = cores.busy_until(Cores.now())
         return Tier(name, seconds, process.returncode == 0, tests, failures, tuple(said), busy)
 
@@ -197,10 +197,17 @@ def start(name: str, *, piped: bool, gives_way: bool) -> subprocess.Popen[str]:
 
 
 def read(report: Path) -> tuple[dict[str, float], dict[str, str]]:
-    """Return the seconds of each test, with those of its fixtures, and why those failed that did, from JUnit's form."""
+    """Return the seconds of each test, with those of its fixtures, and why those failed that did, from JUnit's form.
+
+    Where pytest wrote none, or was killed while it did, nothing is known of them.
+    """
     seconds: dict[str, float] = {}
     failures: dict[str, str] = {}
-    for case in ET.parse(report).iter("testcase"):
+    try:
+        cases = [*ET.parse(report).iter("testcase")]
+    except (FileNotFoundError, ET.ParseError):
+        cases = []
+    for case in cases:
         name = f"{case.get('classname')}::{case.get('name')}"
         seconds[name] = float(case.get("time", 0))
         for found in (*case.iter("failure"), *case.iter("error")):

@@ -75,6 +75,11 @@ async def present(settings: Settings, people: Mapping[str, str | None]) -> dict[
     return await _ask(_present, settings, people)
 
 
+async def look(settings: Settings) -> None:
+    """Ask for anybody, as the site itself; raises UnavailableError as `present` does, from what was the matter."""
+    await _ask(_look, settings)
+
+
 async def _ask(question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     async with _turns:
         try:
@@ -117,11 +122,21 @@ def _person(settings: Settings, name: str, password: str) -> Person | None:
     return Person(found.pop(), role, disabled)
 
 
+def _look(settings: Settings) -> None:
+    with _site_connection(settings) as connection:
+        _check_shown(connection, settings)
+
+
+def _check_shown(connection: Connection, settings: Settings) -> None:
+    base, anybody = _people(settings)
+    if not _ids(connection, settings, base, anybody, limit=1):
+        raise LDAPBindError(f"the directory shows nobody below {base}; give ldap_bind_dn the right to read there")
+
+
 def _present(settings: Settings, people: Mapping[str, str | None]) -> dict[str, str]:
     base, anybody = _people(settings)
     with _site_connection(settings) as connection:
-        if not _ids(connection, settings, base, anybody, limit=1):
-            raise LDAPBindError(f"the directory shows nobody below {base}; give ldap_bind_dn the right to read there")
+        _check_shown(connection, settings)
         ids = {name: entry_id or _id_of(connection, settings, name) for name, entry_id in people.items()}
         wanted = [entry_id for entry_id in ids.values() if entry_id]
         there: set[str] = set()

@@ -1,4 +1,4 @@
-"""Check of the site's health by the leader: the database, the registry, the edge, its machine, and every agent.
+"""Check of the site's health by the leader: the database, registry, edge and directory, its machine, and all agents.
 
 Whether an agent reports is looked at often: a node that is lost is seen before it counts as lost, which has more
 consequences and takes longer.
@@ -16,7 +16,7 @@ from uuid import UUID
 import httpx
 
 from api.clock import Clock
-from api.control import audit_check, database_check, decider, syslog_check
+from api.control import audit_check, database_check, decider, ldap_check, syslog_check
 from api.database import Database
 from api.engine.launcher import DirectLauncher, Launcher
 from api.resources.health import service
@@ -109,7 +109,7 @@ class HealthCheck:
 
     async def _look_at_site(self, moment: float) -> None:
         looks: list[Callable[[], Awaitable[Iterable[Check]]]] = [
-            *(self._database_works, self._machine, self._audit, self._launcher_works)
+            *(self._database_works, self._machine, self._audit, self._directory, self._launcher_works)
         ]
         if self._settings.agent_ca:
             looks += [self._registry, self._edge]
@@ -153,6 +153,9 @@ class HealthCheck:
             *await audit_check.look(self._database, self._settings),
             *await syslog_check.look(self._database, self._settings, at),
         ]
+
+    async def _directory(self) -> list[Check]:
+        return await ldap_check.look(self._settings)
 
     async def _machine(self) -> list[Check]:
         settings = self._settings

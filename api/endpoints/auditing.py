@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 from uuid import UUID
@@ -69,12 +69,17 @@ LOOK_S = 5.0
 class ToldRequest:
     """A request that is told where it is refused, and where it `changes` something, whatever comes of it.
 
-    `user` is the name that somebody signs in with, who is not known yet.
+    `status` is that of its answer where all goes well, `more` what its lines say in place of what it named, and `user`
+    the name that somebody signs in with, who is not known yet. Once it is `concluding`, what comes of it is told when
+    its transaction has ended, too.
     """
 
     connection: HTTPConnection
     endpoint: Callable[..., Any]
+    status: int = HTTPStatus.OK
     changes: bool = False
+    more: dict[str, Any] = field(default_factory=dict)
+    concluding: bool = False
     user: str = ""
     action: Action | None = None
     object: str = ""
@@ -83,7 +88,7 @@ class ToldRequest:
 
     def done(self) -> dict[str, Any]:
         """Return the line of the log where all goes well."""
-        return self.entry("done", HTTPStatus.OK)
+        return self.entry("done", self.status)
 
     def entry(self, result: str, status: int, reason: str = "") -> dict[str, Any]:
         """Return the line of the log."""
@@ -106,6 +111,7 @@ class ToldRequest:
             "status": status,
             "reason": reason,
             "request": request_id.current(),
+            **self.more,
         }
 
     @property
@@ -148,17 +154,24 @@ def told_request(connection: HTTPConnection) -> ToldRequest | None:
 
 
 @asynccontextmanager
-async def attempted(connection: HTTPConnection, endpoint: Callable[..., Any]) -> AsyncIterator[None]:
-    """Tell it where a request fails before or in its endpoint."""
+async def attempted(
+    connection: HTTPConnection, endpoint: Callable[..., Any], status: int | None = None
+) -> AsyncIterator[None]:
+    """Tell it where a request fails before or in its endpoint, or with `status` where it is a success.
+
+    A failure may become another one while its transaction ends, as where the database is lost: that is answered, and
+    `concluded` sees it.
+    """
     if not service.is_on(connection.app.state.settings):
         yield
         return
-    told: ToldRequest = connection.scope.setdefault(_TOLD, ToldRequest(connection, endpoint))
+    told: ToldRequest = connection.scope.setdefault(_TOLD, ToldRequest(connection, endpoint, status or HTTPStatus.OK))
     told.changes = _changes(connection, endpoint)
     try:
         yield
     except Exception as error:
-        await _failed(told, error)
+        if not (told.concluding and told.changes):
+            await _failed(told, error)
         raise
 
 
@@ -193,6 +206,9 @@ async def concluded(connection: HTTPConnection) -> AsyncIterator[None]:
 
     It is the first dependency of all and so the last to end: it sees it where a transaction cannot be committed.
     """
+    # what is asked of a WebSocket that is open is answered there, and is told at once
+    if (told := told_request(connection)) and connection.scope["type"] == "http":
+        told.concluding = True
     try:
         yield
     except Exception as error:
@@ -213,6 +229,13 @@ async def begin(db: AsyncSession, connection: HTTPConnection) -> None:
     if told := told_request(connection):
         await service.begin(db, told.done())
         told.recorded = True
+
+
+async def answers(db: AsyncSession, connection: HTTPConnection, status: int) -> None:
+    """Tell another status of a success than its endpoint's, in the transaction that began with the line."""
+    told = told_request(connection)
+    if told and told.recorded:
+        await service.set_status(db, status)
 
 
 def needs(connection: HTTPConnection, wanted: Action) -> None:
@@ -243,9 +266,10 @@ def told_as(name: str) -> Callable[[HTTPConnection], Awaitable[None]]:
 
 
 async def record(db: AsyncSession, connection: HTTPConnection, **more: Any) -> None:
-    """Tell a success in the transaction that makes it one."""
+    """Tell a success in the transaction that makes it one; a failure that follows tells `more`, too."""
     if (told := told_request(connection)) and not told.recorded:
-        await service.add(db, told.done() | more, changes=True)
+        told.more = more
+        await service.add(db, told.done(), changes=True)
         told.recorded = True
 
 

@@ -30,7 +30,7 @@ class Route(APIRoute):
         handle, bound = super().get_route_handler(), _bound(self.endpoint)
 
         async def answer(request: Request) -> Response:
-            async with attempted(request, self.endpoint):
+            async with attempted(request, self.endpoint, self.status_code):
                 await authorize(request)
                 slow_down(request, self.endpoint)
                 request.scope[_AUTHORIZED] = True

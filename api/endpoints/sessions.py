@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -215,13 +215,15 @@ async def delete_session(
     caller: Caller,
     db: Transaction,
     settings: SettingsOf,
+    connection: HTTPConnection,
     response: Response,
     _wake: WakeAfterwards,
 ) -> SessionView:
     """End a session, or take an ended one off the lists; one that is terminating or has ended is answered as it is."""
     session = await _view(db, await service.delete(db, project, name, caller), settings)
     if session.state is State.TERMINATED:
-        response.status_code = 200
+        response.status_code = status.HTTP_200_OK
+        await auditing.answers(db, connection, status.HTTP_200_OK)
     return session
 
 
@@ -290,12 +292,12 @@ async def session_exec(
     await websocket.accept()
     code, streams = status.WS_1000_NORMAL_CLOSURE, _streams(websocket)
     try:
-        with ExitStack() as counted:
+        async with AsyncExitStack() as held:
             async with auditing.attempted(websocket, session_exec):
                 words = _words(command)
                 session = await _enter(database, project, name, caller)
                 agent = relay.running_on(session, container)
-                counted.enter_context(streams.admit(caller.id))
+                held.enter_context(streams.admit(caller.id))
             async with database.transaction() as db:
                 path = f"sessions/{session.name}/exec"
                 await auditing.record(db, websocket, object=path, project=session.project.name, nodes=[agent.name])
@@ -308,8 +310,10 @@ async def session_exec(
             terminal = _engine(websocket).terminal(agent, session.container_id(container), words, tty=size, apart=apart)
             # what is run there is the user's own business
             log.info("audit", what="session entered", session=session.name, project=project, by=caller.name)
-            async with terminal as joined:
-                await relay.join(websocket, joined, streams.watch(caller.id, session.id, may_stay))
+            # nothing runs before it is told; where it cannot run, that is told as well
+            async with auditing.attempted(websocket, session_exec):
+                joined = await held.enter_async_context(terminal)
+            await relay.join(websocket, joined, streams.watch(caller.id, session.id, may_stay))
     except PenstockError as error:
         await relay.say_error(websocket, error)
         code = status.WS_1008_POLICY_VIOLATION if error.http_status in NOT_ALLOWED else code

@@ -20,7 +20,7 @@ from sqlalchemy import ARRAY, Integer, Select, Text, and_, any_, bindparam, cast
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.requests import HTTPConnection
 
-from api.database import among
+from api.database import among, fingerprint
 from api.lists.texts import Entry, Page, said, server
 from api.resources.groups import service as groups
 from api.resources.nodes.schemas import GpuView, NodeView
@@ -37,7 +37,7 @@ _MADE = {"endpoint", "groups", "gpu_milli", "used_milli", "gpus", "sessions"}
 _COLUMNS = [getattr(Node, name) for name in NodeView.model_fields if name not in _MADE]
 _GPU = [name for name in GpuView.model_fields if name != "used_milli"]
 _GPU_COLUMNS = [getattr(Gpu, name) for name in _GPU]
-_VERSION = select(*groups.version())
+_VERSION = select(fingerprint(Node.id, Node.revision), *groups.version())
 _BEFORE_END = [name for name in NodeView.model_fields if name != "last_seen"]
 
 Row = dict[str, Any]
@@ -67,7 +67,8 @@ class GroupsOfNodes:
     async def by_node(self, db: AsyncSession, *, within: frozenset[str] | None = None) -> Groups:
         """Return the groups of every node that is in any. One page is made with the same ones from first to last.
 
-        Who sees only what is `within` some groups sees nothing that was taken from these since.
+        Who sees only what is `within` some groups sees nothing that was taken from these since, or left them with its
+        hardware.
         """
         version = self._version if within is None else tuple((await db.execute(_VERSION)).one())
         if version != self._version or self._read_at + GROUPS_S < time.monotonic():

@@ -11,10 +11,12 @@ import pytest
 from sqlalchemy import delete, select, update
 
 from api.auth import directory
+from api.control import ldap_check
 from api.settings import Settings
 from api.tables.api_keys import ApiKey
 from api.tables.logins import Login
 from api.tables.users import User
+from common.checks import CheckState
 from tests.api.cluster import V1, Cluster, ok, refused, running_cluster, sign_in
 from tests.api.resources.audit.log import lines
 from tests.api.steps import body
@@ -271,9 +273,13 @@ async def test_a_directory_that_is_away_ends_nobodys_keys(cluster: Cluster, slap
         slapd.stop()
         try:
             await check(cluster)
+            (away,) = await ldap_check.look(cluster.settings)
         finally:
             slapd.start()
         await ok(laptop.get(f"{V1}/auth/me"))
+    (back,) = await ldap_check.look(cluster.settings)
+    assert (away.state, back.state) == (CheckState.FAIL, CheckState.OK)
+    assert "Connection refused" in away.evidence
 
 
 @pytest.mark.parametrize("asker", [None, f"uid=blind,{BASE}"])
@@ -285,6 +291,9 @@ async def test_a_directory_that_shows_the_site_nobody_ends_nobodys_keys(
     async with running_cluster(database_url, **settings) as cluster, await key_of(cluster, "carol") as laptop:
         await check(cluster)
         await ok(laptop.get(f"{V1}/auth/me"))
+        (told,) = await ldap_check.look(cluster.settings)
+    assert told.state is CheckState.WARN
+    assert "ldap_bind_dn" in told.hint
 
 
 async def test_a_look_costs_a_few_questions_however_many_people_there_are(

@@ -40,6 +40,14 @@ def test_a_report_gives_the_seconds_of_each_test_and_why_those_failed_that_did(t
     }
 
 
+@pytest.mark.parametrize("written", ["", REPORT[:-40]])
+def test_a_report_that_was_not_written_to_its_end_gives_nothing(tmp_path: Path, written: str) -> None:
+    """Pytest was killed meanwhile: the run's table comes all the same."""
+    report = tmp_path / "unit.xml"
+    report.write_text(written)
+    assert read(report) == ({}, {})
+
+
 def test_a_run_ends_with_what_failed_and_why() -> None:
     seconds = {f"test_{number}": 1.0 for number in range(20)}
     failed = {f"test_{number}": "x" * 1000 for number in range(12)}

@@ -9,7 +9,20 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, and_, delete, func, insert, literal, literal_column, select, update
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Integer,
+    Text,
+    and_,
+    delete,
+    func,
+    insert,
+    literal,
+    literal_column,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -56,6 +69,12 @@ async def add(db: AsyncSession, entry: Mapping[str, Any], at: datetime, *, chang
     """Add an entry; with `changes` it tells what this transaction has changed."""
     values = {"id": uuid4().hex, "at": at, "entry": dict(entry), "transaction": _TRANSACTION if changes else None}
     await db.execute(insert(AuditEvent).values(values))
+
+
+async def set_status(db: AsyncSession, status: int) -> None:
+    """Let the entry that this transaction began with say another status."""
+    entry = func.jsonb_set(AuditEvent.entry, literal(["status"], ARRAY(Text)), func.to_jsonb(literal(status, Integer)))
+    await db.execute(update(AuditEvent).where(AuditEvent.transaction == _TRANSACTION).values(entry=entry))
 
 
 async def pending(db: AsyncSession, limit: int, changes: int) -> list[Pending]:

@@ -33,6 +33,7 @@ OWN = "this site's database"
 head = repository.head
 sent = repository.sent
 note_sent = repository.note_sent
+set_status = repository.set_status
 fault = repository.fault
 note_fault = repository.note_fault
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -11,11 +12,12 @@ import pytest
 from sqlalchemy import select
 
 from api.clock import now
+from api.control import ldap_check
 from api.control.health_check import ALL_AGENTS_S, HealthCheck
 from api.tables.health import HealthAlert
 from common.checks import Check, CheckState
 from common.protocol import ContainerState, ContainerStatus
-from tests.api.cluster import V1, Cluster, ok
+from tests.api.cluster import V1, Cluster, ok, running_cluster
 
 pytestmark = pytest.mark.anyio
 
@@ -39,6 +41,22 @@ async def test_the_site_itself_is_looked_at(ready: Cluster) -> None:
     assert found.keys() == {"database", "disk", "memory", "scheduler"}
     assert found["database"]["state"] == "ok"
     assert "connections are in use" in found["database"]["evidence"]
+
+
+async def test_a_directory_that_does_not_answer_is_told(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that takes connections and says nothing keeps the site's other checks waiting for a short time only."""
+    monkeypatch.setattr(ldap_check, "ANSWER_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"ldaps://127.0.0.1:{silent.getsockname()[1]}"
+        async with running_cluster(database_url, ldap_url=url, ldap_user_dn="uid={name},dc=example") as cluster:
+            cluster.clock.passed += cluster.settings.health_interval_s
+            await cluster.settle()
+            found = await checks(cluster, "")
+            silent.close()
+    assert (found["directory"]["state"], found["directory"]["evidence"]) == (
+        "fail",
+        f"no answer from {url} within 0.1 s",
+    )
 
 
 async def test_an_agent_that_is_silent_is_seen_before_its_node_is_lost(ready: Cluster) -> None:

@@ -73,7 +73,7 @@ class Told:
         by = "" if request.url.path.startswith("/agent/") else user
         if lines and request.url.path != LOGIN and (lines[0]["user"], lines[0]["method"]) != (by, request.method):
             return f"{said} is told as by {lines[0]['user']}"
-        if lines and wanted != "done" and lines[0]["status"] != status:
+        if lines and lines[0]["status"] != status:
             return f"{said} is told with status {lines[0]['status']}"
         return ""
 

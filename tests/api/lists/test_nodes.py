@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import update
 
 from api.auth.policy import UserRole
+from api.tables.nodes import Node
 from common.protocol import HEARTBEAT_PATH
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.fakes.heartbeats import node_info
@@ -82,6 +84,13 @@ async def test_what_a_domain_no_longer_has_is_not_listed_there(
     await ok(cluster.admin.patch(f"{V1}/resource-groups/night", json=exchanged))
     listed = (await chief.get(page)).text
     assert [name for name in ("worker1", "worker2") if name in listed] == ["worker2"]
+    # what selects nodes by their hardware has those that have it now
+    await ok(cluster.admin.post(f"{V1}/resource-groups", json={"name": "rack", "domain": "acme", "switch": "left"}))
+    for switch, there in (("left", ["worker1", "worker2"]), ("right", ["worker2"])):
+        async with cluster.database.transaction() as db:
+            await db.execute(update(Node).where(Node.name == "worker1").values(switch=switch))
+        listed = (await chief.get(page)).text
+        assert [name for name in ("worker1", "worker2") if name in listed] == there
 
 
 async def test_pages(cluster: Cluster) -> None:

@@ -8,9 +8,13 @@ from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy import func, select
 from sqlalchemy.exc import InternalError, OperationalError
+from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
 
+from api.endpoints import auditing
 from api.endpoints.auditing import OF_A_MINUTE, tell_left_out
 from api.resources.audit.service import MAX_TEXT
 from tests.api.cluster import V1, Cluster, ok, refused
@@ -215,6 +219,24 @@ async def test_a_line_says_what_was_answered_to_what_is_no_error_of_ours(
         away.setattr("api.resources.projects.service.get", fail)
         await refused(audited.admin.delete(f"{V1}/projects/vision"), status)
     assert (await last(audited, action="project_delete"))["status"] == status
+
+
+async def test_what_becomes_another_failure_as_its_transaction_ends_is_told_as_it_is_answered(
+    audited: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The body is not valid, and the database ends the connection before that can be said."""
+    begin = auditing.begin
+
+    async def begin_and_be_lost(db: AsyncSession, connection: HTTPConnection) -> None:
+        await begin(db, connection)
+        process = await db.scalar(select(func.pg_backend_pid()))
+        async with audited.database.reading() as other:
+            await other.execute(select(func.pg_terminate_backend(process)))
+
+    with monkeypatch.context() as lost:
+        lost.setattr(auditing, "begin", begin_and_be_lost)
+        await refused(audited.admin.post(f"{V1}/projects", json=PROJECT | {"name": "Not A Name"}), 503)
+    assert (await last(audited, action="project_create"))["status"] == 503
 
 
 async def test_a_body_that_is_no_json_is_told_as_that(audited: Cluster) -> None:

@@ -17,6 +17,7 @@ from api.endpoints.access import SAFE_METHODS, action_of, is_for_agents
 from api.endpoints.audit_log import AT_ONCE
 from api.endpoints.auditing import DRY_RUNS, OF_A_MINUTE, tell_left_out
 from api.endpoints.transactions import _transaction
+from api.engine.base import UnreachableError
 from api.resources.audit import service
 from api.tables.audit import AUDITED, LEFT_OUT, NOT_AUDITED, AuditChange, AuditEvent
 from api.tables.base import Base
@@ -111,7 +112,7 @@ async def test_a_terminal_has_a_line(audited: Cluster) -> None:
     assert (await last(audited, action="session_enter"))["status"] == 401
 
 
-async def test_a_terminal_that_opens_has_a_line(audited: Cluster) -> None:
+async def test_a_terminal_that_opens_has_a_line_and_one_that_cannot_another(audited: Cluster) -> None:
     await audited.add_node()
     await audited.add_image()
     await audited.add_project("team-a", 4000)
@@ -121,6 +122,13 @@ async def test_a_terminal_that_opens_has_a_line(audited: Cluster) -> None:
     await open_websocket(audited.app, f"{V1}/sessions/one/exec", headers)
     line = await last(audited, action="session_enter")
     assert (line["object"], line["result"]) == ("sessions/one/exec", "done")
+    audited.engine.failure = UnreachableError("the agent of worker1 does not answer", delivered=False)
+    await open_websocket(audited.app, f"{V1}/sessions/one/exec", headers)
+    failed = await last(audited, action="session_enter")
+    assert (failed["object"], failed["result"], failed["status"], failed["nodes"]) == (
+        *("sessions/one/exec", "failed", 503),
+        ["worker1"],
+    )
 
 
 async def test_nothing_secret_of_a_session_is_told(audited: Cluster) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 
 from common.errors import InputError
+from common.sentence import Sentence, Several
 
 # the registry of images that name none
 HUB = "docker.io"
@@ -64,11 +65,14 @@ def check_registry(reference: str, registries: Collection[str], where: str = "im
     """Refuse to pull an image from elsewhere than one of some registries; raises InputError."""
     registry = registry_of(reference)
     if registry not in registries:
-        said = f"pulls no images from {registry}" if registry else f"knows no registry for {reference}"
         raise InputError(
-            f"this site {said}",
+            Sentence("this site pulls no images from {registry}", registry=registry)
+            if registry
+            else Sentence("this site knows no registry for {reference}", reference=reference),
             where=where,
-            hint=f"name one of its registries: {', '.join(registries) or 'it has none'}",
+            hint=Sentence("name one of its registries: {names}", names=Several(registries))
+            if registries
+            else Sentence("name one of its registries: it has none"),
         )
 
 

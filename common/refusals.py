@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse
 from common import findings, problem, request_id
 from common.errors import PenstockError, Problem, ThrottledError, UnauthenticatedError
 from common.problem import Item
+from common.sentence import Sentence
 
 log = structlog.get_logger()
 
@@ -78,6 +79,18 @@ def say_to(connection: HTTPConnection) -> Callable[[str], str]:
     """Return how to say a text to whoever asked: a connection may keep in `say` of its state how to translate."""
     say: Callable[[str], str] = getattr(connection.state, "say", str)
     return say
+
+
+def said_to(connection: HTTPConnection, error: PenstockError) -> str:
+    """Return what is wrong as whoever asked reads it: a page in its language, a program with fields and hints."""
+    if not hasattr(connection.state, "say"):
+        return str(error)
+    say = say_to(connection)
+    texts = (
+        Sentence("{first}; {second}", first=one.reason, second=one.hint) if one.hint else one.reason
+        for one in error.problems
+    )
+    return "\n".join(map(say, texts))
 
 
 def _said(told: Problem, connection: HTTPConnection) -> Problem:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from common.errors import NotFoundError
+from common.sentence import Sentence, Several
 
 REBOOT = "reboot"
 TRIES = 3
@@ -140,5 +141,6 @@ def most_unhealthy(nodes: int, percentage: int) -> int:
 def find(identity: str) -> Repair:
     """Return a repair by its id, in capital letters or not; raises NotFoundError."""
     if (repair := REPAIRS.get(identity.upper())) is None:
-        raise NotFoundError(f"there is no repair {identity}", where="repair", hint=f"choose of {', '.join(REPAIRS)}")
+        hint = Sentence("choose of {names}", names=Several(REPAIRS))
+        raise NotFoundError(Sentence("there is no repair {id}", id=identity), where="repair", hint=hint)
     return repair

@@ -135,6 +135,24 @@ def said_in(text: str, language: Language) -> str:
     return text.said_in(language) if isinstance(text, Sentence) else text
 
 
+def halves(whole: str) -> tuple[str, str]:
+    """Return reason and hint of a text that gives both, with `; ` between them; the hint is empty where it gives none.
+
+    Other languages part it elsewhere or not at all: there the reason says the whole sentence, and the hint nothing.
+    """
+    reason, _, hint = whole.partition("; ")
+    if not isinstance(whole, Sentence) or not hint:
+        return whole, ""
+    return _in_english(reason, whole), _in_english(hint, "")
+
+
+def _in_english(text: str, otherwise: str) -> Sentence:
+    """Return a text that readers of pages are told as another one."""
+    made = str.__new__(Sentence, text)
+    made._text, made._values, made._many, made._count = "{said}", {"said": otherwise}, "", 0
+    return made
+
+
 def _filled(text: str, values: Mapping[str, Any]) -> str:
     return text.format_map(values) if values else text
 

@@ -13,12 +13,15 @@ from babel.messages.extract import extract_from_file
 from babel.messages.pofile import read_po, write_po
 
 import api
+from api.auth.policy import Action
 from api.console.texts import FOLDER
 from api.tables.users import Language
-from common import findings, sandbox_rules
+from common import findings, image_references, repairs, sandbox_rules, starts
+from common.gpu import share
 
 ROOT = Path(api.__file__).parent
-SHARED = (Path(findings.__file__), Path(sandbox_rules.__file__))
+_SHARED = (findings, image_references, repairs, sandbox_rules, share, starts)
+SHARED = tuple(Path(each.__file__ or "") for each in _SHARED)
 """What is said of values that people send, and that the console shows."""
 LANGUAGES = [language.value for language in Language if language is not Language.ENGLISH]
 KEYWORDS = {"_": None, "gettext": None, "ngettext": (1, 2), "Sentence": None, "counted": (1, 2), "sentence": None}
@@ -32,6 +35,8 @@ def messages() -> Catalog:
     for path in (*sorted(ROOT.rglob("*.py")), *SHARED):
         for _, message, _, _ in _texts("python", path):
             found.add(message)
+    for action in Action:
+        found.add(action.value)
     for path in sorted((ROOT / "console" / "templates").glob("*.html")):
         for _, message, _, _ in _texts("jinja2.ext:babel_extract", path):
             found.add(message)

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from api.auth.policy import TABLE, Action, KeyScope, Party, Scope, UserRole, covers, parties_of, scope_of
 from common.errors import ForbiddenError
+from common.sentence import Sentence
 
 
 class ProjectRef(Protocol):
@@ -126,6 +127,9 @@ class Identity:
                 where="Authorization",
                 hint=f"send a key with the scope {TABLE[action].key}, or sign in",
             )
-        managers = scope_of(action, Party.MANAGER) is Scope.PROJECT
-        hint = f"ask {'a manager of the project, or ' if managers else ''}an administrator"
-        return ForbiddenError(f"you may not {action}", where=where, hint=hint)
+        hint = Sentence("ask an administrator")
+        if scope_of(action, Party.MANAGER) is Scope.PROJECT:
+            hint = Sentence("ask a manager of the project, or an administrator")
+        # what the table calls an action is translated as it stands there
+        said = Sentence("you may not {action}", action=Sentence(action.value))
+        return ForbiddenError(said, where=where, hint=hint)

@@ -22,6 +22,7 @@ from api.resources.sessions import access, events, relay, resizing, service
 from api.resources.sessions.schemas import MAX_SECONDS
 from api.resources.sessions.streams import Streams
 from api.tables.sessions import ENDED, Session, State
+from common import refusals
 from common.errors import UnavailableError
 
 HOUR_S = 3600
@@ -77,7 +78,7 @@ async def show_log(
         async for chunk in relay.log(database, engine, streams.notices, session.id, follow=False, tail=lines):
             text = (text + chunk)[-LOG_BYTES:]
     except UnavailableError as error:
-        problem = str(error)
+        problem = refusals.said_to(request, error)
     values = {"log": _plain(bytes(text)), "problem": problem, "session": session}
     values |= {"lines": lines, "choices": LINES, "file": f"{PREFIX}/sessions/{session.id}/logs"}
     return await pages.live(request, "log.html", "log_live.html", values, name="log")

@@ -203,9 +203,8 @@ def _nodes(session: SessionEntry) -> list[str]:
 def _sandbox(session: Session) -> str:
     if not session["denied"]:
         return session["sandbox"]
-    return (
-        f"{session['sandbox']}, which denied {session['denied']} system calls: penstock denied-calls {session['name']}"
-    )
+    which = f"managers of the project see which: penstock denied-calls {session['name']}"
+    return f"{session['sandbox']}, which denied {session['denied']} system calls ({which})"
 
 
 def _fields(session: Session) -> None:

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, field_validator
 
 from common.errors import InputError
 from common.gpu.units import MILLI, format_gpus, parse_gpus
+from common.sentence import Sentence
 from common.strict import StrictModel
 
 __all__ = [
@@ -77,24 +78,29 @@ def check_share(milli: int, granularity: Granularity, field: str = "gpu_milli") 
     step = granularity.step_milli
     if milli <= 0:
         raise InputError(
-            f"a share of {format_gpus(milli)} GPU is not above 0",
+            Sentence("a share of {gpus} GPU is not above 0", gpus=format_gpus(milli)),
             where=field,
-            hint=f"ask for at least {format_gpus(step)} GPU",
+            hint=Sentence("ask for at least {gpus} GPU", gpus=format_gpus(step)),
         )
     if milli > MAX_GPUS * MILLI:
         raise InputError(
-            f"{format_gpus(milli)} GPUs are more than a container may hold",
+            Sentence("{gpus} GPUs are more than a container may hold", gpus=format_gpus(milli)),
             where=field,
-            hint=f"ask for at most {MAX_GPUS} GPUs",
+            hint=Sentence("ask for at most {most} GPUs", most=MAX_GPUS),
         )
     if milli % step:
         lower, upper = milli // step * step, (milli // step + 1) * step
-        near = f"{format_gpus(lower)} or {format_gpus(upper)}" if lower else format_gpus(upper)
+        near = {"lower": format_gpus(lower), "upper": format_gpus(upper)}
         raise InputError(
-            f"a share of {format_gpus(milli)} GPU is finer than the granularity allows "
-            f"(steps of {format_gpus(step)} GPU)",
+            Sentence(
+                "a share of {gpus} GPU is finer than the granularity allows (steps of {step} GPU)",
+                gpus=format_gpus(milli),
+                step=format_gpus(step),
+            ),
             where=field,
-            hint=f"ask for {near} GPU",
+            hint=Sentence("ask for {lower} or {upper} GPU", **near)
+            if lower
+            else Sentence("ask for {upper} GPU", **near),
         )
 
 

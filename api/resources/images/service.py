@@ -21,7 +21,7 @@ from api.tables.projects import Project
 from common import image_references
 from common.errors import ConflictError, ForbiddenError, InputError, NotFoundError
 from common.image_references import means
-from common.sentence import Sentence
+from common.sentence import Sentence, Several
 
 SHOWN = 20
 """How many images an error names at most."""
@@ -211,6 +211,12 @@ def _owners(image: Image) -> Sequence[Project | None]:
 def _choices(images: Sequence[Image]) -> str:
     titles = list(dict.fromkeys(image.title for image in images))
     if not titles:
-        return "ask an administrator to register an image, or register one for your project"
-    more = f" and {len(titles) - SHOWN} more" if len(titles) > SHOWN else ""
-    return f"choose one of {', '.join(titles[:SHOWN])}{more}; a name alone means `latest` or its highest version"
+        return Sentence("ask an administrator to register an image, or register one for your project")
+    names = Several(titles[:SHOWN])
+    if len(titles) > SHOWN:
+        return Sentence(
+            "choose one of {names} and {count} more; a name alone means `latest` or its highest version",
+            names=names,
+            count=len(titles) - SHOWN,
+        )
+    return Sentence("choose one of {names}; a name alone means `latest` or its highest version", names=names)

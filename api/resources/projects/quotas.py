@@ -15,7 +15,7 @@ from api.resources.projects.capacity import QuotaPeriod
 from api.tables.projects import Project
 from common.errors import ConflictError, ForbiddenError, InputError
 from common.gpu.share import MILLI, format_gpus
-from common.sentence import Sentence
+from common.sentence import Moment, Sentence
 
 NO_NODE = "no node is known yet: nothing says whether the quotas fit the cluster"
 
@@ -90,8 +90,13 @@ async def check_domain(db: AsyncSession, project: Project, before: QuotaPeriod |
     step = capacity.excess(others, before, of(project), capacity=limit, now=now())
     if step:
         raise ConflictError(
-            f"from {moment(step.since)} the quotas of {project.domain} would come to {format_gpus(step.milli)} GPUs, "
-            f"and the domain may have {format_gpus(limit)}",
+            Sentence(
+                "from {at} the quotas of {domain} would come to {gpus} GPUs, and the domain may have {most}",
+                at=Moment.at(step.since, seconds=True),
+                domain=project.domain,
+                gpus=format_gpus(step.milli),
+                most=format_gpus(limit),
+            ),
             where=field,
             hint=Sentence(
                 "choose a smaller quota or another period, or ask an administrator of the site for a larger domain"
@@ -109,8 +114,12 @@ async def check_room(db: AsyncSession, project: Project, before: QuotaPeriod | N
     step = capacity.excess(others, before, quota, capacity=milli, now=now())
     if step:
         raise ConflictError(
-            f"from {moment(step.since)} the hard quotas would come to {format_gpus(step.milli)} GPUs, "
-            f"and the cluster has {format_gpus(milli)}",
+            Sentence(
+                "from {at} the hard quotas would come to {gpus} GPUs, and the cluster has {most}",
+                at=Moment.at(step.since, seconds=True),
+                gpus=format_gpus(step.milli),
+                most=format_gpus(milli),
+            ),
             where=field,
             hint=Sentence("choose a smaller quota or another period, or let the project go over its quota"),
         )

@@ -27,6 +27,7 @@ from common import repairs
 from common.errors import ConflictError, NotFoundError
 from common.repair_protocol import AWAY_S, ControllerReport, RepairOrder, RunReport
 from common.repairs import OPEN, REPAIRS, RUNGS, RunState
+from common.sentence import Sentence, Several
 
 NAMED = 20
 """So many nodes are named to choose of."""
@@ -141,8 +142,8 @@ async def _check_node(db: AsyncSession, name: str, workers: Collection[str]) -> 
         return
     known = {node.name for node in await nodes.every(db)} | await health.nodes_without_agent(db) | {*workers}
     if known and name not in known:
-        hint = f"choose of {', '.join(sorted(known)[:NAMED])}"
-        raise NotFoundError(f"the site has no node {name}", where="limit", hint=hint)
+        hint = Sentence("choose of {names}", names=Several(sorted(known)[:NAMED]))
+        raise NotFoundError(Sentence("the site has no node {name}", name=name), where="limit", hint=hint)
 
 
 async def _note(db: AsyncSession, told: RunReport) -> None:

@@ -98,7 +98,11 @@ async def for_session(db: AsyncSession, project_id: UUID, reference: str) -> tup
 def _check(rules: Sequence[SandboxRule]) -> None:
     """Refuse names of calls that there are not: a filter would pass over them in silence."""
     unknown = [
-        Problem(f"rules[{number}].calls", f"there is no system call {call}", "correct its name")
+        Problem(
+            f"rules[{number}].calls",
+            Sentence("there is no system call {name}", name=call),
+            Sentence("correct its name"),
+        )
         for number, rule in enumerate(rules)
         for call in rule.calls
         if not is_known(call)

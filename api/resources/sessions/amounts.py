@@ -19,6 +19,7 @@ from common.errors import InputError
 from common.gpu.kinds import Enforcement
 from common.gpu.share import MILLI
 from common.protocol import DEFAULT_SHM_MIB
+from common.sentence import Sentence, halves
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ async def complete(
     cpu_milli = request.cpu_milli if request.cpu_milli is not None else preset.cpu_milli if preset else 0
     memory_mib = request.memory_mib if request.memory_mib is not None else preset.memory_mib if preset else 0
     if gpu_milli is None:
-        raise InputError("nothing says how many GPUs", where="gpu_milli", hint="ask for some, or name a preset")
+        hint = Sentence("ask for some, or name a preset")
+        raise InputError(Sentence("nothing says how many GPUs"), where="gpu_milli", hint=hint)
     presets.check_amounts(gpu_milli, cpu_milli, settings)
     if not memory_mib:
         nodes = defaults.fitting(fleet.nodes, _gpu_models(request, fleet), allowed)
@@ -72,9 +74,13 @@ def _shm_mib(request: SessionRequest, otherwise: int, memory_mib: int) -> int:
         return min(memory_mib, max(DEFAULT_SHM_MIB, memory_mib // 2))
     if request.shm_mib and request.shm_mib > memory_mib:
         raise InputError(
-            f"{request.shm_mib} MiB of shared memory are part of the memory, which is {memory_mib} MiB",
+            Sentence(
+                "{shared} MiB of shared memory are part of the memory, which is {memory} MiB",
+                shared=request.shm_mib,
+                memory=memory_mib,
+            ),
             where="shm_mib",
-            hint="ask for more memory, or for less that is shared",
+            hint=Sentence("ask for more memory, or for less that is shared"),
         )
     return request.shm_mib or min(otherwise, memory_mib)
 
@@ -107,8 +113,8 @@ def check_fits(request: SessionRequest, amounts: Amounts, allowed: Groups, fleet
     asked = workload if request.memory_mib else replace(workload, memory_mib=0)
     never = fleet.never_fits(asked) or fleet.never_fits(workload)
     if never:
-        reason, _, hint = never.partition("; ")
-        raise InputError(reason, where=_too_large(workload, fleet), hint=hint or "ask for less")
+        reason, hint = halves(never)
+        raise InputError(reason, where=_too_large(workload, fleet), hint=hint or Sentence("ask for less"))
 
 
 def _too_large(workload: Workload, fleet: Fleet) -> str:

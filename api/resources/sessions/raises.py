@@ -29,7 +29,7 @@ from common.sentence import Sentence
 
 FIELD = "gpu_milli"
 
-HINT = "ask again when that one runs, or submit it again to let it run elsewhere"
+HINT = Sentence("ask again when that one runs, or submit it again to let it run elsewhere")
 
 
 async def still_kept(db: AsyncSession, claims: Sequence[Claim]) -> list[Claim]:
@@ -100,10 +100,15 @@ class Room:
         """Raise where a GPU has no room for so much more, or only what is kept for those who wait."""
         if more > free:
             raise ConflictError(
-                f"{format_gpus(max(free, 0))} GPU is free on {uuid} of {node}, "
-                f"and {format_gpus(more)} more is asked for",
+                Sentence(
+                    "{free} GPU is free on {gpu} of {node}, and {more} more is asked for",
+                    free=format_gpus(max(free, 0)),
+                    gpu=uuid,
+                    node=node,
+                    more=format_gpus(more),
+                ),
                 where=FIELD,
-                hint="ask for less, or submit it again to let it run elsewhere",
+                hint=Sentence("ask for less, or submit it again to let it run elsewhere"),
             )
         if more > free - sum(milli for _, milli in waiting):
             # never how much: others would learn the size of one that they may not see
@@ -166,27 +171,39 @@ def _too_much(ledger: Ledger, more: Workload) -> ConflictError:
     own, project = ledger.holdings_of(more.project), ledger.project(more.project)
     extra = more.total_milli
     if own.held + extra > project.cap_milli:
-        bound = "limit" if project.over_quota else "quota"
-        return _no_quota(project.name, own.held, project.cap_milli, extra, bound=bound)
+        hint = Sentence("stop one of its sessions, or ask for a larger quota")
+        if project.over_quota:
+            hint = Sentence("stop one of its sessions, or ask for a larger limit")
+        told = Sentence(
+            "{project} holds {held} of its {most} GPU, and {more} more is asked for",
+            project=project.name,
+            held=format_gpus(own.held),
+            most=format_gpus(project.cap_milli),
+            more=format_gpus(extra),
+        )
+        return ConflictError(told, where=FIELD, hint=hint)
     if not ledger.domains.beyond(more, now=True):
-        kind = " by work that cannot be reclaimed"
-        return _no_quota(project.name, own.fixed_held, project.quota_milli, extra, kind)
+        told = Sentence(
+            "{project} holds {held} of its {most} GPU by work that cannot be reclaimed, and {more} more is asked for",
+            project=project.name,
+            held=format_gpus(own.fixed_held),
+            most=format_gpus(project.quota_milli),
+            more=format_gpus(extra),
+        )
+        hint = Sentence("stop one of its sessions, or ask for a larger quota")
+        return ConflictError(told, where=FIELD, hint=hint)
     domain = ledger.domains.of_project[project.name]
     held, most = ledger.domains.retained(domain, now=True), ledger.domains.domains[domain].limit_milli or 0
     return ConflictError(
-        f"the projects of {domain} hold {format_gpus(held)} of the {format_gpus(most)} GPU that it may have, "
-        f"and {format_gpus(extra)} more is asked for",
+        Sentence(
+            "the projects of {domain} hold {held} of the {most} GPU that it may have, and {more} more is asked for",
+            domain=domain,
+            held=format_gpus(held),
+            most=format_gpus(most),
+            more=format_gpus(extra),
+        ),
         where=FIELD,
-        hint=f"stop one of their sessions, or ask for a larger limit of {domain}",
-    )
-
-
-def _no_quota(project: str, held: int, most: int, extra: int, kind: str = "", *, bound: str = "quota") -> ConflictError:
-    return ConflictError(
-        f"{project} holds {format_gpus(held)} of its {format_gpus(most)} GPU{kind}, "
-        f"and {format_gpus(extra)} more is asked for",
-        where=FIELD,
-        hint=f"stop one of its sessions, or ask for a larger {bound}",
+        hint=Sentence("stop one of their sessions, or ask for a larger limit of {domain}", domain=domain),
     )
 
 
@@ -201,7 +218,7 @@ def _kept(ledger: Ledger, more: Workload) -> ConflictError:
     told = Sentence(
         "{project} keeps some of what it may have for {whom}, served first", project=more.project, whom=holders
     )
-    return ConflictError(told, where=FIELD, hint="ask again when that one runs")
+    return ConflictError(told, where=FIELD, hint=Sentence("ask again when that one runs"))
 
 
 def _micros(moment: datetime) -> int:

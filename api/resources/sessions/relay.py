@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -20,6 +20,7 @@ from api.notices import Notices
 from api.resources.sessions import service
 from api.tables.nodes import Node
 from api.tables.sessions import ENDED, Session, State
+from common import refusals
 from common.errors import ConflictError, NotFoundError, PenstockError
 from common.protocol import ExecControl
 from common.sentence import Sentence, Several
@@ -164,16 +165,7 @@ async def _carry_out(user: WebSocket, terminal: Terminal) -> None:
 
 
 async def say_error(user: WebSocket, error: PenstockError) -> None:
-    """Tell the user's terminal why it ends."""
-    told = ExecControl(type="error", reason=_told(user, error), status=error.http_status)
+    """Tell the user's terminal why it ends, in the language of a page where one asks."""
+    told = ExecControl(type="error", reason=refusals.said_to(user, error), status=error.http_status)
     with suppress(WebSocketDisconnect, RuntimeError):
         await user.send_text(told.model_dump_json())
-
-
-def _told(user: WebSocket, error: PenstockError) -> str:
-    """Return what is wrong as the user reads it: in the language of a page where one asks, else in English."""
-    say: Callable[[str], str] | None = getattr(user.state, "say", None)
-    if say is None:
-        return str(error)
-    found = [Sentence("{first}; {second}", first=one.reason, second=one.hint) for one in error.problems]
-    return "\n".join(say(text if one.hint else one.reason) for text, one in zip(found, error.problems, strict=True))

@@ -151,7 +151,8 @@ def shares(session: Session, container: Container) -> GpuShares:
 async def _check(db: AsyncSession, session: Session, wanted: int, settings: Settings) -> None:
     """Refuse what cannot be done now; the space is looked at once more when it is taken."""
     if session.state is not State.RUNNING:
-        raise ConflictError(f"session {session.name} is {session.state}", where="name", hint="resize one that runs")
+        said = Sentence("session {name} is {state}", name=session.name, state=session.state.value)
+        raise ConflictError(said, where="name", hint=Sentence("resize one that runs"))
     if session.resize_milli is not None and wanted == session.before_milli:
         return
     if stays := _stays(session):
@@ -160,24 +161,36 @@ async def _check(db: AsyncSession, session: Session, wanted: int, settings: Sett
     whole = session.gpu_milli // MILLI
     if wanted // MILLI != whole or not wanted % MILLI:
         raise InputError(
-            f"{format_gpus(wanted)} GPU would need other GPUs than those that the session has",
+            Sentence("{gpus} GPU would need other GPUs than those that the session has", gpus=format_gpus(wanted)),
             where=FIELD,
-            hint=f"stay between {whole} and {whole + 1} GPU, or submit it again",
+            hint=Sentence("stay between {least} and {most} GPU, or submit it again", least=whole, most=whole + 1),
         )
     if session.resize_milli not in (None, wanted):
         raise ConflictError(
-            f"the share of {session.name} is being changed to {format_gpus(session.resize_milli or 0)} GPU",
+            Sentence(
+                "the share of {name} is being changed to {gpus} GPU",
+                name=session.name,
+                gpus=format_gpus(session.resize_milli or 0),
+            ),
             where=FIELD,
-            hint=f"try again when that is done, or ask for {format_gpus(session.before_milli or 0)} GPU as before",
+            hint=Sentence(
+                "try again when that is done, or ask for {gpus} GPU as before",
+                gpus=format_gpus(session.before_milli or 0),
+            ),
         )
     if away := _away(session):
-        raise ConflictError(f"{away[0]} is lost", where="name", hint="try again when the node is back")
+        hint = Sentence("try again when the node is back")
+        raise ConflictError(Sentence("{node} is lost", node=away[0]), where="name", hint=hint)
     if wanted > session.gpu_milli:
         if settings.engine is Launching.SLURM:
             raise ConflictError(
-                f"Slurm lends session {session.name} {format_gpus(session.gpu_milli)} GPU, and lends no more to it",
+                Sentence(
+                    "Slurm lends session {name} {gpus} GPU, and lends no more to it",
+                    name=session.name,
+                    gpus=format_gpus(session.gpu_milli),
+                ),
                 where=FIELD,
-                hint="delete it, and submit it again with the share that it needs",
+                hint=Sentence("delete it, and submit it again with the share that it needs"),
             )
         await _check_rights(db, session, wanted)
         await _check_space(db, session, wanted)
@@ -187,20 +200,24 @@ def _stays(session: Session) -> ConflictError | None:
     """Return why the share of a session that runs is never changed."""
     if session.max_replicas:
         return ConflictError(
-            f"the number of containers of {session.name} changes by itself, and their share does not",
+            Sentence(
+                "the number of containers of {name} changes by itself, and their share does not", name=session.name
+            ),
             where="name",
-            hint="submit it again with the share that it needs",
+            hint=Sentence("submit it again with the share that it needs"),
         )
     if not session.gpu_milli % MILLI:
         return ConflictError(
-            f"session {session.name} has no part of a GPU", where="name", hint="delete it, and submit it again"
+            Sentence("session {name} has no part of a GPU", name=session.name),
+            where="name",
+            hint=Sentence("delete it, and submit it again"),
         )
     # what its containers were started with: the GPUs of the node may have been cut anew since
     if any(container.enforcement == Enforcement.MIG for container in session.containers):
         return ConflictError(
-            f"session {session.name} runs on a slice of a GPU, which is not divided",
+            Sentence("session {name} runs on a slice of a GPU, which is not divided", name=session.name),
             where="name",
-            hint="submit it again with the share that it needs",
+            hint=Sentence("submit it again with the share that it needs"),
         )
     return None
 

@@ -13,7 +13,7 @@ from api.tables.projects import Access
 from api.tables.sessions import MAX_CONTAINERS, Kind
 from common.gpu.kinds import Enforcement
 from common.protocol import SYSTEM_FOLDERS, belongs_to_system
-from common.sentence import Sentence
+from common.sentence import Sentence, Several
 from common.topology import TopologyLevel
 
 MAX_BATCH = 100
@@ -52,13 +52,17 @@ Priority = Annotated[int, Field(ge=0, le=100)]
 
 def _no_dots(value: str) -> str:
     if {".", ".."} & set(value.split("/")):
-        raise ValueError("`.` and `..` are not folders of a session")
+        raise ValueError(Sentence("`.` and `..` are not folders of a session"))
     return value
 
 
 def _not_of_the_system(value: str) -> str:
     if belongs_to_system(value):
-        raise ValueError(f"{', '.join(SYSTEM_FOLDERS)} belong to the container's system; choose another target")
+        raise ValueError(
+            Sentence(
+                "{folders} belong to the container's system; choose another target", folders=Several(SYSTEM_FOLDERS)
+            )
+        )
     return _no_dots(value)
 
 
@@ -198,7 +202,7 @@ class SessionRequest(Request):
     @classmethod
     def _ports_differ(cls, value: list[int]) -> list[int]:
         if len(set(value)) < len(value):
-            raise ValueError("a port is named twice")
+            raise ValueError(Sentence("a port is named twice"))
         return value
 
     @field_validator("pvcs", "volumes")
@@ -206,7 +210,7 @@ class SessionRequest(Request):
     def _targets_differ(cls, value: list[Mounted], info: ValidationInfo) -> list[Mounted]:
         targets = [mount.target for mount in (*info.data.get("pvcs", ()), *value)]
         if len(set(targets)) < len(targets):
-            raise ValueError("two mounts have one target; choose another")
+            raise ValueError(Sentence("two mounts have one target; choose another"))
         return value
 
 

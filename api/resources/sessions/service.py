@@ -24,7 +24,7 @@ from api.tables.sessions import ENDED, Kind, Session, State
 from api.tables.users import User
 from common import request_id
 from common.errors import ConflictError, ForbiddenError, InputError, NotFoundError
-from common.sentence import Sentence
+from common.sentence import Sentence, Several
 
 log = structlog.get_logger()
 
@@ -99,8 +99,9 @@ async def restart(db: AsyncSession, project: str, name: str, caller: Identity, s
         if session.state is State.TERMINATING and session.final_state is State.PENDING:
             return session.id
         if session.state not in RESTARTED:
-            hint = "submit it again" if session.state in ENDED else "restart one that runs"
-            raise ConflictError(f"session {name} is {session.state}", where="name", hint=hint)
+            hint = Sentence("submit it again") if session.state in ENDED else Sentence("restart one that runs")
+            said = Sentence("session {name} is {state}", name=name, state=session.state.value)
+            raise ConflictError(said, where="name", hint=hint)
         await _check_may_wait(db, session, settings)
         asked = {"request_id": request_id.current()}
         if await reclaim(db, session.id, session.revision, f"restarted by {caller.name}", **asked):
@@ -120,11 +121,13 @@ async def extend(db: AsyncSession, project: str, name: str, seconds: int, caller
     freely = caller.may(Action.SESSION_EXTEND, project=session.project)
     for _ in range(TRIES):
         if session.expires_at is None and session.state is State.RUNNING:
-            hint = "neither it nor its project sets one, so there is nothing to put off"
-            raise ConflictError(f"session {name} has no time limit", where="name", hint=hint)
+            hint = Sentence("neither it nor its project sets one, so there is nothing to put off")
+            raise ConflictError(Sentence("session {name} has no time limit", name=name), where="name", hint=hint)
         if session.expires_at is None or session.state not in (State.PREPARING, State.RUNNING):
             raise ConflictError(
-                f"session {name} is {session.state} and no time limit runs", where="name", hint="extend it as it runs"
+                Sentence("session {name} is {state} and no time limit runs", name=name, state=session.state.value),
+                where="name",
+                hint=Sentence("extend it as it runs"),
             )
         if not freely:
             _check_allowance(session, seconds)
@@ -242,9 +245,12 @@ async def refuse_while_live(db: AsyncSession, *, project: str | None = None, use
     """Raise ConflictError while a project or a user has sessions that have not ended."""
     count = await repository.count_live(db, project=project, user=user)
     if count:
-        noun = "session" if count == 1 else "sessions"
         raise ConflictError(
-            f"{project or user} has {count} live {noun}", where="name", hint="delete the sessions first"
+            Sentence.counted(
+                "{name} has {count} live session", "{name} has {count} live sessions", count, name=project or user
+            ),
+            where="name",
+            hint=Sentence("delete the sessions first"),
         )
 
 
@@ -253,12 +259,16 @@ async def refuse_while_mounted(db: AsyncSession, volume_id: UUID, name: str, cal
     found = await repository.live_with_volume(db, volume_id)
     seen = [session.name for session in found if access.sees(caller, session, session.project)]
     if found:
-        noun = "session" if len(found) == 1 else "sessions"
-        names = f": {', '.join(seen[:NAMED])}" if seen else ""
+        told = Sentence.counted(
+            "volume {name} is in use by {count} live session",
+            "volume {name} is in use by {count} live sessions",
+            len(found),
+            name=name,
+        )
         raise ConflictError(
-            f"volume {name} is in use by {len(found)} live {noun}{names}",
+            Sentence("{text}: {why}", text=told, why=Several(seen[:NAMED])) if seen else told,
             where="name",
-            hint="delete the sessions first",
+            hint=Sentence("delete the sessions first"),
         )
 
 
@@ -267,9 +277,13 @@ async def refuse_while_abroad(db: AsyncSession, user: User) -> None:
     found = await repository.projects_in_other_domains(db, user)
     if found:
         raise ConflictError(
-            f"{user.name} has live sessions in projects that another domain has: {', '.join(found)}",
+            Sentence(
+                "{name} has live sessions in projects that another domain has: {projects}",
+                name=user.name,
+                projects=Several(found),
+            ),
             where="domain",
-            hint="delete the sessions first, then move the user",
+            hint=Sentence("delete the sessions first, then move the user"),
         )
 
 

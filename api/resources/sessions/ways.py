@@ -11,6 +11,7 @@ from api.resources.sessions.schemas import SessionRequest
 from api.tables.sessions import Session
 from common.errors import InputError
 from common.gpu.share import MILLI
+from common.sentence import Sentence
 from common.topology import TopologyLevel
 
 P2P_VARIABLES = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
@@ -21,22 +22,22 @@ def check(request: SessionRequest, gpu_milli: int) -> None:
     """Refuse ways that a session with so many milli-GPU in each container cannot take; raises InputError."""
     if request.p2p and gpu_milli < 2 * MILLI:
         raise InputError(
-            "P2P leads from GPU to GPU, and one container asks for less than two",
+            Sentence("P2P leads from GPU to GPU, and one container asks for less than two"),
             where="p2p",
-            hint="ask for more GPUs in a container, or leave it out",
+            hint=Sentence("ask for more GPUs in a container, or leave it out"),
         )
     for field, wanted in (("p2p", request.p2p), ("rdma", request.rdma)):
         if wanted and not is_of_whole_gpus(gpu_milli):
             raise InputError(
-                "a part of a GPU has neither P2P nor RDMA: others would reach the memory of all who share it",
+                Sentence("a part of a GPU has neither P2P nor RDMA: others would reach the memory of all who share it"),
                 where=field,
-                hint="ask for whole GPUs, or leave it out",
+                hint=Sentence("ask for whole GPUs, or leave it out"),
             )
     if request.rdma and request.most_replicas == 1:
         raise InputError(
-            "RDMA leads from node to node, and one container is on one",
+            Sentence("RDMA leads from node to node, and one container is on one"),
             where="rdma",
-            hint="ask for several replicas, or leave it out",
+            hint=Sentence("ask for several replicas, or leave it out"),
         )
     if request.p2p is not None:
         _check_said_once(request, "p2p", P2P_VARIABLES)
@@ -63,5 +64,7 @@ def environment(session: Session) -> dict[str, str]:
 def _check_said_once(request: SessionRequest, option: str, variables: tuple[str, ...]) -> None:
     if said := [name for name in variables if name in request.environment]:
         raise InputError(
-            f"{said[0]} says of {option} what the option says", where="environment", hint="leave one of both out"
+            Sentence("{variable} says of {option} what the option says", variable=said[0], option=option),
+            where="environment",
+            hint=Sentence("leave one of both out"),
         )

@@ -96,6 +96,11 @@ function tell(slider) {
   slider.setAttribute("aria-valuetext", output.textContent);
 }
 
+// On a narrow screen the entry of the page may be past the edge of the list of pages.
+for (const entry of document.querySelectorAll(".bar [aria-current]")) {
+  entry.scrollIntoView({ block: "nearest", inline: "center" });
+}
+
 for (const slider of document.querySelectorAll("input[data-texts]")) tell(slider);
 document.addEventListener("input", ({ target }) => {
   target.removeAttribute("aria-invalid");
@@ -105,11 +110,13 @@ document.addEventListener("input", ({ target }) => {
 
 // A log that is read at its end goes on at its end.
 let atEnd = true;
+function toEnd() {
+  const log = document.querySelector("pre.log");
+  if (log && atEnd) log.scrollTop = log.scrollHeight;
+}
+toEnd();
+document.addEventListener("htmx:afterSettle", toEnd);
 document.addEventListener("htmx:beforeSwap", () => {
   const log = document.querySelector("pre.log");
   atEnd = !log || log.scrollHeight - log.scrollTop - log.clientHeight < 8;
-});
-document.addEventListener("htmx:afterSettle", () => {
-  const log = document.querySelector("pre.log");
-  if (log && atEnd) log.scrollTop = log.scrollHeight;
 });

@@ -32,6 +32,7 @@ OWN_NAMES = (
     *("worker", "tests", "data", "medium", "medium-gpu", "large", "large-gpu", "research-gpu"),
 )
 """What is the same in every language: units, what people have named, and what is typed."""
+KOREAN = {"Accept-Language": "ko", "Origin": "https://penstock"}
 
 
 def unmarked(page: str) -> set[str]:
@@ -182,6 +183,10 @@ async def test_what_is_no_rule_of_a_sandbox_is_said_in_the_readers_language(
         ({"name": "a" * 21}, "/name", "20자보다 깁니다", "20자 이하로"),
         ({"name": ""}, "/name", "비어 있습니다", "20자 이하로"),
         ({"replicas": "3", "max_replicas": "2"}, "/max_replicas", "컨테이너 수보다 적습니다", "3 이상을"),
+        ({"image": "lost"}, "/image", "이미지 lost이(가) 없습니다", "python:3.11 중에서 고르세요"),
+        ({"ports": "1, 1"}, "/ports", "같은 포트가 두 번", "값을 고치세요"),
+        ({"share": "1", "shares": "20000"}, "/gpu_milli", "GPU 20개는", "16개 이하를"),
+        ({"share": "0", "cpu": "999"}, "/cpu_milli", "더 적게 요청하세요", ""),
     ],
 )
 async def test_what_is_wrong_with_a_new_session_is_said_in_the_readers_language(
@@ -190,10 +195,28 @@ async def test_what_is_wrong_with_a_new_session_is_said_in_the_readers_language(
     headers = {"Accept-Language": "ko", "HX-Request": "true"}
     fits = {"name": "first", "project": "team-a", "image": "python", "share": "1"}
     (told,) = (await browser.post("/launch", data=fits | form, headers=headers)).json()["errors"]
-    assert (told["pointer"], said in told["detail"], advised in told["hint"]) == (field, True, True), told
+    place = told.get("pointer") or f"/{told['where']}"
+    assert (place, said in told["detail"], advised in told["hint"]) == (field, True, True), told
+    assert "ask" not in told["detail"] + told["hint"]
 
 
-KOREAN = {"Accept-Language": "ko", "Origin": "https://penstock"}
+async def test_what_somebody_may_not_do_is_said_in_the_readers_language(ready: Cluster) -> None:
+    await run(ready, "first")
+    bob = await ready.user("bob")
+    for client, method, path, body, said, advised in (
+        (
+            ready.admin,
+            "PATCH",
+            "/sessions/first?project=team-a",
+            {"gpu_milli": 1},
+            "몫은 허용되는 단위보다",
+            "GPU 0.05개를",
+        ),
+        (bob, "POST", "/users", {"name": "eve", "password": "Correct1horse!"}, "사용자 생성 권한이", "관리자에게"),
+    ):
+        answer = await client.request(method, f"{V1}{path}", json=body, headers=KOREAN)
+        (told,) = answer.json()["errors"]
+        assert (said in told["detail"], advised in told["hint"]) == (True, True), told
 
 
 async def test_the_page_to_sign_in_hears_in_the_readers_language_what_is_wrong(ready: Cluster) -> None:

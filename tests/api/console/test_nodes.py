@@ -28,7 +28,8 @@ async def test_a_node_is_taken_out_of_service_and_back(ready: Cluster, browser: 
 async def test_a_node_of_which_nothing_is_lent_says_why(ready: Cluster, browser: httpx.AsyncClient) -> None:
     async with ready.database.transaction() as db:
         await lending.note(db, {"worker1": "Slurm: drained (fans)"}, {})
-    assert '<small class="problem">Slurm: drained (fans)</small>' in (await browser.get("/nodes")).text
+    for path in ("/nodes", "/overview"):
+        assert '<small class="problem">Slurm: drained (fans)</small>' in (await browser.get(path)).text, path
 
 
 async def test_a_node_whose_agent_fell_silent_says_why_beside_its_state(

@@ -11,6 +11,8 @@ import pytest
 from api.auth.policy import Action
 from api.console import session
 from api.endpoints.access import action_of
+from common.errors import UnavailableError
+from common.sentence import Sentence
 from tests.api.cluster import V1, Cluster, ok, sign_in
 from tests.api.console.conftest import PAGE
 from tests.api.resources.denied_calls.test_denied_calls import denied_call, report
@@ -240,6 +242,10 @@ async def test_how_much_of_a_log_is_shown_is_chosen_and_all_of_it_is_a_file(
     answer = await browser.get(file, headers={"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "navigate"})
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/plain; charset=utf-8")
     assert (await browser.get(f"/sessions/{session['id']}/log?project=team-a&lines=5001")).status_code == 422
+    assert re.search(rf'href="/sessions/{session["id"]}\?project=team-a">Back to the session', page)
+    ready.engine.failure = UnavailableError(Sentence("the agent of {node} failed: {why}", node="worker1", why="full"))
+    page = (await browser.get("/sessions/first/log?project=team-a", headers={"Accept-Language": "ko"})).text
+    assert "worker1의 에이전트" in page
 
 
 async def test_who_looks_after_the_project_sees_which_calls_were_denied_and_others_how_many(

@@ -184,7 +184,7 @@ async def test_hard_quotas_are_held_for_their_whole_periods(cluster: Cluster, cl
     problem = await refused(cluster.admin.post(PROJECTS, json=request), 409)
     assert problem["where"] == "quota_milli"
     assert problem["reason"] == (
-        "from 2026-03-11 12:00:00 UTC the hard quotas would come to 9 GPUs, and the cluster has 8"
+        "from 2026-03-11 12:00 UTC the hard quotas would come to 9 GPUs, and the cluster has 8"
     )
     assert [row["name"] for row in await ok(cluster.admin.get(PROJECTS))] == ["soft", "spring", "summer"]
     await create(cluster, "all-year", 2, over_quota=False)

@@ -22,7 +22,7 @@ NAMES = re.compile(r"%\(\w+\)[ds]|%%|\{\w*\}")
 ROOT = Path(api.__file__).parent
 WORD = re.compile(r"[A-Za-z]{2,}")
 SAME = {
-    *("GPU", "CPU", "KiB", "MiB", "GiB", "API", "UTC", "CSV", "PVC", "PC", "ID", "IPv"),
+    *("GPU", "CPU", "KiB", "MiB", "GiB", "API", "UTC", "CSV", "PVC", "PC", "ID", "IPv", "RDMA", "latest"),
     *("NVLink", "Slurm", "PostgreSQL", "JavaScript", "Shell", "alice", "bob", "tensorflow", "null", "true", "false"),
     *("command", "sleep", "args", "infinity", "kill", "sh", "echo", "hello", "penstock", "user", "unbind"),
 }

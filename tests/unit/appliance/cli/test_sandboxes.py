@@ -98,4 +98,7 @@ def test_a_session_outside_of_sandboxes_says_so(logged_in: FakeApi, run: Run) ->
 
 def test_get_says_in_which_sandbox_a_session_is_and_what_that_denied(logged_in: FakeApi, run: Run) -> None:
     logged_in.on("GET", "/sessions/first", session(sandbox="strict", denied=3))
-    assert "strict, which denied 3 system calls: penstock denied-calls first" in run("get", "first")[1]
+    assert (
+        "strict, which denied 3 system calls (managers of the project see which: penstock denied-calls first)"
+        in run("get", "first")[1]
+    )

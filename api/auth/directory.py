@@ -6,16 +6,17 @@ whether in clear, nobody has said.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from ssl import CERT_REQUIRED, PROTOCOL_TLS_CLIENT
 from typing import Any, Literal, ParamSpec, TypeVar
 from uuid import UUID
 
 import structlog
+from anyio import CapacityLimiter, to_thread
 from ldap3 import ANONYMOUS, BASE, NONE, SIMPLE, SUBTREE, Connection, Server, Tls
 from ldap3.core.exceptions import LDAPBindError, LDAPStartTLSError
 from ldap3.core.results import RESULT_NO_SUCH_OBJECT, RESULT_SIZE_LIMIT_EXCEEDED, RESULT_SUCCESS
@@ -39,8 +40,8 @@ _ANY = "(objectClass=*)"
 _DENIED = (32, 34, 48, 49, 53)
 """Results by which a server says that this name or password is not right; any other means that it cannot tell."""
 
-_turns = asyncio.Semaphore(8)
-"""Each question holds a thread: a directory that hangs must not take all of them."""
+_threads = CapacityLimiter(8)
+"""Each question holds one: a directory that hangs takes none of those in which the scheduler decides."""
 
 log = structlog.get_logger()
 
@@ -81,19 +82,19 @@ async def look(settings: Settings) -> None:
 
 
 async def _ask(question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    async with _turns:
-        try:
-            return await asyncio.to_thread(question, *args, **kwargs)
-        except PenstockError:
-            raise
-        except Exception as error:
-            # ldap3 raises what it likes where it cannot read an answer.
-            log.warning("directory", error=str(error))
-            raise UnavailableError(
-                Sentence("the directory does not answer: {why}", why=type(error).__name__),
-                where="PENSTOCK_API_LDAP_URL",
-                hint=Sentence("try again; if it stays so, tell the administrator"),
-            ) from error
+    asked = partial(question, *args, **kwargs)
+    try:
+        return await to_thread.run_sync(asked, limiter=_threads, abandon_on_cancel=True)
+    except PenstockError:
+        raise
+    except Exception as error:
+        # ldap3 raises what it likes where it cannot read an answer.
+        log.warning("directory", error=str(error))
+        raise UnavailableError(
+            Sentence("the directory does not answer: {why}", why=type(error).__name__),
+            where="PENSTOCK_API_LDAP_URL",
+            hint=Sentence("try again; if it stays so, tell the administrator"),
+        ) from error
 
 
 def _person(settings: Settings, name: str, password: str) -> Person | None:

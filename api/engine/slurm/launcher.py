@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
 import structlog
+from anyio import CapacityLimiter, to_thread
 
 from api.engine.launcher import LeasedNode, Leases, NotLentError
 from api.engine.slurm import health, jobs, nodes
@@ -35,7 +37,10 @@ COMPLETE_S = 2.0
 ENDING_S = 40.0
 """So long a job may take to end while its containers are stopped, before its lease counts as ended without a reason."""
 AT_ONCE = 8
-"""So many commands of Slurm run at once: each is a process of its own."""
+"""So many commands of Slurm run at once: each is a process of its own.
+
+Each holds a thread, of these alone: where Slurm hangs, the scheduler still decides and pages are made.
+"""
 CANCELLED_AT_ONCE = 500
 """So many jobs are named by one command at most."""
 PASSED = 200
@@ -63,8 +68,8 @@ class SlurmLauncher:
         self._environment = {"PATH": "/usr/bin:/bin"} | ({"SLURM_CONF": str(conf)} if conf else {})
         self._lend_s = lend_s
         self._listing = Listing(self._list)
-        self._turns = asyncio.Semaphore(AT_ONCE)
-        # sbatch tries again for a while where Slurm has too many jobs; a small machine has six threads for all commands
+        self._threads = CapacityLimiter(AT_ONCE)
+        # sbatch tries again for a while where Slurm has too many jobs
         self._submissions = asyncio.Semaphore(AT_ONCE // 2)
         self._ending: dict[Lease, float] = {}
         self._numbering = asyncio.Lock()
@@ -232,13 +237,13 @@ class SlurmLauncher:
             raise UnavailableError(why, hint=HINT) from error
 
     async def _run(self, words: Sequence[str], stdin: str = "", accepted: Collection[int] = (0,)) -> str:
-        async with self._turns:
-            return await asyncio.to_thread(
-                process.run,
-                words,
-                env=self._environment,
-                stdin=stdin,
-                hint=HINT,
-                accepted=accepted,
-                timeout_s=COMMAND_S,
-            )
+        command = partial(
+            process.run,
+            words,
+            env=self._environment,
+            stdin=stdin,
+            hint=HINT,
+            accepted=accepted,
+            timeout_s=COMMAND_S,
+        )
+        return await to_thread.run_sync(command, limiter=self._threads, abandon_on_cancel=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from typing import get_args
 from uuid import UUID
 
@@ -48,3 +51,20 @@ def test_people_are_where_the_settings_say() -> None:
 def test_a_template_is_the_name_of_an_entry(template: str) -> None:
     with pytest.raises(ValidationError):
         Settings(ldap_url="ldaps://d", ldap_user_dn=template)
+
+
+@pytest.mark.anyio
+async def test_a_directory_that_hangs_takes_no_thread_of_others() -> None:
+    """The scheduler decides in threads that all share: a small machine has six of them."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.setblocking(False)
+        settings = Settings(ldap_url=f"ldaps://127.0.0.1:{silent.getsockname()[1]}", ldap_user_dn=TEMPLATE)
+        asked = asyncio.create_task(directory.person(settings, "carol", "secret"))
+        async with asyncio.timeout(30):
+            taken, _ = await asyncio.get_running_loop().sock_accept(silent)
+        with taken:
+            async with asyncio.timeout(directory.TIMEOUT_S - 1):
+                assert await asyncio.to_thread(int) == 0
+            assert not asked.done()
+            asked.cancel()

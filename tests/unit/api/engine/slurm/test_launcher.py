@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from anyio import to_thread
 
 from api.engine.launcher import LeasedNode
 from api.engine.slurm.launcher import AT_ONCE, SlurmLauncher
@@ -47,6 +49,27 @@ async def test_submissions_that_wait_for_slurm_keep_no_listing_from_its_turn(mon
     finally:
         go_on.set()
         await asyncio.gather(*asked, return_exceptions=True)
+
+
+async def test_commands_that_hang_take_no_thread_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scheduler decides in threads that all share: a small machine has six of them."""
+    began, go_on = threading.Event(), threading.Event()
+
+    def run(words: Sequence[str], **_: Any) -> str:
+        began.set()
+        go_on.wait(60)
+        return ""
+
+    monkeypatch.setattr(process, "run", run)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    listing = asyncio.create_task(SlurmLauncher("penstock", own).watch())
+    try:
+        assert await to_thread.run_sync(began.wait, 30)
+        async with asyncio.timeout(10):
+            assert await asyncio.to_thread(int) == 0
+    finally:
+        go_on.set()
+        await asyncio.gather(listing, return_exceptions=True)
 
 
 LISTED = "{}|RUNNING|None|penstock:{}:0:" + str(OWNER)

@@ -122,7 +122,12 @@ class Archive:
     def archived_at(self, segment: str) -> float:
         """Return when a segment came into the archive."""
         found = self.folder.glob(f"archive/{STANZA}/*/{segment[:16]}/{segment}-*")
-        return max((path.stat().st_mtime for path in found), default=0.0)
+        moments = [path.stat().st_mtime for path in found]
+        if not moments:
+            # folders that a server shows postgres alone look empty to root, and so would all timelines
+            said = f"pgBackRest knows {segment}, and root finds no such file in {self.folder}."
+            raise FaultError(f"{said} Hint: export it to the master with `no_root_squash`, where it is NFS.")
+        return max(moments)
 
 
 def main() -> None:
@@ -170,7 +175,8 @@ def recover(archive: Archive, options: Mapping[str, Any]) -> dict[str, Any]:
     to = datetime.fromisoformat(options["to"]).timestamp() if options["to"] else None
     if to and to < _stop(backups[0]):
         raise FaultError(f"the archive begins at {_moment(_stop(backups[0]))}. Hint: name a later moment.")
-    if to and (ended := archive.archived_at(last)) < to:
+    ended = archive.archived_at(last)
+    if to and ended < to:
         raise FaultError(f"the archive ends at {_moment(ended)}. Hint: name an earlier moment, or its end.")
     timeline = archive.timeline_at(to, backups)
     left = archive.left(timeline)

@@ -12,8 +12,8 @@ from common.checks import Check, CheckState
 GRAVITY = (CheckState.OK, CheckState.UNKNOWN, CheckState.WARN, CheckState.FAIL)
 """The states of a check by how much they matter."""
 CLOSING = (
-    *("disk", "fabric.link", "gpu.count", "gpu.ecc", "gpu.nvlink", "gpu.present", "gpu.temperature", "gpu.xid"),
-    "memory",
+    *("disk", "fabric.link", "gpu.count", "gpu.ecc", "gpu.fabric", "gpu.nvlink", "gpu.present", "gpu.temperature"),
+    *("gpu.xid", "memory"),
 )
 """Failing checks with which a node takes nothing new, unless the site says otherwise. A dead container engine and a
 wrong clock do so by themselves, and a missing storage keeps away what mounts it."""

@@ -18,6 +18,8 @@ from common.repairs import REPAIR_OF
 LEADERS_FOLDERS = (Path("/"), Path("/var/lib/postgresql"), Path("/var/log"))
 """Folders whose disks the leader of the API looks at, on the master."""
 DAY_S = 24 * 3600
+FABRIC_MANAGER = "nvidia-fabricmanager.service"
+"""Where it does not run, programs find no GPU that others reach by NVSwitch: unlike other units it closes its node."""
 HANGS = 2
 """A service that hung so often within an hour, and was started again each time, needs more than that."""
 
@@ -93,7 +95,7 @@ def units(shown: str, hung: str = "") -> Iterator[Check]:
         said = f"{found['ActiveState']} ({found['SubState']})"
         said += f", hung {times} times within an hour" if times >= HANGS else ""
         yield Check.of(
-            *("service", "service runs"),
+            *(("gpu.fabric", "fabric manager runs") if unit == FABRIC_MANAGER else ("service", "service runs")),
             ok=runs and times < HANGS,
             evidence=said if found["LoadState"] != "not-found" else "there is no such unit",
             hint=f"look at `systemctl status {unit}` and `journalctl -u {unit}`",

@@ -62,7 +62,8 @@ class Settings(
 
     With an `ib_address`, its own on InfiniBand, sessions may use its HCAs.
 
-    A healthy node has `expected_gpus`, whose names have the words `expected_gpu_model` in them, and its `units` run.
+    A healthy node has `expected_gpus`, whose names have the words `expected_gpu_model` in them, its `units` run, and
+    `kernel_modules` are loaded.
 
     `nodes_file` has the addresses of all nodes, which no range of `egress` opens, and the names by which sessions know
     them and their services. `state_folder` has on the disk what the next agent has to know.
@@ -97,6 +98,7 @@ class Settings(
     expected_gpus: int | None = Field(default=None, ge=0)
     expected_gpu_model: str = ""
     units: Annotated[tuple[str, ...], WORDS] = ()
+    kernel_modules: Annotated[tuple[str, ...], WORDS] = ()
     simulated_gpus: int = Field(default=0, ge=0, le=MAX_GPUS)
     state_folder: Path = Path("/var/lib/penstock/agent")
     docker_socket: Path = Path("/var/run/docker.sock")

@@ -270,6 +270,8 @@ def _node_agent(site: Site, node: Node) -> Variables:
         settings |= {"expected_gpus": node.gpus.count, "expected_gpu_model": node.gpus.model or ""}
     if node.ib_address and not node.kubernetes:
         settings |= {"ib_address": str(node.ib_address)}
+    if node.driver and node.driver.peermem:
+        settings |= {"kernel_modules": ["nvidia_peermem"]}
     if node.simulated_gpus:
         settings |= {"simulated_gpus": node.simulated_gpus.count}
         settings |= _said(node.simulated_gpus, *SimulatedGpuSettings.model_fields)

@@ -26,6 +26,7 @@ def build(settings: Settings, node_info: Callable[[], NodeInfo], more: Mapping[s
         "memory": partial(machine_checks.memory, *memory),
         "clock": machine_look.clock,
         "service": partial(machine_look.units, settings.units),
+        "module": partial(machine_look.modules, settings.kernel_modules),
         "certificate": partial(machine_look.certificates, settings),
         "packages": partial(machine_look.package_source, settings),
         "agent": lambda: machine_look.known(node_info(), tuple(settings.storages)),

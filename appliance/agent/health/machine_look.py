@@ -16,6 +16,7 @@ from common.protocol import NodeInfo
 from common.repairs import REPAIR_OF
 
 FOLDERS = tuple(map(Path, ("/", "/var/lib/docker", "/var/lib/penstock", "/var/log", "/tmp")))  # noqa: S108 - looked at
+MODULES = Path("/sys/module")
 WAIT = ("timeout", "--signal=KILL", "4")
 """Before a program that may hang."""
 HUNG = (
@@ -39,6 +40,19 @@ def units(names: Sequence[str]) -> Iterator[Check]:
         return
     shown = process.run([*WAIT, "systemctl", "show", "--property=Id,LoadState,ActiveState,SubState", "--", *names])
     yield from machine_checks.units(shown, process.run([*WAIT, *HUNG]))
+
+
+def modules(names: Sequence[str], folder: Path = MODULES) -> Iterator[Check]:
+    """Judge whether the kernel has the modules that this node was set up with."""
+    for name in names:
+        loaded = (folder / name).is_dir()
+        yield Check.of(
+            *("module", "kernel module is loaded"),
+            ok=loaded,
+            evidence="it is loaded" if loaded else "it is not loaded",
+            hint=f"look at `modprobe {name}` and at `journalctl -k`",
+            subject=name,
+        )
 
 
 def certificates(settings: Settings) -> Iterator[Check]:

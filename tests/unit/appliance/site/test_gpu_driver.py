@@ -75,9 +75,11 @@ def test_a_driver_is_for_workers() -> None:
 
 
 def test_peermem_goes_with_infiniband() -> None:
-    node = site("ib_address: 10.1.0.3, driver: {branch: 535, peermem: true}").nodes[1]
-    assert node.driver is not None
-    assert node.driver.peermem
+    described = site("ib_address: 10.1.0.3, driver: {branch: 535, peermem: true}")
+    assert described.nodes[1].driver is not None
+    assert described.nodes[1].driver.peermem
+    settings = inventory.build(described, version="1")["all"]["hosts"]["w1"]["node_settings"]
+    assert settings["kernel_modules"] == ["nvidia_peermem"], "its agent looks whether it is loaded"
 
 
 def test_a_preinstalled_driver_installs_nothing() -> None:

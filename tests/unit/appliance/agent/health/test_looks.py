@@ -15,6 +15,7 @@ from appliance.agent.health.gpu_look import GpuLook, KernelLog
 from appliance.gpu import health
 from appliance.gpu.devices import GpuHealth
 from common import machine_checks
+from common.health import CLOSING
 from common.protocol import GpuDevice, NodeInfo
 from common.settings.health import HealthSettings
 
@@ -51,6 +52,26 @@ def test_errors_that_grow_warn(tmp_path: Path) -> None:
     assert look.look()[1].state == "ok"
     (here / "counters/symbol_error").write_text("1011\n")
     assert (look.look()[1].state, look.look()[1].state) == ("warn", "ok")
+
+
+def test_modules_of_the_kernel_that_a_node_was_set_up_with_are_loaded(tmp_path: Path) -> None:
+    (tmp_path / "nvidia_peermem").mkdir()
+    found = [*machine_look.modules(["nvidia_peermem", "rdma_ucm"], tmp_path)]
+    assert [(check.id, check.subject, check.state) for check in found] == [
+        ("module", "nvidia_peermem", "ok"),
+        ("module", "rdma_ucm", "fail"),
+    ]
+    assert found[1].hint.startswith("look at `modprobe rdma_ucm`")
+
+
+def test_a_fabric_manager_that_does_not_run_closes_its_node_as_no_other_unit_does() -> None:
+    said = "Id={}.service\nLoadState=loaded\nActiveState={}\nSubState=dead\n"
+    shown = "\n".join([said.format("nvidia-fabricmanager", "failed"), said.format("nginx", "failed")])
+    fabric, other = machine_checks.units(shown)
+    assert (fabric.id, fabric.state, fabric.evidence, fabric.repair) == ("gpu.fabric", "fail", "failed (dead)", "5-D")
+    assert (other.id, other.state) == ("service", "fail")
+    assert "gpu.fabric" in CLOSING
+    assert "service" not in CLOSING
 
 
 def test_a_link_that_left_the_bus_fails(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -240,7 +240,9 @@ async def poll(client: httpx.AsyncClient, number: int) -> None:
         await asyncio.sleep(max(0.0, POLL_S - (time.monotonic() - begun)))
 
 
-async def latency(client: httpx.AsyncClient, path: str, params: dict[str, int], rounds: int = 100) -> dict[str, float]:
+async def latency(
+    client: httpx.AsyncClient, path: str, params: Mapping[str, int | str], rounds: int = 100
+) -> dict[str, float]:
     """Return how long an answer takes, in milliseconds."""
     seconds = []
     for _ in range(rounds + 3):

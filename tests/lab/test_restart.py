@@ -21,16 +21,16 @@ def test_a_site_whose_nodes_all_restart_is_well_by_itself(site: LabSite) -> None
     """Row B7, for all nodes; a training that ran begins again."""
     site.submit("trains")
     site.until_states({"trains": "RUNNING"}, "the session runs")
-    (first,) = site.json("get", "trains")["containers"]
+    before = site.json("get", "trains")
 
     with site.phase("restart all nodes at once"):
         docker("restart", *site.containers.values())
         site.until(lambda: _is_well(site), "the doctor finds nothing", RESTART_S)
         site.until_states({"trains": "RUNNING"}, "the session runs again")
 
-    (second,) = site.json("get", "trains")["containers"]
-    assert first["id"] != second["id"]
-    assert site.json("project", "get", PROJECT)["gpus_used"] == 0.5
+    after = site.json("get", "trains")
+    assert (after["id"], after["attempt"]) == (before["id"], before["attempt"] + 1)
+    assert site.json("project", "get", PROJECT)["used_milli"] == 500
 
 
 def _is_well(site: LabSite) -> bool:

@@ -172,7 +172,7 @@ bench: bundle ## Figures, one JSON line each; the last ones start the demo's lab
 	@$(BIN)/python -m tests.bench.history
 	$(SAY) "Overview: 2,000 nodes, 14,000 sessions that run, 5,000 that wait"
 	@$(BIN)/python -m tests.bench.overview
-	$(SAY) "Console: 2,000 agents, 10,000 sessions, 50 browsers"
+	$(SAY) "Console: 1,250 agents, 10,000 sessions, 50 browsers"
 	@$(BIN)/python -m tests.bench.console
 	$(SAY) "Waits: a year of 1,000,000 spans"
 	@$(BIN)/python -m tests.bench.waits

@@ -1,4 +1,4 @@
-"""What pages of the console cost on a large site: 2,000 agents, 10,000 running sessions. One JSON line.
+"""What pages of the console cost on a large site: 1,250 agents, 10,000 running sessions. One JSON line.
 
 `python -m tests.bench.console` runs PostgreSQL and the API in processes of their own, as `tests.bench.control` does,
 and exits with 1 where a figure misses its aim:
@@ -58,7 +58,7 @@ _CHANGE = "UPDATE sessions SET reason = reason || '.', revision = revision + 1 W
 def main() -> None:
     """Measure, print one line, and judge."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--agents", type=int, default=2000)
+    parser.add_argument("--agents", type=int, default=1250)
     parser.add_argument("--sessions", type=int, default=10_000)
     parser.add_argument("--window", type=float, default=30.0, help="seconds over which a CPU share is taken")
     options = parser.parse_args()

@@ -19,9 +19,7 @@ import asyncio
 import gzip
 import json
 import re
-import resource
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -35,8 +33,7 @@ from api.database import Database
 from api.endpoints.access import SEEN_HEADER
 from tests.bench import control
 from tests.fakes.agents import FleetOfAgents, Way
-from tests.integration.agent.conftest import Authority, make_authority
-from tests.postgresql import new_database, running_server
+from tests.integration.agent.conftest import Authority
 
 AIMS = {
     "first_bytes": 50_000.0,
@@ -62,12 +59,8 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=10_000)
     parser.add_argument("--window", type=float, default=30.0, help="seconds over which a CPU share is taken")
     options = parser.parse_args()
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    with running_server() as folder, tempfile.TemporaryDirectory() as home:
-        url, authority = new_database(folder), make_authority(Path(home))
-        with control.api_process(url, Path(home), authority) as pid:
-            figures = asyncio.run(measure(options, url, authority, pid))
+    with control.served() as (url, authority, pid):
+        figures = asyncio.run(measure(options, url, authority, pid))
     print(json.dumps({"agents": options.agents, "sessions": options.sessions, **figures}))
     if missed := [f"{name} is {figures[name]}, its aim {aim}" for name, aim in AIMS.items() if figures[name] > aim]:
         sys.exit("; ".join(missed))

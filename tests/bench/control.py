@@ -59,12 +59,19 @@ def main() -> None:
     parser.add_argument("--starts", type=int, default=300)
     parser.add_argument("--window", type=float, default=30.0, help="seconds over which a CPU share is taken")
     options = parser.parse_args()
+    with served() as (url, authority, pid):
+        print(json.dumps(asyncio.run(measure(options, url, authority, pid))))
+
+
+@contextmanager
+def served() -> Iterator[tuple[str, Authority, int]]:
+    """Run PostgreSQL and an API on it; give the database's URL, the authority of agents, and the API's process id."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with running_server() as folder, tempfile.TemporaryDirectory() as home:
         url, authority = new_database(folder), make_authority(Path(home))
         with api_process(url, Path(home), authority) as pid:
-            print(json.dumps(asyncio.run(measure(options, url, authority, pid))))
+            yield url, authority, pid
 
 
 async def measure(options: argparse.Namespace, url: str, authority: Authority, pid: int) -> dict[str, Any]:

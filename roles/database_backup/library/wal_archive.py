@@ -175,6 +175,7 @@ def recover(archive: Archive, options: Mapping[str, Any]) -> dict[str, Any]:
     to = datetime.fromisoformat(options["to"]).timestamp() if options["to"] else None
     if to and to < _stop(backups[0]):
         raise FaultError(f"the archive begins at {_moment(_stop(backups[0]))}. Hint: name a later moment.")
+    # also for the end of the archive: nothing else tells that root sees none of its files
     ended = archive.archived_at(last)
     if to and ended < to:
         raise FaultError(f"the archive ends at {_moment(ended)}. Hint: name an earlier moment, or its end.")

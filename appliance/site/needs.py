@@ -34,7 +34,9 @@ def judge(site: Site, node: Node, machine: Machine) -> Iterator[Check]:
         yield _disk(site, machine)
     yield _size(node, machine)
     yield from _network(site, node, machine)
+    yield _selinux(machine)
     if is_worker:
+        yield _apparmor(machine)
         yield _kernel(machine)
         yield _capabilities(machine)
         if not node.simulated_gpus:
@@ -98,6 +100,25 @@ def _capabilities(machine: Machine) -> Check:
     state = CheckState.FAIL if missing else CheckState.OK
     hint = "run the node where nothing is taken from root, as a machine or a privileged container"
     return _check("capabilities", "agent gets the rights that it needs", state, said, hint)
+
+
+def _selinux(machine: Machine) -> Check:
+    """Judge a policy that is no part of the releases that nodes run, and that no machine has been judged with."""
+    mode = machine["selinux"]
+    state = CheckState.WARN if mode == "enforcing" else CheckState.OK
+    said = f"SELinux is {mode}" if mode else "SELinux is off"
+    hint = "write SELINUX=permissive to /etc/selinux/config and boot, or look at `ausearch -m avc` for what it denies"
+    return _check("selinux", "SELinux denies services nothing", state, said, hint)
+
+
+def _apparmor(machine: Machine) -> Check:
+    """Judge whether Docker can load the profile of its containers: without the parser it goes on without, silently."""
+    lacks = machine["apparmor"] and not machine["apparmor_parser"] and not machine["container"]
+    said = "AppArmor is on" if machine["apparmor"] else "AppArmor is off, and seccomp alone limits sessions' calls"
+    said = f"{said}, and without apparmor_parser Docker gives containers no profile" if lacks else said
+    state = CheckState.WARN if lacks else CheckState.OK
+    hint = "install the package `apparmor` of the node's release before the deploy"
+    return _check("apparmor", "AppArmor limits sessions, where the kernel has it", state, said, hint)
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -201,6 +201,7 @@ def _checks(
         yield "strangers", "agents are those of the site's workers", strangers(site, master)
     if NodeRole.WORKER in node.roles:
         yield "docker", "container engine answers", _docker(node, seen)
+        yield "confinement", "sessions are limited by the kernel", machine_checks.confinement(node, seen)
         yield "gpu_library", "library of GPU shares is the reservoir's and loads", _library(seen)
         yield "agent", "agent is registered and ready", agent(node, master)
         yield "gpus", "GPUs are those of the site file", gpus(node, seen, master)

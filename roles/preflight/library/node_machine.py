@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """What a node is made of, and what it has for itself.
 
-Cores, memory, disk, interfaces, InfiniBand, GPUs and their driver, and rights of root; names, ids and addresses.
+Cores, memory, disk, interfaces, InfiniBand, GPUs and their driver, rights of root and who limits them in the kernel;
+names, ids and addresses.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ SIOCGIFCONF, ADDRESSES, ENTRY = 0x8912, 4096, "16s2x2x4s16x"
 ARP, ETHERNET, IP, PROBE = 0x0806, 1, 0x0800, 1
 ARP_PACKET, ARP_BYTES = "!HHBBH6s4s6s4s", 28
 ANSWER_S = 1.0
+SELINUX = {"0": "permissive", "1": "enforcing"}
 # by their numbers in Linux's capability.h
 CAPABILITIES = {"CAP_DAC_OVERRIDE": 1, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21}
 
@@ -60,6 +62,9 @@ def look(root: Path = Path("/"), address: str = "") -> dict[str, Any]:
         "driver": content(root / "sys/module/nvidia/version"),
         "missing_capabilities": missing_capabilities(content(root / "proc/self/status")),
         "kernel": content(root / "proc/sys/kernel/osrelease"),
+        "apparmor": content(root / "sys/module/apparmor/parameters/enabled") == "Y",
+        "apparmor_parser": any((root / path).exists() for path in ("sbin/apparmor_parser", "usr/sbin/apparmor_parser")),
+        "selinux": SELINUX.get(content(root / "sys/fs/selinux/enforce"), ""),
         "hostname": content(root / "proc/sys/kernel/hostname"),
         "machine_id": content(root / "etc/machine-id"),
         "mac": content(root / "sys/class/net" / carrier / "address") if carrier else "",

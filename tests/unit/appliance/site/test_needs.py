@@ -33,6 +33,9 @@ LARGE: dict[str, Any] = {
     "gpus": 8,
     "driver": "535.261.03",
     "missing_capabilities": [],
+    "apparmor": True,
+    "apparmor_parser": True,
+    "selinux": "",
     "kernel": "6.1.0-40-amd64",
     "hostname": "second",
     "machine_id": "3d1219c7c4c5404aaa1f6d2a48adfda4",
@@ -90,6 +93,11 @@ def link(mbps: int | None, *, up: bool = True) -> dict[str, Any]:
         ({"kernel": "5.3.0-76-generic"}, {}),
         ({"kernel": "4.18.0-553.el8_10.x86_64"}, {"kernel": "fail"}),
         ({"missing_capabilities": ["CAP_SYS_PTRACE"]}, {"capabilities": "fail"}),
+        ({"apparmor_parser": False}, {"apparmor": "warn"}),
+        ({"apparmor_parser": False, "container": True}, {}),
+        ({"apparmor_parser": False, "apparmor": False}, {}),
+        ({"selinux": "permissive"}, {}),
+        ({"selinux": "enforcing"}, {"selinux": "warn"}),
     ],
 )
 def test_needs_at_their_borders(machine: dict[str, Any], expected: dict[str, str]) -> None:
@@ -152,7 +160,11 @@ def test_a_machine_is_seen_by_what_its_kernel_tells(tmp_path: Path) -> None:
         write(tmp_path, f"sys/bus/pci/devices/0000:{bus}:00.0/class", kind)
     write(tmp_path, "sys/module/nvidia/version", "535.261.03")
     write(tmp_path, "proc/sys/kernel/osrelease", "6.1.0-40-amd64")
+    write(tmp_path, "sys/module/apparmor/parameters/enabled", "Y")
+    write(tmp_path, "usr/sbin/apparmor_parser", "")
+    write(tmp_path, "sys/fs/selinux/enforce", "1")
     found = module.look(tmp_path)
+    assert (found["apparmor"], found["apparmor_parser"], found["selinux"]) == (True, True, "enforcing")
     assert found["cores"] >= 1
     assert found["memory_mib"] == 64256
     assert found["disk_bytes"] > 0

@@ -55,8 +55,12 @@ def _disk(site: Site, machine: Machine) -> Check:
     enough = has >= needed * ON_DISK
     # that of the machine which the lab runs on is nobody's data disk
     state = CheckState.OK if enough else CheckState.WARN if machine["container"] else CheckState.FAIL
-    said = f"the file system of /var has {has:.0f} GB, of a disk of {needed} GB at least"
-    hint = "give /var a larger disk, or write what is enough here as `disk_gb` of `deploy` in the site file"
+    folder = machine["disk_folder"]
+    said = f"the file system of {folder} has {has:.0f} GB, of a disk of {needed} GB at least"
+    hint = (
+        f"give {folder} a larger disk, name a folder on one as `docker_root` of a worker, or write what is enough here"
+        " as `disk_gb` of `deploy` in the site file"
+    )
     return _check("disk.size", "disk is large enough", state, said, hint)
 
 

@@ -330,7 +330,11 @@ def _docker(node: Node, seen: Seen) -> Iterator[Check]:
     docker = seen["docker"]
     said = f"Docker {docker['version']}, {docker['driver']}" if docker else "Docker does not answer"
     hint = f"look at `journalctl -u docker` on {node.name}"
-    yield Check.of("docker", "container engine answers", ok=docker is not None, evidence=said, hint=hint)
+    astray = docker is not None and node.docker_root not in (None, docker["root"])
+    if docker and astray:
+        said = f"{said}, which keeps its things at {docker['root']} and not at {node.docker_root}"
+    ok = docker is not None and not astray
+    yield Check.of("docker", "container engine answers", ok=ok, evidence=said, hint=hint)
 
 
 def _library(seen: Seen) -> Iterator[Check]:

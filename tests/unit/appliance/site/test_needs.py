@@ -26,6 +26,7 @@ nodes:
 LARGE: dict[str, Any] = {
     "cores": 64,
     "memory_mib": 512 * 1024,
+    "disk_folder": "/var",
     "disk_bytes": 2 * 10**12,
     "container": False,
     "interfaces": [{"name": "eth0", "mbps": 10_000, "up": True}, {"name": "eth1", "mbps": 10_000, "up": True}],
@@ -39,6 +40,8 @@ LARGE: dict[str, Any] = {
     "kernel": "6.1.0-40-amd64",
     "hostname": "second",
     "machine_id": "3d1219c7c4c5404aaa1f6d2a48adfda4",
+    "carrier": "eth0",
+    "mtu": 1500,
     "mac": "02:00:00:00:00:02",
     "claimants": [],
 }
@@ -177,6 +180,17 @@ def test_a_machine_is_seen_by_what_its_kernel_tells(tmp_path: Path) -> None:
     assert (found["gpus"], found["driver"]) == (1, "535.261.03")
     assert found["missing_capabilities"] == ["CAP_SYS_ADMIN"]
     assert found["kernel"] == "6.1.0-40-amd64"
+
+
+def test_the_disk_is_that_of_the_folder_where_docker_keeps_its_things(tmp_path: Path) -> None:
+    write(tmp_path, "data/README", "")
+    found = module.look(tmp_path, folder="/data/docker/not/there/yet")
+    assert (found["disk_folder"], found["carrier"], found["mtu"]) == ("/data/docker/not/there/yet", "", 0)
+    assert found["disk_bytes"] > 0
+    described = site()
+    machine = LARGE | {"disk_folder": "/data/docker", "disk_bytes": 10**11}
+    (disk,) = (check for check in needs.judge(described, described.nodes[1], machine) if check.id == "disk.size")
+    assert "the file system of /data/docker has 100 GB" in disk.evidence
 
 
 def test_this_machine_tells_what_the_table_asks() -> None:

@@ -1,4 +1,4 @@
-"""What limits sessions in the kernel of their node: what Docker gives them, and what the kernel has."""
+"""Docker as a site wants it: where it keeps its things, and what limits sessions in the kernel of their node."""
 
 from __future__ import annotations
 
@@ -56,6 +56,16 @@ def test_what_limits_sessions_is_told_and_judged(
 def test_a_docker_that_is_silent_is_one_fault(site: Site, evidence: dict[str, Any]) -> None:
     evidence["worker1"]["docker"] = None
     assert [name for _, name, _ in bad(site, evidence)] == ["container engine answers"]
+
+
+def test_a_docker_that_keeps_its_things_elsewhere_is_a_fault(site: Site, evidence: dict[str, Any]) -> None:
+    elsewhere = {"nodes": [node.model_copy(update={"docker_root": "/data/docker"}) for node in site.nodes]}
+    site = site.model_copy(update=elsewhere)
+    assert of(verdict(site, evidence), "worker1", "docker").evidence == (
+        "Docker 20.10.24, overlay2, which keeps its things at /var/lib/docker and not at /data/docker"
+    )
+    evidence["worker1"]["docker"]["root"] = "/data/docker"
+    assert of(verdict(site, evidence), "worker1", "docker").ok
 
 
 def test_a_node_says_what_its_kernel_and_docker_have(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from appliance.site import sizing
 from appliance.site.model import Node, NodeRole, Site
 from common.checks import Check, CheckState
-from common.rdma import MIN_GBPS
+from common.rdma import INFINIBAND, MIN_GBPS
 
 Machine = Mapping[str, Any]
 """What `roles/preflight/library/node_machine.py` says of a node."""
@@ -161,8 +161,11 @@ def _gpus(node: Node, machine: Machine) -> Iterator[Check]:
 
 def _infiniband(machine: Machine) -> Check:
     ports = machine["hcas"]
-    said = ", ".join(f"{each['name']} {each['gbps']:g} Gb/s" for each in ports) or "no adapter of InfiniBand"
-    fast = any(each["gbps"] >= MIN_GBPS for each in ports)
+    roce = {each["name"] for each in ports if each["link"] not in ("", INFINIBAND)}
+    note = " (RoCE, which sessions do not use)"
+    named = (f"{each['name']} {each['gbps']:g} Gb/s{note if each['name'] in roce else ''}" for each in ports)
+    said = ", ".join(named) or "no adapter of InfiniBand"
+    fast = any(each["gbps"] >= MIN_GBPS for each in ports if each["name"] not in roce)
     hint = f"RDMA takes a port of {MIN_GBPS} Gb/s or more: look at the adapter's driver, cable and subnet manager"
     state = CheckState.OK if fast else CheckState.WARN
     return _check("infiniband", "InfiniBand is fast enough for RDMA", state, said, hint)

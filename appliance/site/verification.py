@@ -20,6 +20,7 @@ from appliance.site import (
     machine_checks,
     pki,
     playbook,
+    renewal,
     served_health,
 )
 from appliance.site.agent_checks import agent, gpus, listed, strangers
@@ -98,6 +99,7 @@ def verify(
     now = datetime.now(UTC)
     verdict.add(site.reservoir.name, health.judged(site, folder, now))
     verdict.add(site.reservoir.name, served_health.checks(root, site.health.health_bundle_warn_days, now))
+    verdict.add(site.reservoir.name, [renewal.check(state, root, now)])
     if (ends := edge_certificate.until(state)) is not None:
         verdict.add(site.master.name, [company_certificate(ends, now)])
     verdict.add(site.master.name, apps_names.checks(site))

@@ -94,9 +94,10 @@ def interface(path: Path) -> dict[str, Any]:
 
 
 def port(path: Path) -> dict[str, Any]:
-    """Return a port of an HCA with its rate, of which the kernel says `100 Gb/sec (4X EDR)`."""
+    """Return a port of an HCA with its rate, such as `100 Gb/sec (4X EDR)`; the link of RoCE is Ethernet."""
     rate = re.match(r"(\d+(?:\.\d+)?) Gb/sec", content(path / "rate"))
-    return {"name": f"{path.parents[1].name}:{path.name}", "gbps": float(rate[1]) if rate else 0.0}
+    name = f"{path.parents[1].name}:{path.name}"
+    return {"name": name, "gbps": float(rate[1]) if rate else 0.0, "link": content(path / "link_layer")}
 
 
 def is_gpu(path: Path) -> bool:

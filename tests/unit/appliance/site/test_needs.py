@@ -119,11 +119,22 @@ def test_the_driver_that_a_deploy_installs_need_not_be_there() -> None:
     assert states("driver: {source: preinstalled}", driver="418.00", gpus=8) == {"driver": "fail"}
 
 
+def hca(gbps: float, link: str = "InfiniBand") -> dict[str, Any]:
+    return {"name": "mlx5_0:1", "gbps": gbps, "link": link}
+
+
 def test_a_node_that_has_an_address_on_infiniband_has_a_fast_port() -> None:
     said = "ib_address: 10.1.0.2"
     assert states(said) == {"infiniband": "warn"}
-    assert states(said, hcas=[{"name": "mlx5_0:1", "gbps": 10.0}]) == {"infiniband": "warn"}
-    assert states(said, hcas=[{"name": "mlx5_0:1", "gbps": 40.0}]) == {}
+    assert states(said, hcas=[hca(10.0)]) == {"infiniband": "warn"}
+    assert states(said, hcas=[hca(40.0)]) == {}
+    assert states(said, hcas=[hca(100.0, "Ethernet")]) == {"infiniband": "warn"}, "RoCE, which sessions do not use"
+    (check,) = (
+        check
+        for check in needs.judge(site(said), site(said).nodes[1], LARGE | {"hcas": [hca(100.0, "Ethernet")]})
+        if check.id == "infiniband"
+    )
+    assert check.evidence == "mlx5_0:1 100 Gb/s (RoCE, which sessions do not use)"
 
 
 def test_what_fails_makes_a_node_unfit_and_what_warns_does_not() -> None:
@@ -158,6 +169,7 @@ def test_a_machine_is_seen_by_what_its_kernel_tells(tmp_path: Path) -> None:
         write(tmp_path, f"sys/class/net/{name}/speed", speed)
         write(tmp_path, f"sys/class/net/{name}/operstate", state)
     write(tmp_path, "sys/class/infiniband/mlx5_0/ports/1/rate", "100 Gb/sec (4X EDR)")
+    write(tmp_path, "sys/class/infiniband/mlx5_0/ports/1/link_layer", "Ethernet")
     for bus, vendor, kind in (("01", "0x10de", "0x030200"), ("02", "0x10de", "0x068000"), ("03", "0x8086", "0x030000")):
         write(tmp_path, f"sys/bus/pci/devices/0000:{bus}:00.0/vendor", vendor)
         write(tmp_path, f"sys/bus/pci/devices/0000:{bus}:00.0/class", kind)
@@ -176,7 +188,7 @@ def test_a_machine_is_seen_by_what_its_kernel_tells(tmp_path: Path) -> None:
         {"name": "eth0", "mbps": 10000, "up": True},
         {"name": "eth1", "mbps": None, "up": False},
     ]
-    assert found["hcas"] == [{"name": "mlx5_0:1", "gbps": 100.0}]
+    assert found["hcas"] == [{"name": "mlx5_0:1", "gbps": 100.0, "link": "Ethernet"}]
     assert (found["gpus"], found["driver"]) == (1, "535.261.03")
     assert found["missing_capabilities"] == ["CAP_SYS_ADMIN"]
     assert found["kernel"] == "6.1.0-40-amd64"

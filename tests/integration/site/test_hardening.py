@@ -26,7 +26,7 @@ UNITS = {
     "penstock-controller.service": ("repair_orders", ("controller",), 3.0, {}),
     "penstock-backup.service": ("backup", ("playbooks",), 7.0, {}),
     "penstock-renewal.service": ("renewal", ("playbooks",), 7.0, {}),
-    "penstock-log-limit@.service": ("log_store", ("hardening", "log-limit"), 3.0, {}),
+    "penstock-log-limit@.service": ("log_store", ("hardening", "log-limit"), 3.0, {"log_store_share_mib": 64}),
     "penstock-log-store@.service": ("log_store", ("hardening", "strict"), 2.0, {}),
 }
 """By a unit its role, the drop-ins that limit it, and below what its exposure is then."""

@@ -65,6 +65,11 @@ STDOUT, STDERR = 1, 2
 
 DEFAULT_SHM_MIB = 64
 """MiB of a container's `/dev/shm` where nobody says: as much as Docker gives."""
+VXLAN_OVERHEAD = 50
+"""Bytes that a VXLAN adds to a packet of IPv4."""
+USUAL_MTU = 1500
+"""Bytes of a packet of containers where nobody says otherwise."""
+
 SYSTEM_FOLDERS = (
     "/proc",
     "/sys",

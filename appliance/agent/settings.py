@@ -65,6 +65,8 @@ class Settings(
     A healthy node has `expected_gpus`, whose names have the words `expected_gpu_model` in them, its `units` run, and
     `kernel_modules` are loaded.
 
+    Docker keeps images and containers at `docker_root`, whose disk is looked at.
+
     `nodes_file` has the addresses of all nodes, which no range of `egress` opens, and the names by which sessions know
     them and their services. `state_folder` has on the disk what the next agent has to know.
 
@@ -101,6 +103,7 @@ class Settings(
     kernel_modules: Annotated[tuple[str, ...], WORDS] = ()
     simulated_gpus: int = Field(default=0, ge=0, le=MAX_GPUS)
     state_folder: Path = Path("/var/lib/penstock/agent")
+    docker_root: Path = Path("/var/lib/docker")
     docker_socket: Path = Path("/var/run/docker.sock")
     journal_stream: str = ""
     notify_socket: str = ""

@@ -23,7 +23,7 @@ def _ways(nccl: Nccl | None) -> Iterator[tuple[str, str]]:
     if nccl["p2p_line"]:
         yield "P2P", _said(nccl["p2p"], nccl["p2p_line"])
     if nccl["ib_line"]:
-        yield "InfiniBand", _said(nccl["ib"], nccl["ib_line"])
+        yield "InfiniBand or RoCE", _said(nccl["ib"], nccl["ib_line"])
     if nccl["gdrdma_line"]:
         yield "GPUDirect RDMA", _said(nccl["gdrdma"], nccl["gdrdma_line"])
 

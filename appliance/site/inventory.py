@@ -44,6 +44,8 @@ from common.settings.node_agent import GpuSettings, LocationSettings, SimulatedG
 from common.settings.repair import AutomaticRepairSettings
 
 STATE = "/var/lib/penstock/site"
+DOCKER_ROOT = "/var/lib/docker"
+"""Where Docker keeps images and containers, unless it is told otherwise."""
 """Where the controller keeps the site's certificates and passwords."""
 
 SITE_FILE = "site.yml"
@@ -183,6 +185,7 @@ def _host(site: Site, node: Node, state: str, closed: list[str]) -> Variables:
         "node_reservoir": NodeRole.RESERVOIR in node.roles,
         "node_clock": NodeRole.MASTER in node.roles,
         "node_firewall": firewall.has_one(site, node),
+        "node_docker_root": node.docker_root or DOCKER_ROOT,
         "node_take_over": [kind.value for kind in node.take_over],
         "node_mounts": _mounts(site, node),
         "node_external": _external(site, node),
@@ -268,6 +271,8 @@ def _node_agent(site: Site, node: Node) -> Variables:
     folders = [site.session_pvc_root, *site.session_host_paths]
     if node.gpus and not node.simulated_gpus:
         settings |= {"expected_gpus": node.gpus.count, "expected_gpu_model": node.gpus.model or ""}
+    if node.docker_root:
+        settings |= {"docker_root": node.docker_root}
     if node.ib_address and not node.kubernetes:
         settings |= {"ib_address": str(node.ib_address)}
     if node.driver and node.driver.peermem:

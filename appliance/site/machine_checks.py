@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from appliance.site.model import Node, Site
 from appliance.site.seen import Seen
-from common.checks import Check
+from common.checks import Check, CheckState
 
 OFFSET_S = 1.0
 """How far a node's clock may be from the site's, in seconds."""
@@ -46,6 +46,29 @@ def firewall(node: Node, seen: Seen) -> Iterator[Check]:
     found = seen["firewall"]
     hint = f"run `systemctl restart penstock-firewall` on {node.name}, and look who takes tables of others away"
     yield Check.of("firewall", "other ports are closed", ok=found["ok"], evidence=found["detail"], hint=hint)
+
+
+def confinement(node: Node, seen: Seen) -> Iterator[Check]:
+    """Judge who limits sessions in the kernel; what Docker says of itself is what their containers get."""
+    docker, modules = seen["docker"], seen["security_modules"]
+    if docker is None:
+        return
+    told = (each.removeprefix("name=").partition(",") for each in docker["security"])
+    limits = {name: rest for name, _, rest in told}
+    filtered = "seccomp" in limits and "profile=unconfined" not in limits["seccomp"]
+    # a container's Docker leaves the profiles to the machine
+    without = modules["apparmor"] and "apparmor" not in limits and not modules["container"]
+    enforcing = modules["selinux"] == "enforcing"
+    has = [name for name in ("AppArmor", "SELinux") if name.lower() in limits] + ["seccomp"] * filtered
+    said = f"containers are limited by {' and '.join(has) or 'nothing'}"
+    said += "; AppArmor is on in the kernel, and Docker does not use it" if without else ""
+    said += "; SELinux enforces its policy" if enforcing else ""
+    hints = [] if filtered else ["take `seccomp` out of what Docker is told"]
+    hints += ["install the package `apparmor`"] if without else []
+    hints += ["look at `ausearch -m avc` for what SELinux denies"] if enforcing else []
+    state = CheckState.FAIL if not filtered else CheckState.WARN if hints else CheckState.OK
+    hint = f"{', '.join(hints)}, and run `systemctl restart docker` on {node.name}" if hints else ""
+    yield Check("confinement", "sessions are limited by the kernel", state, said, hint)
 
 
 def storages(seen: Seen) -> Iterator[Check]:

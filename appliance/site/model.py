@@ -100,7 +100,7 @@ class Node(LocationSettings, TakingOver):
     how the `ib_address` comes onto its interface where the site sees to that, and `enforcement` its own order of kinds
     instead of the site's. The agent of a worker with `kubernetes` stands for that cluster instead of its machine.
     `slurm` is the node as Slurm counts it, where that is the site's engine. `overrides` win over those of its roles and
-    of the site.
+    of the site. `docker_root` is where a worker's Docker keeps images and containers.
     """
 
     name: Name
@@ -114,6 +114,7 @@ class Node(LocationSettings, TakingOver):
     driver: GpuDriver | None = None
     simulated_gpus: SimulatedGpus | None = None
     enforcement: Order | None = None
+    docker_root: PlainPath | None = None
     kubernetes: KubernetesCluster | None = None
     overrides: Overrides = Field(default_factory=dict)
     slurm: SlurmNode | None = None

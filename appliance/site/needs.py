@@ -12,7 +12,7 @@ from typing import Any
 from appliance.site import sizing
 from appliance.site.model import Node, NodeRole, Site
 from common.checks import Check, CheckState
-from common.rdma import MIN_GBPS
+from common.rdma import INFINIBAND, MIN_GBPS
 
 Machine = Mapping[str, Any]
 """What `roles/preflight/library/node_machine.py` says of a node."""
@@ -34,7 +34,9 @@ def judge(site: Site, node: Node, machine: Machine) -> Iterator[Check]:
         yield _disk(site, machine)
     yield _size(node, machine)
     yield from _network(site, node, machine)
+    yield _selinux(machine)
     if is_worker:
+        yield _apparmor(machine)
         yield _kernel(machine)
         yield _capabilities(machine)
         if not node.simulated_gpus:
@@ -53,8 +55,12 @@ def _disk(site: Site, machine: Machine) -> Check:
     enough = has >= needed * ON_DISK
     # that of the machine which the lab runs on is nobody's data disk
     state = CheckState.OK if enough else CheckState.WARN if machine["container"] else CheckState.FAIL
-    said = f"the file system of /var has {has:.0f} GB, of a disk of {needed} GB at least"
-    hint = "give /var a larger disk, or write what is enough here as `disk_gb` of `deploy` in the site file"
+    folder = machine["disk_folder"]
+    said = f"the file system of {folder} has {has:.0f} GB, of a disk of {needed} GB at least"
+    hint = (
+        f"give {folder} a larger disk, name a folder on one as `docker_root` of a worker, or write what is enough here"
+        " as `disk_gb` of `deploy` in the site file"
+    )
     return _check("disk.size", "disk is large enough", state, said, hint)
 
 
@@ -100,6 +106,25 @@ def _capabilities(machine: Machine) -> Check:
     return _check("capabilities", "agent gets the rights that it needs", state, said, hint)
 
 
+def _selinux(machine: Machine) -> Check:
+    """Judge a policy that is no part of the releases that nodes run, and that no machine has been judged with."""
+    mode = machine["selinux"]
+    state = CheckState.WARN if mode == "enforcing" else CheckState.OK
+    said = f"SELinux is {mode}" if mode else "SELinux is off"
+    hint = "write SELINUX=permissive to /etc/selinux/config and boot, or look at `ausearch -m avc` for what it denies"
+    return _check("selinux", "SELinux denies services nothing", state, said, hint)
+
+
+def _apparmor(machine: Machine) -> Check:
+    """Judge whether Docker can load the profile of its containers: without the parser it goes on without, silently."""
+    lacks = machine["apparmor"] and not machine["apparmor_parser"] and not machine["container"]
+    said = "AppArmor is on" if machine["apparmor"] else "AppArmor is off, and seccomp alone limits sessions' calls"
+    said = f"{said}, and without apparmor_parser Docker gives containers no profile" if lacks else said
+    state = CheckState.WARN if lacks else CheckState.OK
+    hint = "install the package `apparmor` of the node's release before the deploy"
+    return _check("apparmor", "AppArmor limits sessions, where the kernel has it", state, said, hint)
+
+
 def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
 
@@ -136,8 +161,11 @@ def _gpus(node: Node, machine: Machine) -> Iterator[Check]:
 
 def _infiniband(machine: Machine) -> Check:
     ports = machine["hcas"]
-    said = ", ".join(f"{each['name']} {each['gbps']:g} Gb/s" for each in ports) or "no adapter of InfiniBand"
-    fast = any(each["gbps"] >= MIN_GBPS for each in ports)
+    roce = {each["name"] for each in ports if each["link"] not in ("", INFINIBAND)}
+    note = " (RoCE, which sessions do not use)"
+    named = (f"{each['name']} {each['gbps']:g} Gb/s{note if each['name'] in roce else ''}" for each in ports)
+    said = ", ".join(named) or "no adapter of InfiniBand"
+    fast = any(each["gbps"] >= MIN_GBPS for each in ports if each["name"] not in roce)
     hint = f"RDMA takes a port of {MIN_GBPS} Gb/s or more: look at the adapter's driver, cable and subnet manager"
     state = CheckState.OK if fast else CheckState.WARN
     return _check("infiniband", "InfiniBand is fast enough for RDMA", state, said, hint)

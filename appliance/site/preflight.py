@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from appliance.site import apps_names, cluster_engine, duplicates, needs, ways
-from appliance.site.inventory import POSTGRESQL_PORT
+from appliance.site import apps_names, cluster_engine, duplicates, needs, packets, ways
+from appliance.site.inventory import DOCKER_ROOT, POSTGRESQL_PORT
 from appliance.site.model import INNER_PORTS, NFS_PORT, Node, NodeRole, Site, TakeOver
 from common.checks import Check, CheckState
 from common.errors import Problem
@@ -87,7 +87,12 @@ def table(
     """
     machines = {name: said[MACHINE] for name, said in published.items() if MACHINE in said}
     named = [check if check.ok else replace(check, state=CheckState.WARN) for check in apps_names.checks(site, resolve)]
-    among = [duplicates.judge(machines), ways.judge(ways.between(site), published), {site.master.name: named}]
+    among = [
+        duplicates.judge(machines),
+        packets.judge(site, machines),
+        ways.judge(ways.between(site), published),
+        {site.master.name: named},
+    ]
     return {
         node.name: [
             *_looked_at(site, node, bundle, published[node.name]),
@@ -120,6 +125,7 @@ def judge(site: Site, node: Node, present: Present, postgresql: str) -> Iterator
     yield from _unwanted_packages(node, present)
     if NodeRole.WORKER in node.roles:
         yield from _engines(node, present)
+        yield from _docker_root(node, present)
     yield from _busy_ports(site, node, present)
     if NodeRole.MASTER in node.roles:
         yield from _clusters(node, present, postgresql)
@@ -177,6 +183,23 @@ def _engines(node: Node, present: Present) -> Iterator[Finding]:
         reason = f"somebody else's containers are run by {names}; {sum(containers.values())} are running"
         means = f"Docker's packages are replaced, its daemon.json is kept in {KEPT}, others go on beside Penstock"
         yield from _unless(node, TakeOver.CONTAINER_ENGINE, reason, means)
+
+
+def _docker_root(node: Node, present: Present) -> Iterator[Finding]:
+    """Find containers that a Docker with another folder would not know any more, and a folder that is not its own."""
+    found, wanted = present["docker_root"], node.docker_root or DOCKER_ROOT
+    if node.docker_root and found["foreign"]:
+        reason = f"{wanted} is to be Docker's alone, and holds {', '.join(found['foreign'])}"
+        yield "docker root", reason, "name an empty folder, or one that does not exist yet"
+    if found["containers"]:
+        reason = f"{found['containers']} containers of Docker lie in {found['before']}, and not in {wanted}"
+        stop = "systemctl stop penstock-agent docker.socket docker"
+        copy = f"`{stop} && rsync -aHAX --numeric-ids {found['before']}/ {wanted}/`"
+        yield (
+            "docker root",
+            reason,
+            f"drain the node until it has none, or bring them along ({copy}), then deploy again",
+        )
 
 
 def _busy_ports(site: Site, node: Node, present: Present) -> Iterator[Finding]:

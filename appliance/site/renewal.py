@@ -19,7 +19,8 @@ from appliance.site.deployment import ROOT, STATE, DeployListener, Deployment
 from appliance.site.inventory import SITE_FILE
 from appliance.site.model import Site
 from appliance.site.rollout import Problems
-from common.errors import ConflictError, Problem
+from common.checks import Check, CheckState
+from common.errors import ConflictError, PenstockError, Problem
 from reservoir.intake.store import Store
 from reservoir.publication.due import due
 from reservoir.publication.publish import record_of
@@ -87,6 +88,33 @@ def renew(listener: DeployListener, *, state: Path = STATE, root: Path = ROOT, n
         site, None, listener, file=_site_file(state), limit=limit, renewal=require, state=state, root=root
     )
     return done
+
+
+def check(state: Path = STATE, root: Path = ROOT, now: datetime | None = None) -> Check:
+    """Judge whether the timer renews what ends next; what it would refuse, or leave out, only its journal says else."""
+    moment, name = now or datetime.now(UTC), "certificates are renewed by themselves"
+    try:
+        site, ends = deployment.deployed_site(state), pki.ends(state / "pki")
+        first = min(ends, key=lambda each: ends[each])
+        wanted = {each for each, end in ends.items() if end < moment + timedelta(days=pki.RENEW_DAYS)}
+        said = f"the first to end, that of {first}, counts until {ends[first]:%F}"
+        if pki.AUTHORITY in wanted:
+            reasons = ["the authority needs a deploy to all nodes"]
+        else:
+            stands = _stands(site, state, root)
+            workers = [each for each in waves.plan(site).workers if each in wanted]
+            others = _others(workers, deploy_records.read(state), stands)
+            reasons = [f"{each}: {problem.reason}" for each, problems in others.items() for problem in problems]
+    except ConflictError as error:
+        reasons = [problem.reason for problem in error.problems]
+    except (PenstockError, OSError, ValueError) as error:
+        return Check("renewal", name, CheckState.WARN, str(error), HINT)
+    if not reasons:
+        return Check("renewal", name, CheckState.OK, said)
+    evidence = f"{said}; a renewal would refuse: {'; '.join(reasons)}"
+    if not wanted:
+        return Check("renewal", name, CheckState.OK, evidence)
+    return Check("renewal", name, CheckState.WARN, evidence, HINT)
 
 
 def _stands(site: Site, state: Path, root: Path) -> Record:

@@ -63,6 +63,7 @@ def load(document: YamlDocument) -> Site:
         _paths,
         _session_storage,
         _host_paths,
+        _docker_roots,
         _egress,
         _workers,
         _infiniband,
@@ -127,7 +128,7 @@ def _roles(site: Site) -> Iterator[Fault]:
         worker = NodeRole.WORKER in node.roles
         if worker and node.agent_port is None:
             yield path, f"worker {node.name} has no agent_port", "add `agent_port: 6001`"
-        for field in ("agent_port", "gpus", "driver", "simulated_gpus", "enforcement", "kubernetes"):
+        for field in ("agent_port", "gpus", "driver", "simulated_gpus", "enforcement", "docker_root", "kubernetes"):
             if not worker and getattr(node, field) is not None:
                 hint = f"remove {field}, or add the role worker"
                 yield (*path, field), f"{node.name} is not a worker", hint
@@ -214,6 +215,25 @@ def _paths(site: Site) -> Iterator[Fault]:
             if f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/"):
                 yield ("storage", index, field), f"{path} and {other} of {name} overlap", "choose another folder"
         taken.append((storage.name, path))
+
+
+def _docker_roots(site: Site) -> Iterator[Fault]:
+    """Docker's folder is its own: no part of the system, of a storage, or of what sessions mount."""
+    mounted = [(f"storage {each.name}", getattr(each, "mount_path", each.path)) for each in site.storage]
+    mounted += [("session_host_paths", folder) for folder in site.session_host_paths]
+    exported = [(f"storage {each.name}", each.path) for each in site.storage]
+    for index, node in enumerate(site.nodes):
+        path, root = ("nodes", index, "docker_root"), node.docker_root
+        if root is None:
+            continue
+        if root.split("/")[1] in SYSTEM_FOLDERS:
+            yield path, f"{root} belongs to the system", "choose a folder such as /data/docker"
+        for name, other in mounted + (exported if NodeRole.STORAGE in node.roles else []):
+            if f"{root}/".startswith(f"{other}/") or f"{other}/".startswith(f"{root}/"):
+                yield path, f"{root} and {other} of {name} overlap", "choose a folder that is Docker's alone"
+                break
+        if node.kubernetes is not None:
+            yield path, f"{node.name} stands for a cluster, which runs no Docker of ours", "remove docker_root"
 
 
 def _session_storage(site: Site) -> Iterator[Fault]:

@@ -20,6 +20,7 @@ from appliance.site import (
     machine_checks,
     pki,
     playbook,
+    renewal,
     served_health,
 )
 from appliance.site.agent_checks import agent, gpus, listed, strangers
@@ -98,6 +99,7 @@ def verify(
     now = datetime.now(UTC)
     verdict.add(site.reservoir.name, health.judged(site, folder, now))
     verdict.add(site.reservoir.name, served_health.checks(root, site.health.health_bundle_warn_days, now))
+    verdict.add(site.reservoir.name, [renewal.check(state, root, now)])
     if (ends := edge_certificate.until(state)) is not None:
         verdict.add(site.master.name, [company_certificate(ends, now)])
     verdict.add(site.master.name, apps_names.checks(site))
@@ -201,6 +203,7 @@ def _checks(
         yield "strangers", "agents are those of the site's workers", strangers(site, master)
     if NodeRole.WORKER in node.roles:
         yield "docker", "container engine answers", _docker(node, seen)
+        yield "confinement", "sessions are limited by the kernel", machine_checks.confinement(node, seen)
         yield "gpu_library", "library of GPU shares is the reservoir's and loads", _library(seen)
         yield "agent", "agent is registered and ready", agent(node, master)
         yield "gpus", "GPUs are those of the site file", gpus(node, seen, master)
@@ -329,7 +332,11 @@ def _docker(node: Node, seen: Seen) -> Iterator[Check]:
     docker = seen["docker"]
     said = f"Docker {docker['version']}, {docker['driver']}" if docker else "Docker does not answer"
     hint = f"look at `journalctl -u docker` on {node.name}"
-    yield Check.of("docker", "container engine answers", ok=docker is not None, evidence=said, hint=hint)
+    astray = docker is not None and node.docker_root not in (None, docker["root"])
+    if docker and astray:
+        said = f"{said}, which keeps its things at {docker['root']} and not at {node.docker_root}"
+    ok = docker is not None and not astray
+    yield Check.of("docker", "container engine answers", ok=ok, evidence=said, hint=hint)
 
 
 def _library(seen: Seen) -> Iterator[Check]:

@@ -61,6 +61,13 @@ class NodeAgentSettings(StrictModel):
         description="seconds between two looks at all containers and networks of a worker, beside the container "
         "engine's events; what was missed is found, and what somebody took away is mended",
     )
+    network_mtu: int | None = Field(
+        default=None,
+        ge=1280,
+        le=65535,
+        description="largest packets of sessions, in bytes, as for jumbo frames; between containers on several nodes "
+        "at most what the interfaces carry less 50 for VXLAN, which is the default there; elsewhere that is 1500",
+    )
     metrics_interval_s: float = Field(
         default=15, gt=0, le=3600, description="seconds between two samples of what sessions use"
     )

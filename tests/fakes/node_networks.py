@@ -74,7 +74,7 @@ class NodeNetworks:
         return ""
 
 
-def gang_networks(node: NodeNetworks | None = None) -> GangNetworkManager:
-    """Return the keeper of such networks on a node."""
+def gang_networks(node: NodeNetworks | None = None, *, mtu: int | None = None) -> GangNetworkManager:
+    """Return the keeper of such networks on a node; `mtu` is what the site wants."""
     node = node or NodeNetworks()
-    return GangNetworkManager(node, "192.0.2.1", node.run)
+    return GangNetworkManager(node, "192.0.2.1", node.run, mtu=mtu)

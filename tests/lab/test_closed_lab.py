@@ -94,11 +94,16 @@ def exposure_on(journey: Journey, node: str) -> dict[str, float]:
 def test_services_that_people_and_nodes_reach_have_little_that_could_be_taken_over(journey: Journey) -> None:
     exposure = exposure_on(journey, "master1")
     hardened = ("docker-registry", "nginx", "penstock-agent-edge", "penstock-api", "penstock-edge", "penstock-index")
-    assert {name: exposure[name] for name in (*hardened, "postgresql@15-main") if exposure[name] >= 4} == {}
+    others = ("penstock-controller", "postgresql@15-main")
+    assert {name: exposure[name] for name in (*hardened, *others) if exposure[name] >= 4} == {}
 
 
 def test_an_agent_is_kept_from_all_that_it_does_not_need(journey: Journey) -> None:
     assert exposure_on(journey, "worker1")["penstock-agent"] < 6.5
+
+
+def test_an_nfs_server_is_kept_from_what_files_of_others_do_not_take(journey: Journey) -> None:
+    assert exposure_on(journey, "storage1")["nfs-ganesha"] < 5.5
 
 
 @pytest.mark.parametrize(("port", "reason"), [(443, ""), (9100, "No route to host"), (6001, "No route to host")])

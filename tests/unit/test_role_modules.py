@@ -79,7 +79,12 @@ def test_ports_beyond_the_loopback_address() -> None:
 
 def test_docker_that_answers_and_docker_that_does_not() -> None:
     info = '{"ServerVersion": "20.10.24", "Driver": "overlay2", "DockerRootDir": "/var/lib/docker"}'
-    assert evidence.docker(0, info) == {"version": "20.10.24", "driver": "overlay2", "root": "/var/lib/docker"}
+    assert evidence.docker(0, info) == {
+        "version": "20.10.24",
+        "driver": "overlay2",
+        "root": "/var/lib/docker",
+        "security": [],
+    }
     assert evidence.docker(1, "Cannot connect to the Docker daemon") is None
     assert evidence.docker(0, "not json") is None
     client_alone = '{"ServerVersion": "", "ServerErrors": ["Cannot connect to the Docker daemon"]}'

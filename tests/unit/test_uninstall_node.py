@@ -261,6 +261,27 @@ def test_rules_for_packets_go(programs: Programs, node: Any) -> None:
     assert len(programs.told("iptables --wait --delete INPUT")) == 3, "each jump, until there is none"
 
 
+NOUVEAU = "etc/modprobe.d/penstock-nouveau.conf"
+
+
+def test_what_kept_a_driver_away_is_taken_out_of_what_boots_too(tree: Path, programs: Programs, node: Any) -> None:
+    write(tree / "usr/sbin/update-initramfs", "")
+    node().remove()
+    assert programs.told("update-initramfs") == [], "nothing of ours is in it"
+    write(tree / NOUVEAU, "blacklist nouveau")
+    node(dry=True).remove()
+    assert programs.told("update-initramfs") == []
+    node().remove()
+    assert programs.told("update-initramfs") == ["update-initramfs -u -k all"]
+    assert not (tree / NOUVEAU).exists()
+
+
+def test_nodes_of_slurm_lose_the_user_that_they_have_for_the_site() -> None:
+    wiring = yaml.safe_load((ROOT / "inventory/group_vars/all/uninstall.yml").read_text())
+    assert "'control_api' in group_names or 'cluster_engine' in group_names" in wiring["uninstall_users"]
+    assert "site_slurm.state_folder" in wiring["uninstall_data"]
+
+
 def test_a_program_that_fails_is_told_with_what_it_said(programs: Programs, node: Any) -> None:
     programs.answers |= {"getent": (0, "penstock"), "userdel": (8, "penstock is logged in")}
     with pytest.raises(uninstall_node.UninstallError, match=r"`userdel penstock` .* code 8: .*logged in\. Hint"):

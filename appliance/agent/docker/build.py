@@ -91,7 +91,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         images,
         forwarder,
         shares=maintenance.shares,
-        gang_networks=GangNetworkManager(engine, settings.address),
+        gang_networks=GangNetworkManager(engine, settings.address, mtu=settings.network_mtu),
         egress_policy=egress_policy,
         near=gpus.near,
         node_cores=node_cores,

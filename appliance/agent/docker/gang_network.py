@@ -13,16 +13,13 @@ from typing import Any
 from docker.types import IPAMConfig, IPAMPool
 
 from common.errors import InputError, Problem
-from common.protocol import GangNetwork
+from common.protocol import USUAL_MTU, GangNetwork
 
 LABEL = "io.penstock.gang"
 INTERFACE = "eth1"
 """What a container calls its interface on the network: Docker puts networks without a way out behind the others."""
 VXLAN_PORT = 4789
 """UDP port of every node that has such networks, as IANA has it for VXLAN."""
-VXLAN_OVERHEAD = 50
-"""Bytes that a VXLAN adds to a packet of IPv4."""
-USUAL_MTU = 1500
 BRIDGE_PREFIX = "psg-"
 LINK_PREFIX = "psx-"
 _NAME_PREFIX = "penstock-gang-"

@@ -17,7 +17,7 @@ from appliance.agent.docker import gang_network
 from appliance.agent.docker.gang_network import Command
 from common import process
 from common.errors import ConflictError, PenstockError
-from common.protocol import GangNetwork
+from common.protocol import USUAL_MTU, VXLAN_OVERHEAD, GangNetwork
 
 log = structlog.get_logger()
 
@@ -41,8 +41,14 @@ class Networks(Protocol):
 class GangNetworkManager:
     """All such networks of this node; every call may block."""
 
-    def __init__(self, networks: Networks, local: str, run: Callable[[Command], str] = process.run) -> None:
-        """Start with none known; `local` is the address from which this node sends to others."""
+    def __init__(
+        self, networks: Networks, local: str, run: Callable[[Command], str] = process.run, *, mtu: int | None = None
+    ) -> None:
+        """Start with none known; `local` is the address from which this node sends to others.
+
+        `mtu` is the size of packets that the site wants, where so much fits.
+        """
+        self._mtu_wanted = mtu
         self._networks = networks
         self._local = local
         self._run = run
@@ -130,10 +136,15 @@ class GangNetworkManager:
             self._run(command)
 
     def _mtu(self, network: GangNetwork) -> int:
-        """Return how many bytes fit into a packet on the way to every other node."""
+        """Return how many bytes a packet has at most: as wanted, where so many fit on the way to every other node."""
         devices = {json.loads(self._run(("ip", "-j", "route", "get", peer)))[0]["dev"] for peer in network.peers}
-        sizes = [json.loads(self._run(("ip", "-j", "link", "show", "dev", device)))[0]["mtu"] for device in devices]
-        return min(sizes) - gang_network.VXLAN_OVERHEAD if sizes else gang_network.USUAL_MTU
+        sizes: list[int] = [
+            json.loads(self._run(("ip", "-j", "link", "show", "dev", device)))[0]["mtu"] for device in devices
+        ]
+        if not sizes:
+            return self._mtu_wanted or USUAL_MTU
+        fits = min(sizes) - VXLAN_OVERHEAD
+        return min(self._mtu_wanted or fits, fits)
 
     def _links(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(self._run(("ip", "-j", "-d", "link", "show", "type", "vxlan")) or "[]")

@@ -22,7 +22,7 @@ def build(settings: Settings, node_info: Callable[[], NodeInfo], more: Mapping[s
     disk = settings.health_disk_warn_percent, settings.disk_stop_percent
     memory = settings.health_memory_warn_percent, settings.health_memory_fail_percent
     looks: dict[str, Look] = {
-        "disk": partial(machine_checks.disks, machine_look.FOLDERS, *disk),
+        "disk": partial(machine_checks.disks, machine_look.folders(settings.docker_root), *disk),
         "memory": partial(machine_checks.memory, *memory),
         "clock": machine_look.clock,
         "service": partial(machine_look.units, settings.units),

@@ -15,7 +15,8 @@ from common.checks import Check
 from common.protocol import NodeInfo
 from common.repairs import REPAIR_OF
 
-FOLDERS = tuple(map(Path, ("/", "/var/lib/docker", "/var/lib/penstock", "/var/log", "/tmp")))  # noqa: S108 - looked at
+FOLDERS = tuple(map(Path, ("/var/lib/penstock", "/var/log", "/tmp")))  # noqa: S108 - looked at
+"""Whose disks are looked at, beside those of the system and of Docker."""
 MODULES = Path("/sys/module")
 WAIT = ("timeout", "--signal=KILL", "4")
 """Before a program that may hang."""
@@ -24,6 +25,11 @@ HUNG = (
     *("_PID=1", "MESSAGE_ID=d9b373ed55a64feb8242e02dbe79a49c", "UNIT_RESULT=watchdog"),
 )
 """Prints a unit for each time that systemd ended it because it gave no sign of life."""
+
+
+def folders(docker_root: Path) -> tuple[Path, ...]:
+    """Return the folders whose disks are looked at; the first one of a disk gives it its name."""
+    return (Path("/"), docker_root, *FOLDERS)
 
 
 def clock() -> Iterator[Check]:

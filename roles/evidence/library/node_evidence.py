@@ -142,6 +142,7 @@ def parts(options: dict[str, Any], run: Callable[..., tuple[int, str]]) -> dict[
         "pip_sources": lambda: pip_sources(Path("/")),
         "time": lambda: tracking(*run("chronyc", "-c", "tracking")),
         "docker": lambda: docker(*run("docker", "info", "--format", "{{json .}}")),
+        "security_modules": lambda: security_modules(Path("/")),
         "pci_gpus": lambda: pci_gpus(Path("/sys/bus/pci/devices")),
         "api": lambda: health(options["api_url"], options["ca"]),
         "certificate": lambda: certificate(options["certificate"], options["ca"], options["crl"], run),
@@ -268,6 +269,20 @@ def docker(code: int, text: str) -> dict[str, Any] | None:
         "version": info["ServerVersion"],
         "driver": info.get("Driver", ""),
         "root": info.get("DockerRootDir"),
+        "security": info.get("SecurityOptions") or [],
+    }
+
+
+def security_modules(root: Path) -> dict[str, Any]:
+    """Return who limits processes in the kernel, and whether that is the kernel of another machine."""
+
+    def said(path: str) -> str:
+        return (root / path).read_text().strip() if (root / path).is_file() else ""
+
+    return {
+        "apparmor": said("sys/module/apparmor/parameters/enabled") == "Y",
+        "selinux": {"0": "permissive", "1": "enforcing"}.get(said("sys/fs/selinux/enforce"), ""),
+        "container": (root / "run/systemd/container").exists() or (root / ".dockerenv").exists(),
     }
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """What a node is made of, and what it has for itself.
 
-Cores, memory, disk, interfaces, InfiniBand, GPUs and their driver, and rights of root; names, ids and addresses.
+Cores, memory, disk, interfaces, InfiniBand, GPUs and their driver, rights of root and who limits them in the kernel;
+names, ids and addresses.
 """
 
 from __future__ import annotations
@@ -26,15 +27,20 @@ description: Looks at hardware and kernel; judges and changes nothing.
 author: Penstock
 options:
   address: {type: str, default: "", description: Address that the site gives to this node.}
+  folder: {type: str, default: /var, description: Where most of what the node keeps is kept.}
 """
 
-OPTIONS: dict[str, dict[str, Any]] = {"address": {"type": "str", "default": ""}}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "address": {"type": "str", "default": ""},
+    "folder": {"type": "str", "default": "/var"},
+}
 NVIDIA, GPU_CLASSES = "0x10de", ("0x0300", "0x0302")
 # of Linux's sockios.h, and an entry of its list of addresses: interface, then family, port and address
 SIOCGIFCONF, ADDRESSES, ENTRY = 0x8912, 4096, "16s2x2x4s16x"
 ARP, ETHERNET, IP, PROBE = 0x0806, 1, 0x0800, 1
 ARP_PACKET, ARP_BYTES = "!HHBBH6s4s6s4s", 28
 ANSWER_S = 1.0
+SELINUX = {"0": "permissive", "1": "enforcing"}
 # by their numbers in Linux's capability.h
 CAPABILITIES = {"CAP_DAC_OVERRIDE": 1, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21}
 
@@ -42,17 +48,20 @@ CAPABILITIES = {"CAP_DAC_OVERRIDE": 1, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21
 def main() -> None:
     """Return what is there as `penstock_machine`."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
-    module.exit_json(changed=False, penstock_machine=look(address=module.params["address"]))
+    module.exit_json(
+        changed=False, penstock_machine=look(address=module.params["address"], folder=module.params["folder"])
+    )
 
 
-def look(root: Path = Path("/"), address: str = "") -> dict[str, Any]:
+def look(root: Path = Path("/"), address: str = "", folder: str = "/var") -> dict[str, Any]:
     """Return what the kernel tells of a node below /sys and /proc, and who has its address."""
     carrier = carrier_of(address)
     memory = re.search(r"^MemTotal:\s+(\d+) kB", content(root / "proc/meminfo"), re.MULTILINE)
     return {
         "cores": len(os.sched_getaffinity(0)),
         "memory_mib": int(memory[1]) // 1024 if memory else 0,
-        "disk_bytes": shutil.disk_usage(root / "var").total,
+        "disk_folder": folder,
+        "disk_bytes": shutil.disk_usage(standing(root / folder.lstrip("/"))).total,
         "container": (root / "run/systemd/container").exists() or (root / ".dockerenv").exists(),
         "interfaces": [interface(path) for path in sorted(root.glob("sys/class/net/*")) if path.name != "lo"],
         "hcas": [port(path) for path in sorted(root.glob("sys/class/infiniband/*/ports/*"))],
@@ -60,11 +69,21 @@ def look(root: Path = Path("/"), address: str = "") -> dict[str, Any]:
         "driver": content(root / "sys/module/nvidia/version"),
         "missing_capabilities": missing_capabilities(content(root / "proc/self/status")),
         "kernel": content(root / "proc/sys/kernel/osrelease"),
+        "apparmor": content(root / "sys/module/apparmor/parameters/enabled") == "Y",
+        "apparmor_parser": any((root / path).exists() for path in ("sbin/apparmor_parser", "usr/sbin/apparmor_parser")),
+        "selinux": SELINUX.get(content(root / "sys/fs/selinux/enforce"), ""),
         "hostname": content(root / "proc/sys/kernel/hostname"),
         "machine_id": content(root / "etc/machine-id"),
+        "carrier": carrier,
+        "mtu": int(content(root / "sys/class/net" / carrier / "mtu") or 0) if carrier else 0,
         "mac": content(root / "sys/class/net" / carrier / "address") if carrier else "",
         "claimants": claimants(address, carrier, root) if carrier else [],
     }
+
+
+def standing(path: Path) -> Path:
+    """Return a folder, or the next one above it that is there."""
+    return next(each for each in (path, *path.parents) if each.is_dir())
 
 
 def interface(path: Path) -> dict[str, Any]:
@@ -75,9 +94,10 @@ def interface(path: Path) -> dict[str, Any]:
 
 
 def port(path: Path) -> dict[str, Any]:
-    """Return a port of an HCA with its rate, of which the kernel says `100 Gb/sec (4X EDR)`."""
+    """Return a port of an HCA with its rate, such as `100 Gb/sec (4X EDR)`; the link of RoCE is Ethernet."""
     rate = re.match(r"(\d+(?:\.\d+)?) Gb/sec", content(path / "rate"))
-    return {"name": f"{path.parents[1].name}:{path.name}", "gbps": float(rate[1]) if rate else 0.0}
+    name = f"{path.parents[1].name}:{path.name}"
+    return {"name": name, "gbps": float(rate[1]) if rate else 0.0, "link": content(path / "link_layer")}
 
 
 def is_gpu(path: Path) -> bool:

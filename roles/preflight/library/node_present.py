@@ -27,6 +27,7 @@ options:
   index: {type: str, required: true, description: "Index of the bundle's packages, as apt reads it."}
   ports: {type: list, elements: int, required: true, description: Ports that services will listen on.}
   exports: {type: str, default: "", description: File with the exports of the NFS server.}
+  docker_root: {type: str, default: "", description: Where Docker is to keep images and containers.}
   root: {type: path, default: /, description: Root of the file system.}
 """
 
@@ -36,6 +37,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "index": {"type": "str", "required": True, "no_log": True},
     "ports": {"type": "list", "elements": "int", "required": True},
     "exports": {"type": "str", "default": ""},
+    "docker_root": {"type": "str", "default": ""},
     "root": {"type": "path", "default": "/"},
 }
 ENGINE_PACKAGES = (
@@ -59,6 +61,7 @@ ENGINE_UNITS = (
     "rke2-agent",
     "snap.microk8s.daemon-kubelite",
 )
+DOCKER_ROOT = "/var/lib/docker"
 # what runs one container each, whoever started it
 SHIMS = ("containerd-shim", "conmon")
 LOCKS = ("var/lib/dpkg/lock-frontend", "var/lib/dpkg/lock", "var/lib/apt/lists/lock")
@@ -85,9 +88,26 @@ def present(options: dict[str, Any]) -> dict[str, Any]:
         "listening": listening(set(options["ports"]), root / "proc"),
         "clusters": clusters(root),
         "exports": exports(root, options["exports"]),
+        "docker_root": docker_root(root, options.get("docker_root", "")),
         "web_server": web_server(root),
         "recorded": recorded(root),
     }
+
+
+def docker_root(root: Path, wanted: str) -> dict[str, Any]:
+    """Return where Docker keeps its things now, how many containers lie there, and what else lies where it is to."""
+    try:
+        told = json.loads((root / "etc/docker/daemon.json").read_text())["data-root"]
+    except (OSError, ValueError, LookupError, TypeError):
+        told = DOCKER_ROOT
+    before, to = root / str(told).lstrip("/"), root / wanted.lstrip("/")
+    there = {path.name for path in to.glob("*")} - {"lost+found"} if wanted else set()
+    # what Docker has there, or what an administrator has brought there for it
+    foreign = [] if "containers" in there else sorted(there)
+    moved = to / "containers" if "containers" in there else None
+    left = {path.name for path in (before / "containers").glob("*")}
+    left -= {path.name for path in moved.glob("*")} if moved else set()
+    return {"before": str(told), "containers": len(left) if wanted and before != to else 0, "foreign": foreign[:3]}
 
 
 def run(*command: str) -> tuple[int, str]:

@@ -74,6 +74,9 @@ SHARED = ("/opt/penstock", "/var/lib/penstock", "/var/log/penstock")
 NEVER_REMOVED = ("/etc/hosts", "/etc/localtime")
 """A node needs them, whoever wrote them first."""
 
+BOOTED = "/etc/modprobe.d/penstock-nouveau.conf"
+"""What boots has a copy of it: without a new one the driver that it names stays away."""
+
 BLOCK = re.compile(r"^# BEGIN penstock\n.*?^# END penstock\n", re.MULTILINE | re.DOTALL)
 RECORD = "record.json"
 
@@ -203,6 +206,7 @@ class Node:
             self._do(f"remove table {table}", "nft", "delete", "table", "inet", table)
 
     def _remove_files(self, record: dict[str, str]) -> None:
+        booted = self._at(BOOTED).exists() and self._at("/usr/sbin/update-initramfs").exists()
         for path in self._own_files():
             self._delete(path)
         for folder in self.asked["folders"]:
@@ -221,6 +225,8 @@ class Node:
             self._give_back(path, what)
         if record:
             self._delete(self._at(self.asked["kept"]))
+        if booted:
+            self._do("make the initial RAM disks anew", "update-initramfs", "-u", "-k", "all")
 
     def _own_files(self) -> Iterator[Path]:
         """Yield what bears our name below /etc, and below folders of services that have some of ours."""

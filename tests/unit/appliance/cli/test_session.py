@@ -98,11 +98,11 @@ def test_get_shows_the_ways_of_nccl_in_its_own_words(logged_in: FakeApi, run: Ru
     logged_in.on("GET", "/sessions/first", session(containers=[told]))
     out = run("get", "first")[1]
     assert re.search(rf"^P2P: +used: {re.escape(p2p)}$", out, re.MULTILINE)
-    assert re.search(rf"^InfiniBand: +used: {re.escape(ib)}$", out, re.MULTILINE)
+    assert re.search(rf"^InfiniBand or RoCE: +used: {re.escape(ib)}$", out, re.MULTILINE)
     assert re.search(rf"^GPUDirect RDMA: +not used: {re.escape(ib)}$", out, re.MULTILINE)
     logged_in.on("GET", "/sessions/first", session(containers=[told, other, container(rank=2)], replicas=3))
     out = run("get", "first")[1]
-    assert re.search(rf"^InfiniBand: +1: not known: {re.escape(chosen)}$", out, re.MULTILINE)
+    assert re.search(rf"^InfiniBand or RoCE: +1: not known: {re.escape(chosen)}$", out, re.MULTILINE)
     assert "2: " not in out
 
 

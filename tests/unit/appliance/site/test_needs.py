@@ -26,6 +26,7 @@ nodes:
 LARGE: dict[str, Any] = {
     "cores": 64,
     "memory_mib": 512 * 1024,
+    "disk_folder": "/var",
     "disk_bytes": 2 * 10**12,
     "container": False,
     "interfaces": [{"name": "eth0", "mbps": 10_000, "up": True}, {"name": "eth1", "mbps": 10_000, "up": True}],
@@ -33,9 +34,14 @@ LARGE: dict[str, Any] = {
     "gpus": 8,
     "driver": "535.261.03",
     "missing_capabilities": [],
+    "apparmor": True,
+    "apparmor_parser": True,
+    "selinux": "",
     "kernel": "6.1.0-40-amd64",
     "hostname": "second",
     "machine_id": "3d1219c7c4c5404aaa1f6d2a48adfda4",
+    "carrier": "eth0",
+    "mtu": 1500,
     "mac": "02:00:00:00:00:02",
     "claimants": [],
 }
@@ -90,6 +96,11 @@ def link(mbps: int | None, *, up: bool = True) -> dict[str, Any]:
         ({"kernel": "5.3.0-76-generic"}, {}),
         ({"kernel": "4.18.0-553.el8_10.x86_64"}, {"kernel": "fail"}),
         ({"missing_capabilities": ["CAP_SYS_PTRACE"]}, {"capabilities": "fail"}),
+        ({"apparmor_parser": False}, {"apparmor": "warn"}),
+        ({"apparmor_parser": False, "container": True}, {}),
+        ({"apparmor_parser": False, "apparmor": False}, {}),
+        ({"selinux": "permissive"}, {}),
+        ({"selinux": "enforcing"}, {"selinux": "warn"}),
     ],
 )
 def test_needs_at_their_borders(machine: dict[str, Any], expected: dict[str, str]) -> None:
@@ -108,11 +119,22 @@ def test_the_driver_that_a_deploy_installs_need_not_be_there() -> None:
     assert states("driver: {source: preinstalled}", driver="418.00", gpus=8) == {"driver": "fail"}
 
 
+def hca(gbps: float, link: str = "InfiniBand") -> dict[str, Any]:
+    return {"name": "mlx5_0:1", "gbps": gbps, "link": link}
+
+
 def test_a_node_that_has_an_address_on_infiniband_has_a_fast_port() -> None:
     said = "ib_address: 10.1.0.2"
     assert states(said) == {"infiniband": "warn"}
-    assert states(said, hcas=[{"name": "mlx5_0:1", "gbps": 10.0}]) == {"infiniband": "warn"}
-    assert states(said, hcas=[{"name": "mlx5_0:1", "gbps": 40.0}]) == {}
+    assert states(said, hcas=[hca(10.0)]) == {"infiniband": "warn"}
+    assert states(said, hcas=[hca(40.0)]) == {}
+    assert states(said, hcas=[hca(100.0, "Ethernet")]) == {"infiniband": "warn"}, "RoCE, which sessions do not use"
+    (check,) = (
+        check
+        for check in needs.judge(site(said), site(said).nodes[1], LARGE | {"hcas": [hca(100.0, "Ethernet")]})
+        if check.id == "infiniband"
+    )
+    assert check.evidence == "mlx5_0:1 100 Gb/s (RoCE, which sessions do not use)"
 
 
 def test_what_fails_makes_a_node_unfit_and_what_warns_does_not() -> None:
@@ -147,12 +169,17 @@ def test_a_machine_is_seen_by_what_its_kernel_tells(tmp_path: Path) -> None:
         write(tmp_path, f"sys/class/net/{name}/speed", speed)
         write(tmp_path, f"sys/class/net/{name}/operstate", state)
     write(tmp_path, "sys/class/infiniband/mlx5_0/ports/1/rate", "100 Gb/sec (4X EDR)")
+    write(tmp_path, "sys/class/infiniband/mlx5_0/ports/1/link_layer", "Ethernet")
     for bus, vendor, kind in (("01", "0x10de", "0x030200"), ("02", "0x10de", "0x068000"), ("03", "0x8086", "0x030000")):
         write(tmp_path, f"sys/bus/pci/devices/0000:{bus}:00.0/vendor", vendor)
         write(tmp_path, f"sys/bus/pci/devices/0000:{bus}:00.0/class", kind)
     write(tmp_path, "sys/module/nvidia/version", "535.261.03")
     write(tmp_path, "proc/sys/kernel/osrelease", "6.1.0-40-amd64")
+    write(tmp_path, "sys/module/apparmor/parameters/enabled", "Y")
+    write(tmp_path, "usr/sbin/apparmor_parser", "")
+    write(tmp_path, "sys/fs/selinux/enforce", "1")
     found = module.look(tmp_path)
+    assert (found["apparmor"], found["apparmor_parser"], found["selinux"]) == (True, True, "enforcing")
     assert found["cores"] >= 1
     assert found["memory_mib"] == 64256
     assert found["disk_bytes"] > 0
@@ -161,10 +188,21 @@ def test_a_machine_is_seen_by_what_its_kernel_tells(tmp_path: Path) -> None:
         {"name": "eth0", "mbps": 10000, "up": True},
         {"name": "eth1", "mbps": None, "up": False},
     ]
-    assert found["hcas"] == [{"name": "mlx5_0:1", "gbps": 100.0}]
+    assert found["hcas"] == [{"name": "mlx5_0:1", "gbps": 100.0, "link": "Ethernet"}]
     assert (found["gpus"], found["driver"]) == (1, "535.261.03")
     assert found["missing_capabilities"] == ["CAP_SYS_ADMIN"]
     assert found["kernel"] == "6.1.0-40-amd64"
+
+
+def test_the_disk_is_that_of_the_folder_where_docker_keeps_its_things(tmp_path: Path) -> None:
+    write(tmp_path, "data/README", "")
+    found = module.look(tmp_path, folder="/data/docker/not/there/yet")
+    assert (found["disk_folder"], found["carrier"], found["mtu"]) == ("/data/docker/not/there/yet", "", 0)
+    assert found["disk_bytes"] > 0
+    described = site()
+    machine = LARGE | {"disk_folder": "/data/docker", "disk_bytes": 10**11}
+    (disk,) = (check for check in needs.judge(described, described.nodes[1], machine) if check.id == "disk.size")
+    assert "the file system of /data/docker has 100 GB" in disk.evidence
 
 
 def test_this_machine_tells_what_the_table_asks() -> None:

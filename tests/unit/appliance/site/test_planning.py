@@ -19,6 +19,7 @@ from reservoir.publication.publish import LAYOUT
 
 QUIET = {
     **dict.fromkeys(("locked", "broken", "web_server"), ""),
+    "docker_root": {"before": "/var/lib/docker", "containers": 0, "foreign": []},
     **{name: [] for name in ("listening", "clusters", "exports", "recorded")},
     "simulation": {"removed": [], "installed": ["docker.io 20 -> 26"], "held": [], "error": ""},
     "engines": {},

@@ -33,6 +33,7 @@ QUIET: dict[str, Any] = {
     "listening": [],
     "clusters": [],
     "exports": [],
+    "docker_root": {"before": "/var/lib/docker", "containers": 0, "foreign": []},
     "web_server": False,
     "recorded": [],
 }
@@ -50,6 +51,26 @@ def found(name: str, more: str = "", **present: Any) -> list[tuple[str, str]]:
     node = next(node for node in described.nodes if node.name == name)
     judged = preflight.judge(described, node, QUIET | present, "15")
     return [(about, reason) for about, reason, hint in judged if hint]
+
+
+def root_of(before: str = "/var/lib/docker", containers: int = 0, *foreign: str) -> dict[str, Any]:
+    return {"docker_root": {"before": before, "containers": containers, "foreign": list(foreign)}}
+
+
+def test_containers_are_not_left_where_docker_looks_no_more() -> None:
+    more = "docker_root: /data/docker"
+    assert found("second", more, **root_of()) == []
+    assert found("second", more, **root_of("/var/lib/docker", 3)) == [
+        ("docker root", "3 containers of Docker lie in /var/lib/docker, and not in /data/docker")
+    ]
+    # and back
+    assert found("second", **root_of("/data/docker", 3)) == [
+        ("docker root", "3 containers of Docker lie in /data/docker, and not in /var/lib/docker")
+    ]
+    assert found("second", more, **root_of("/var/lib/docker", 0, "home", "models")) == [
+        ("docker root", "/data/docker is to be Docker's alone, and holds home, models")
+    ]
+    assert found("third", **root_of("/data/docker", 3)) == [], "no worker"
 
 
 def simulation(**changes: Any) -> dict[str, Any]:

@@ -170,6 +170,37 @@ def test_a_machine_that_has_deployed_nothing_has_nothing_to_renew(tmp_path: Path
         renewal.renew(DeployListener(), state=tmp_path, root=tmp_path)
 
 
+def judged(world: World, now: datetime) -> tuple[str, str]:
+    check = renewal.check(world.state, Path("/reservoir"), now)
+    assert (check.id, bool(check.hint)) == ("renewal", check.state != "ok")
+    return str(check.state), check.evidence
+
+
+def test_verify_says_beforehand_what_a_renewal_would_refuse(world: World) -> None:
+    first = f"the first to end, that of {CONTROLLER}, counts until {MADE + timedelta(days=825):%F}"
+    assert judged(world, DUE - timedelta(hours=1)) == ("ok", first)
+    assert judged(world, DUE + timedelta(hours=1)) == ("ok", first)
+    world.held = "penstock-1.3.0-def"
+    reason = f"the reservoir holds penstock-1.3.0-def, and {BUNDLE} is what was deployed last"
+    assert judged(world, DUE - timedelta(hours=1)) == ("ok", f"{first}; a renewal would refuse: {reason}")
+    assert judged(world, DUE + timedelta(hours=1)) == ("warn", f"{first}; a renewal would refuse: {reason}")
+    assert world.limits == [], "it only looks"
+
+
+def test_verify_names_workers_that_a_renewal_would_leave_out(world: World) -> None:
+    world.now = MADE + timedelta(days=1)
+    world.note(["first", "two"], bundle="penstock-1.3.0-def", ok=False)
+    state, said = judged(world, DUE + timedelta(hours=1))
+    assert state == "warn"
+    assert "installed something else" in said
+
+
+def test_verify_says_why_it_cannot_say(tmp_path: Path) -> None:
+    found = renewal.check(tmp_path, tmp_path)
+    assert found.state == "warn"
+    assert "no site was deployed from this machine" in found.evidence
+
+
 def refused(world: World, now: datetime = DUE + timedelta(hours=1)) -> str:
     before = len(world.limits)
     with pytest.raises(ConflictError) as caught:

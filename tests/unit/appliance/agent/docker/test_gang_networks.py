@@ -88,6 +88,17 @@ def test_packets_leave_room_for_what_the_vxlan_adds(way: int, left: int) -> None
     assert node.links["psx-7"]["mtu"] == left
 
 
+@pytest.mark.parametrize(("wanted", "left"), [(1400, 1400), (8950, 8950), (9000, 8950)])
+def test_packets_are_as_large_as_the_site_wants_where_so_much_fits(wanted: int, left: int) -> None:
+    node = NodeNetworks(mtu=9000)
+    gang_networks(node, mtu=wanted).join("c0", network(peers=("192.0.2.2",)))
+    assert node.docker["penstock-gang-7"]["Options"]["com.docker.network.driver.mtu"] == str(left)
+    assert node.links["psx-7"]["mtu"] == left
+    alone = NodeNetworks(mtu=1500)
+    gang_networks(alone, mtu=wanted).join("c0", network())
+    assert alone.docker["penstock-gang-7"]["Options"]["com.docker.network.driver.mtu"] == str(wanted), "no way out"
+
+
 def test_names_of_network_devices_are_as_short_as_the_kernel_wants_them() -> None:
     assert max(len(gang_network.bridge_of((1 << 24) - 1)), len(gang_network.link_of((1 << 24) - 1))) <= 15
 

@@ -46,6 +46,25 @@ def test_a_link_that_is_down_or_slow_fails(tmp_path: Path) -> None:
     assert (link.state, link.evidence) == ("fail", "40 Gb/s, not 100")
 
 
+def test_a_port_of_ethernet_closes_no_node_for_sessions_do_not_go_by_it(tmp_path: Path) -> None:
+    ethernet = {"link_layer": "Ethernet", "rate": "100 Gb/sec (4X EDR)"}
+    down = {"state": "1: DOWN", "phys_state": "3: Disabled"}
+    look = FabricLook(HealthSettings(health_fabric_gbps=200), tmp_path)
+    port(tmp_path, **ethernet, **down)
+    assert look.look() == [], "nobody has plugged a cable into it"
+    port(tmp_path, **ethernet)
+    link, errors = look.look()
+    assert (link.id, link.name, link.state) == ("fabric.link", "RoCE link is up", "ok")
+    assert (errors.name, errors.state) == ("RoCE link is without errors", "ok")
+    port(tmp_path, **ethernet, **down)
+    link = look.look()[0]
+    assert (link.state, link.evidence) == ("warn", "1: DOWN, 3: Disabled")
+    assert "subnet manager" not in link.hint
+    shutil.rmtree(tmp_path / "mlx5_0")
+    [link] = look.look()
+    assert (link.name, link.state, link.evidence) == ("RoCE link is up", "warn", "it is gone from the bus")
+
+
 def test_errors_that_grow_warn(tmp_path: Path) -> None:
     here, look = port(tmp_path), FabricLook(HealthSettings(), tmp_path)
     (here / "counters/symbol_error").write_text("1000\n")

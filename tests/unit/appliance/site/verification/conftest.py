@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.appliance.site.verification.evidence import answer, gpu, node, ways
+from tests.unit.appliance.site.verification.evidence import CONFINED, answer, gpu, node, ways
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def evidence() -> dict[str, Any]:
     gpus = [gpu(index) for index in range(4)]
     worker = node(
         ports=[22, 6001],
-        docker={"version": "20.10.24", "driver": "overlay2", "root": "/var/lib/docker"},
+        docker={"version": "20.10.24", "driver": "overlay2", "root": "/var/lib/docker", "security": CONFINED},
         penstock={"agent": "0.1.0"},
         gpu_library={"ok": True, "detail": ""},
         ways=ways(),

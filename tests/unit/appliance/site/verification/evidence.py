@@ -44,6 +44,7 @@ def node(**special: Any) -> dict[str, Any]:
         "pip_sources": {"index-url": [PYPI], "extra-index-url": [], "find-links": []},
         "time": {"reference": "10.71.8.10", "local": False, "stratum": 9, "offset_s": 0.00002, "synchronised": True},
         "docker": None,
+        "security_modules": {"apparmor": True, "selinux": "", "container": False},
         "pci_gpus": 0,
         "api": {"ok": True, "detail": ""},
         "certificate": {"name": "", "until": LATER, "ok": True, "detail": "", "crl": "c0de"},
@@ -64,6 +65,9 @@ def ways(**container: str) -> dict[str, Any]:
     closed = {"10.71.8.13:2049": "Connection refused", "172.17.0.9:8765": "No route to host"}
     told = {**services, **closed, **container}
     return {"tried": {way: {"container": said, "node": ""} for way, said in told.items()}, "detail": ""}
+
+
+CONFINED = ["name=apparmor", "name=seccomp,profile=default", "name=cgroupns"]
 
 
 def gpu(index: int, **special: Any) -> dict[str, Any]:

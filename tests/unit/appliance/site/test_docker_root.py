@@ -1,0 +1,114 @@
+"""The folder where a worker's Docker keeps its things: what the site file may say, and what a node says of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jinja2 import Environment, StrictUndefined
+
+from appliance.agent.health import machine_look
+from appliance.site import inventory
+from appliance.site.model import Site
+from appliance.site.site_file import load
+from common.errors import InputError
+from common.yaml_document import parse
+from tests.role_modules import role_module
+from tests.tree import ROOT
+
+module = role_module("preflight/library/node_present.py")
+
+SITE = """\
+name: north
+nodes:
+  - {{name: first, address: 10.0.0.1, roles: [reservoir, master], {first}}}
+  - {{name: second, address: 10.0.0.2, roles: [worker, storage], agent_port: 6001, {second}}}
+storage:
+  - {{kind: nfs, name: data, path: /srv/data}}
+  - {{kind: external, name: lake, path: /lake}}
+session_host_paths: [/mnt/scratch]
+"""
+
+
+def rendered(role: str, template: str, **variables: Any) -> str:
+    """Return a template of a role, filled in with its defaults and `variables`."""
+    known = yaml.safe_load((ROOT / f"roles/{role}/defaults/main.yml").read_text()) | variables
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True, autoescape=False)
+    environment.filters["to_json"] = json.dumps
+    return environment.from_string((ROOT / f"roles/{role}/templates/{template}.j2").read_text()).render(known)
+
+
+def site(second: str = "", first: str = "") -> Site:
+    return load(parse(SITE.format(first=first, second=second), "site.yml"))
+
+
+@pytest.mark.parametrize(
+    ("root", "reason"),
+    [
+        ("/etc/docker", "/etc/docker belongs to the system"),
+        ("/srv/data/docker", "/srv/data/docker and /srv/data of storage data overlap"),
+        ("/mnt/penstock", "/mnt/penstock and /mnt/penstock of storage data overlap"),
+        ("/lake/docker", "/lake/docker and /lake of storage lake overlap"),
+        ("/mnt/scratch/docker", "/mnt/scratch/docker and /mnt/scratch of session_host_paths overlap"),
+    ],
+)
+def test_the_folder_is_docker_alone_s(root: str, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        site(f"docker_root: {root}")
+
+
+def test_only_workers_have_one() -> None:
+    with pytest.raises(InputError, match="first is not a worker"):
+        site(first="docker_root: /data/docker")
+
+
+def test_all_that_has_to_know_it_is_told() -> None:
+    def hosts(*parts: str) -> Any:
+        return inventory.build(site(*parts), version="1")["all"]["hosts"]
+
+    told = hosts("docker_root: /data/docker")
+    assert (told["first"]["node_docker_root"], told["second"]["node_docker_root"]) == (
+        "/var/lib/docker",
+        "/data/docker",
+    )
+    assert told["second"]["node_settings"]["docker_root"] == "/data/docker"
+    assert "docker_root" not in hosts()["second"]["node_settings"]
+
+
+def test_docker_is_told_and_waits_for_the_mount() -> None:
+    plain = json.loads(rendered("container_engine", "etc/docker/daemon.json"))
+    assert not {"data-root", "mtu"} & plain.keys()
+    wanted = {"container_engine_data_root": "/data/docker", "container_engine_mtu": 8950}
+    told = json.loads(rendered("container_engine", "etc/docker/daemon.json", **wanted))
+    assert {name: told[name] for name in told.keys() - plain.keys()} == {"data-root": "/data/docker", "mtu": 8950}
+
+
+def daemon(root: Path, folder: str) -> None:
+    (root / "etc/docker").mkdir(parents=True, exist_ok=True)
+    (root / "etc/docker/daemon.json").write_text(json.dumps({"data-root": folder}))
+
+
+def test_a_node_says_what_lies_where_docker_looks_and_is_to_look(tmp_path: Path) -> None:
+    assert module.docker_root(tmp_path, "/data/docker") == {"before": "/var/lib/docker", "containers": 0, "foreign": []}
+    for name in ("a", "b"):
+        (tmp_path / "var/lib/docker/containers" / name).mkdir(parents=True)
+    (tmp_path / "data/docker/lost+found").mkdir(parents=True)
+    assert module.docker_root(tmp_path, "/data/docker")["containers"] == 2
+    assert module.docker_root(tmp_path, "/var/lib/docker")["containers"] == 0
+    assert module.docker_root(tmp_path, "")["containers"] == 0
+    # brought along, and one of them only
+    (tmp_path / "data/docker/containers/a").mkdir(parents=True)
+    assert module.docker_root(tmp_path, "/data/docker") == {"before": "/var/lib/docker", "containers": 1, "foreign": []}
+    daemon(tmp_path, "/data/docker")
+    assert module.docker_root(tmp_path, "/data/docker") == {"before": "/data/docker", "containers": 0, "foreign": []}
+    assert module.docker_root(tmp_path, "/var/lib/docker")["containers"] == 0, "what lies there is known there"
+    (tmp_path / "models/llama").mkdir(parents=True)
+    assert module.docker_root(tmp_path, "/models")["foreign"] == ["llama"]
+
+
+def test_the_agent_looks_at_the_disk_of_docker() -> None:
+    folders = [str(folder) for folder in machine_look.folders(Path("/data/docker"))]
+    assert folders == ["/", "/data/docker", "/var/lib/penstock", "/var/log", "/tmp"]

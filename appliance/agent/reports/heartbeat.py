@@ -89,8 +89,7 @@ class HeartbeatReporter:
                     delay = await self.report(client)
                 except (httpx.HTTPError, ValidationError) as error:
                     failures += 1
-                    # all that heard nothing come back at once otherwise
-                    delay = delay_after(failures) * random.uniform(SOONEST, 1)  # noqa: S311 - nobody gains by guessing it
+                    delay = own_delay_after(failures)
                     if failures == 1:
                         log.warning("the control API does not take heartbeats", url=client.base_url, reason=str(error))
                 else:
@@ -147,6 +146,11 @@ class HeartbeatReporter:
         self._interval_s = HeartbeatReply.model_validate_json(answer.content).interval_s
         self._answered = True
         return self._interval_s
+
+
+def own_delay_after(failures: int) -> float:
+    """Return a part of that: agents that all heard nothing would come back at one moment, again and again."""
+    return delay_after(failures) * random.uniform(SOONEST, 1)  # noqa: S311 - nobody gains by guessing it
 
 
 def _as_before_protocols(heartbeat: Heartbeat) -> Heartbeat:

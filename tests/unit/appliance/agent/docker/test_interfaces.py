@@ -45,10 +45,11 @@ def test_interfaces_are_told_with_addresses_state_and_speed(tmp_path: Path) -> N
     machine = Machine(
         shown("eth0", "10.0.0.2", "10.0.0.3"), shown("eth2", state="DOWN", mtu=9000), shown("bond0", "10.1.0.2")
     )
+    addresses = [IPv4Address("10.0.0.2"), IPv4Address("10.0.0.3")]
     assert Interfaces(machine.run, tmp_path).found == [
         Interface(
             name="eth0",
-            addresses=[IPv4Address("10.0.0.2"), IPv4Address("10.0.0.3")],
+            addresses=addresses,
             up=True,
             speed_mbps=1000,
             mtu=1500,

@@ -259,6 +259,8 @@ async def _projects(db: AsyncSession, people: Mapping[str, User]) -> dict[str, P
 
 async def _groups(db: AsyncSession) -> None:
     nodes = {node.name: node for node in await db.scalars(select(Node))}
+    for node in nodes.values():
+        node.interface = "eth1"  # it was there once: who may choose another one is offered that
     for place, domain in PLACES.items():
         group = ResourceGroup(name=f"g-{place}", domain=domain, nodes=[nodes[f"w-{place}"]], users=[], projects=[])
         db.add(group)

@@ -170,6 +170,8 @@ bench: bundle ## Figures, one JSON line each; the last ones start the demo's lab
 	$(SAY) "Control API: 2,000 agents, 10,000 sessions, 50 users, on PostgreSQL"
 	@$(BIN)/python -m tests.bench.control
 	@$(BIN)/python -m tests.bench.history
+	$(SAY) "Nodes: 2,000 agents that begin at once and report for 10 minutes"
+	@$(BIN)/python -m tests.bench.nodes
 	$(SAY) "Overview: 2,000 nodes, 14,000 sessions that run, 5,000 that wait"
 	@$(BIN)/python -m tests.bench.overview
 	$(SAY) "Console: 1,250 agents, 10,000 sessions, 50 browsers"

@@ -18,6 +18,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from common.check_protocol import MAX_CHECKS, CheckReport
 from common.gpu.kinds import Enforcement
 from common.gpu.share import MAX_DEVICES, MAX_GPUS, MILLI, GpuShare
+from common.interfaces import MAX_INTERFACES, Interface
 from common.messages import Brief, Message, Report, Since, Why, else_read, is_of_later_release
 from common.nccl import NcclEvidence
 from common.rdma import MAX_HCAS, Hca
@@ -131,7 +132,8 @@ class NodeInfo(Report):
     While it cannot run containers as it should it is `unready`, and says why; what mounts one of `missing_storages`
     cannot run on it, for the reason that stands there by the storage's name. `region` and `switch` (its leaf switch)
     are what the site's file says. `started_at` is when the agent started. `hcas` are its ports of InfiniBand, and
-    `rdma` says that sessions may use them; where it does not, `no_rdma` says why.
+    `rdma` says that sessions may use them; where it does not, `no_rdma` says why. `interfaces` are those of its
+    networks that containers do not bring.
     """
 
     name: Brief
@@ -148,6 +150,7 @@ class NodeInfo(Report):
     rdma: bool = False
     no_rdma: Why = ""
     hcas: list[Hca] = Field(default_factory=list, max_length=MAX_HCAS)
+    interfaces: list[Interface] = Field(default_factory=list, max_length=MAX_INTERFACES)
     apart: bool = False
     unready: Why = ""
     missing_storages: dict[Brief, Why] = Field(default_factory=dict)
@@ -184,7 +187,8 @@ class GangNetwork(Message):
 
     `number` is the number of its VXLAN, which no other session of the site has. `address` is the container's own in
     `subnet`, `name` its own name, and `hosts` leads from the names of all containers to their addresses. `peers` are
-    the addresses of the other nodes that have containers on it.
+    the addresses of the other nodes that have containers on it; they are sent to from the node's own address `local`,
+    where that is not the one by which it is called.
     """
 
     number: int = Field(ge=1, lt=1 << 24)
@@ -193,6 +197,7 @@ class GangNetwork(Message):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
     hosts: dict[str, IPv4Address]
     peers: list[str] = Field(default_factory=list)
+    local: Annotated[str, Since(1)] = ""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -17,9 +17,10 @@ from api.endpoints.transactions import Reading, Transaction
 from api.lists import nodes, stamps
 from api.lists.nodes import Filters, Remembered
 from api.resources.nodes import rights
-from api.resources.nodes.schemas import ModeRequest
+from api.resources.nodes.schemas import ModeRequest, NodeChange
 from api.resources.schemas import NamePath
 from api.tables.nodes import NodeMode, NodeState
+from common.interfaces import MAX_NAME
 
 router = Router(prefix="/nodes")
 
@@ -45,6 +46,15 @@ async def list_nodes(
     found = await nodes.rows(db, [entry.id for entry in page.entries], groups)
     values = {"nodes": found, "may_change": caller.allows(Action.NODE_CHANGE), "modes": NodeMode}
     return await pages.live(request, "nodes.html", "nodes_live.html", values, stamp=stamp)
+
+
+@router.post("/{name}/interface", status_code=204, dependencies=[REFRESH])
+@action(Action.NODE_CHANGE)
+async def choose_interface(
+    *, name: NamePath, interface: Annotated[str, Form(max_length=MAX_NAME)] = "", caller: Caller, db: Transaction
+) -> None:
+    """Choose the network interface by which the containers of a node meet those of other nodes."""
+    await administration.change(db, name, NodeChange(interface=interface), caller)
 
 
 @router.post("/{name}/mode", status_code=204, dependencies=[REFRESH])

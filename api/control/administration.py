@@ -16,7 +16,7 @@ from api.control.reconcilers import drains, losses
 from api.engine.base import AgentAddress, Engine
 from api.resources.images import service as images
 from api.resources.nodes import rights, service
-from api.resources.nodes.schemas import ModeRequest
+from api.resources.nodes.schemas import ModeRequest, NodeChange
 from api.resources.sessions import lifecycle
 from api.resources.sessions import service as sessions
 from api.resources.sessions.relay import agent_of
@@ -37,6 +37,14 @@ async def set_mode(db: AsyncSession, name: str, request: ModeRequest, caller: Id
     if request.mode is not NodeMode.DRAINING:
         await drains.call_off(db, node)
     log.info("mode", node=name, mode=str(request.mode), by=caller.name)
+    return node
+
+
+async def change(db: AsyncSession, name: str, request: NodeChange, caller: Identity) -> Node:
+    """Choose the interface by which a node's containers meet others; sessions that have places keep theirs."""
+    await rights.check(db, name, caller, Action.NODE_CHANGE)
+    node = await service.choose_interface(db, name, request.interface)
+    log.info("interface", node=name, interface=request.interface, by=caller.name)
     return node
 
 

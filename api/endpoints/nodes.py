@@ -29,8 +29,8 @@ from api.lists import nodes, texts
 from api.lists.nodes import Filters, Remembered
 from api.lists.texts import TextsOf
 from api.resources.nodes import rights
-from api.resources.nodes.heartbeats import Heartbeats
-from api.resources.nodes.schemas import ModeRequest, NodeView
+from api.resources.nodes.heartbeats import Heartbeats, interval_of
+from api.resources.nodes.schemas import ModeRequest, NodeChange, NodeView
 from api.resources.schemas import Done, NamePath, NameQuery
 from api.tables.nodes import NodeMode, NodeState
 from common.audit_protocol import AUDIT_HEAD_HEADER
@@ -81,6 +81,17 @@ async def list_nodes(
 async def get_node(name: NamePath, caller: Caller, db: Reading) -> NodeView:
     """Show one node."""
     await rights.check(db, name, caller, Action.NODE_READ)
+    return NodeView.model_validate(await nodes.one(db, name))
+
+
+@router.patch("/{name}")
+@action(Action.NODE_CHANGE)
+async def change_node(name: NamePath, request: NodeChange, caller: Caller, db: Transaction) -> NodeView:
+    """Choose the network interface by which the containers of a node meet those of other nodes.
+
+    It holds for sessions that get their places after it, until another one is chosen or the node is deleted.
+    """
+    await administration.change(db, name, request, caller)
     return NodeView.model_validate(await nodes.one(db, name))
 
 
@@ -135,4 +146,4 @@ async def heartbeat(
     response.headers[PROTOCOL_HEADER] = str(PROTOCOL)
     if heartbeats.audit_head:
         response.headers[AUDIT_HEAD_HEADER] = heartbeats.audit_head
-    return HeartbeatReply(interval_s=settings.heartbeat_interval_s)
+    return HeartbeatReply(interval_s=interval_of(message.name, settings.heartbeat_interval_s))

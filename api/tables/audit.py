@@ -39,7 +39,7 @@ AUDITED: dict[str, tuple[str, ...]] = {
     "images": ("name", "tag", "reference", "description", "visibility", "user_name"),
     "logins": ("user_id", "expires_at", "address"),
     "memberships": ("project_id", "user_id", "role"),
-    "nodes": ("name", "mode", "drain_until"),
+    "nodes": ("name", "mode", "drain_until", "interface"),
     "notices": ("level", "text", "texts", "starts_at", "ends_at", "user_name"),
     "presets": ("name", "description", "cpu_milli", "memory_mib", "shm_mib", "gpu_milli", "enforcement"),
     "projects": (
@@ -93,7 +93,17 @@ LEFT_OUT: dict[str, frozenset[str]] = {
             *("attempt", "scheduled_at", "started_at", "extended_s", "warned_at", "finished_at", "exit_code"),
             *("refusals", "tries_at", "reserved_on", "moves", "moved_at"),
             *("folder", "used_mib", "measured_at", "created_by", "created_by_cli", "sandbox_rules"),
-            *("interrupted", "interrupted_at", "record", "machine", "replicas_at", "reach", "had_milli", "had_at"),
+            *(
+                "interrupted",
+                "interrupted_at",
+                "record",
+                "machine",
+                "replicas_at",
+                "reach",
+                "interfaces",
+                "had_milli",
+                "had_at",
+            ),
             *("check_id", "source", "evidence", "hint", "repair", "occurred_at"),
         }
     ),

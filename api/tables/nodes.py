@@ -48,6 +48,9 @@ class Node(Base):
     `protocol` is what its agent speaks, `machine` which start of which machine it reports from. With failing
     checks that matter it is `unhealthy`, and takes nothing new.
     `hcas` are its ports of InfiniBand (`common.rdma.Hca`), `rdma` whether sessions may use them, `no_rdma` why not.
+    `interfaces` are its network interfaces (`common.interfaces.Interface`), `interface` the name of the one that an
+    administrator has chosen for what the containers of sessions say to those of other nodes; empty: that which has its
+    `address`.
     `withheld` says why the launcher lends nothing of it, and others have its `foreign_cpu_milli` and
     `foreign_memory_mib`, as the launcher sees it.
     `revision` counts, by triggers, the changes that matter to the scheduler: its own and those of its GPUs.
@@ -84,6 +87,8 @@ class Node(Base):
     rdma: Mapped[bool] = mapped_column(default=False, server_default="0")
     no_rdma: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
     hcas: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, default=list, server_default=text("'[]'::jsonb"))
+    interfaces: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, default=list, server_default=text("'[]'::jsonb"))
+    interface: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
     apart: Mapped[bool] = mapped_column(default=False, server_default="0")
     missing_storages: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
     driver_version: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))

@@ -108,6 +108,8 @@ class Session(Base):
     containers meet over InfiniBand.
     With `max_replicas` it is elastic: it starts with `min_replicas`, and `replicas` is how many it has by now, since
     `replicas_at`; its further containers come to nodes of its `reach`, whose addresses by name are known to all of it.
+    `interfaces` leads from the names of nodes to the interface that was chosen there when it got its places, and to
+    that one's address: by it they are reached.
     `not_grown` is why it got none when that was looked at last, made of `not_grown_parts`; that says nothing once it
     has all, or does not run.
     `protocol` is what agents have to speak to run it. `request_id` is that which last asked for it to run.
@@ -151,6 +153,7 @@ class Session(Base):
     max_replicas: Mapped[int] = mapped_column(default=0, server_default="0")
     replicas_at: Mapped[datetime | None]
     reach: Mapped[dict[str, str]] = mapped_column(JSONB, default=dict, server_default=text("'{}'::jsonb"))
+    interfaces: Mapped[dict[str, list[str]]] = mapped_column(JSONB, default=dict, server_default=text("'{}'::jsonb"))
     not_grown: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
     not_grown_parts: Mapped[dict[str, Any]] = mapped_column(JSONB, default=dict, server_default=text("'{}'::jsonb"))
     gpu_milli: Mapped[int]

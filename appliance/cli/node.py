@@ -9,8 +9,9 @@ import typer
 from appliance.cli import config, membership, output, parse
 from appliance.cli.options import complete_groups, complete_nodes, given, group
 from appliance.cli.output import Format, FormatOption
-from appliance.client.views import Gpu, Hca, Node
+from appliance.client.views import Gpu, Hca, Interface, Node
 from appliance.client.words import NodeMode, NodeState
+from common.errors import InputError
 from common.gpu.units import MILLI, format_gpus
 
 app = group("Nodes and their GPUs: look, drain, maintenance.")
@@ -73,6 +74,26 @@ def drain(
 def activate(name: NameArgument, form: FormatOption = Format.TABLE) -> None:
     """Take a node back into service (administrators)."""
     _set_mode(name, "active", None, form)
+
+
+@app.command("interface")
+def interface(
+    name: NameArgument,
+    chosen: Annotated[
+        str, typer.Argument(metavar="[INTERFACE]", help="Name of one of its interfaces that has an address.")
+    ] = "",
+    *,
+    default: Annotated[bool, typer.Option("--default", help="The one that has the node's address.")] = False,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Choose the network interface by which containers of a session on several nodes meet (administrators).
+
+    It holds for sessions that start later. Choose interfaces of one network on all nodes that share sessions.
+    """
+    if bool(chosen) == default:
+        raise InputError("either an interface or --default", where="INTERFACE", hint="see `penstock node get NAME`")
+    node = config.load().client.nodes.change(name, interface=chosen)
+    output.show(node, form, lambda _: print(f"{name}: {_meets_by(node)}"))
 
 
 @app.command("delete")
@@ -168,6 +189,7 @@ def _fields(node: Node) -> None:
             ("Pending", node["enforcement_pending"]),
             ("NVLink", "yes" if node["nvlink"] else ""),
             ("RDMA", "yes" if node["rdma"] else f"no: {node['no_rdma']}" if node["hcas"] else ""),
+            ("Interface", _meets_by(node) if node["interface"] else ""),
             ("Sessions", str(node["sessions"])),
             ("Unknown containers", str(node["unknown_containers"] or "")),
             ("Orphaned GPUs", _orphaned(node)),
@@ -191,6 +213,26 @@ def _fields(node: Node) -> None:
         print()
         ports = ("HCA", "RATE", "LINK", "STATE", "NUMA NODE", "DISTANCES OF GPUs")
         output.print_table(ports, [_hca(hca) for hca in node["hcas"]])
+
+    if node["interfaces"]:
+        print()
+        words = ("INTERFACE", "ADDRESSES", "STATE", "SPEED", "MTU")
+        output.print_table(words, [_interface(each) for each in node["interfaces"]])
+
+
+def _interface(each: Interface) -> tuple[str, ...]:
+    speed = "-" if each["speed_mbps"] is None else f"{each['speed_mbps']} Mbit/s"
+    return each["name"], ", ".join(each["addresses"]) or "-", "up" if each["up"] else "down", speed, str(each["mtu"])
+
+
+def _meets_by(node: Node) -> str:
+    """Return by which interface containers of other nodes reach those of this one."""
+    if not node["interface"]:
+        return f"sessions meet by {node['address']}"
+    for each in node["interfaces"]:
+        if each["name"] == node["interface"] and each["addresses"]:
+            return f"sessions meet by {each['name']} ({each['addresses'][0]})"
+    return f"{node['interface']} has no address now: sessions meet by {node['address']}"
 
 
 def _hca(hca: Hca) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import Unpack
 
-from appliance.client.requests import ModeRequest
+from appliance.client.requests import ModeRequest, NodeChange
 from appliance.client.transport import Resource
 from appliance.client.views import Done, Node
 from appliance.client.words import NodeMode, NodeState
@@ -30,6 +30,10 @@ class Nodes(Resource):
     def set_mode(self, name: str, /, **request: Unpack[ModeRequest]) -> Node:
         """Take a node out of service or back."""
         return self._api.call(Node, "PATCH", NODE + "/mode", {"name": name}, body=request)
+
+    def change(self, name: str, /, **request: Unpack[NodeChange]) -> Node:
+        """Choose the network interface by which the containers of a node meet those of other nodes."""
+        return self._api.call(Node, "PATCH", NODE, {"name": name}, body=request)
 
     def delete(self, name: str) -> Done:
         """Delete a node that is lost, or in maintenance and empty."""

@@ -261,6 +261,15 @@ class NewVolume(TypedDict):
     project: str
 
 
+class NodeChange(TypedDict):
+    """What of a node is changed: the network interface by which its containers meet those of other nodes, by its name.
+
+    An empty one is that which has the node's `address`.
+    """
+
+    interface: str
+
+
 class NoticeRequest(TypedDict):
     """What to tell everybody: `text`, or where the reader's language has one, that of `texts`.
 

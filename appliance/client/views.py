@@ -449,6 +449,16 @@ class Image(TypedDict):
     created_at: str
 
 
+class Interface(TypedDict):
+    """A network interface of a node; `speed_mbps` is null where the kernel does not know it."""
+
+    name: str
+    addresses: list[str]
+    up: bool
+    speed_mbps: int | None
+    mtu: int
+
+
 class Limit(TypedDict):
     """What one's sessions hold of one kind together, the most that they may have, and what is left of it.
 
@@ -576,7 +586,8 @@ class Node(TypedDict):
     then, and 0 as long as that is within bounds. `missing_storages` says by the names of storages why it lacks
     them: it takes nothing that mounts one of these. `unhealthy` names the failing checks for which it takes
     nothing new, `withheld` says why the launcher lends nothing of it. `rdma` says whether sessions may use its
-    `hcas`; `no_rdma` why not.
+    `hcas`; `no_rdma` why not. Of its network `interfaces` the `interface` carries what its containers say to
+    those of other nodes; empty: that which has its `address`, as it does where the one that was chosen is gone.
     """
 
     id: str
@@ -606,6 +617,8 @@ class Node(TypedDict):
     rdma: bool
     no_rdma: str
     hcas: list[Hca]
+    interfaces: list[Interface]
+    interface: str
     missing_storages: dict[str, str]
     unhealthy: str
     withheld: str

@@ -64,13 +64,16 @@ def main() -> None:
 
 
 @contextmanager
-def served() -> Iterator[tuple[str, Authority, int]]:
-    """Run PostgreSQL and an API on it; give the database's URL, the authority of agents, and the API's process id."""
+def served(**more: str | Path) -> Iterator[tuple[str, Authority, int]]:
+    """Run PostgreSQL and an API on it; give the database's URL, the authority of agents, and the API's process id.
+
+    `more` are settings of the API.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with running_server() as folder, tempfile.TemporaryDirectory() as home:
         url, authority = new_database(folder), make_authority(Path(home))
-        with api_process(url, Path(home), authority) as pid:
+        with api_process(url, Path(home), authority, **more) as pid:
             yield url, authority, pid
 
 
@@ -300,7 +303,19 @@ def cpu_seconds(pid: int) -> float:
 
 async def count_nodes(client: httpx.AsyncClient, wanted: int) -> bool:
     """Return whether so many nodes are known."""
-    return len((await client.get(f"{V1}/nodes", params={"limit": wanted})).json()) >= wanted
+    return len(await list_nodes(client)) >= wanted
+
+
+async def list_nodes(client: httpx.AsyncClient, **asked: str) -> list[dict[str, Any]]:
+    """Return the nodes that are asked for: an answer has as many as its bytes allow, and says where to go on."""
+    found: list[dict[str, Any]] = []
+    while True:
+        answer = await client.get(f"{V1}/nodes", params=asked)
+        answer.raise_for_status()
+        found += answer.json()
+        if (after := answer.headers.get("X-Next")) is None:
+            return found
+        asked["after"] = after
 
 
 async def answers(client: httpx.AsyncClient) -> bool:

@@ -10,6 +10,7 @@ from pydantic import Field
 from api.resources.schemas import Request, View
 from api.tables.nodes import NodeMode, NodeState
 from common.gpu.kinds import Enforcement
+from common.interfaces import MAX_NAME
 
 
 class ModeRequest(Request):
@@ -17,6 +18,15 @@ class ModeRequest(Request):
 
     mode: NodeMode
     drain_timeout_s: int = Field(default=600, ge=0, le=7 * 24 * 3600)
+
+
+class NodeChange(Request):
+    """What of a node is changed: the network interface by which its containers meet those of other nodes, by its name.
+
+    An empty one is that which has the node's `address`.
+    """
+
+    interface: str = Field(max_length=MAX_NAME)
 
 
 class GpuView(View):
@@ -55,6 +65,16 @@ class HcaView(View):
     distances: dict[str, int]
 
 
+class InterfaceView(View):
+    """A network interface of a node; `speed_mbps` is null where the kernel does not know it."""
+
+    name: str
+    addresses: list[str]
+    up: bool
+    speed_mbps: int | None
+    mtu: int
+
+
 class NodeView(View):
     """A node. `endpoint` is where its agent answers, `message` what is wrong with the node or what became of it.
 
@@ -66,7 +86,9 @@ class NodeView(View):
     one whose clock is wrong: `clock_offset_s` is how far it is ahead of the API's then, and 0 as long as that is within
     bounds. `missing_storages` says by the names of storages why it lacks them: it takes nothing that mounts one of
     these. `unhealthy` names the failing checks for which it takes nothing new, `withheld` says why the launcher lends
-    nothing of it. `rdma` says whether sessions may use its `hcas`; `no_rdma` why not.
+    nothing of it. `rdma` says whether sessions may use its `hcas`; `no_rdma` why not. Of its
+    network `interfaces` the `interface` carries what its containers say to those of other nodes; empty: that which has
+    its `address`, as it does where the one that was chosen is gone.
     """
 
     id: UUID
@@ -96,6 +118,8 @@ class NodeView(View):
     rdma: bool
     no_rdma: str
     hcas: list[HcaView]
+    interfaces: list[InterfaceView]
+    interface: str
     missing_storages: dict[str, str]
     unhealthy: str
     withheld: str

@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
-from api.resources.nodes import repository
+from api.resources.nodes import interfaces, repository
 from api.resources.nodes.heartbeats import Contest, HeardHeartbeat, Heartbeats, Rival
 from api.tables.nodes import Gpu, Node, NodeMode, NodeState
 from common.errors import NotFoundError
@@ -27,7 +27,7 @@ forget_reports = repository.forget_reports
 IS_LOST, IS_DRAINING, HAS_UNKNOWN = repository.IS_LOST, repository.IS_DRAINING, repository.HAS_UNKNOWN
 CANNOT_BE_CALLED, CANNOT_CALL = repository.CANNOT_BE_CALLED, repository.CANNOT_CALL
 
-DESCRIBED = tuple(NodeInfo.model_fields.keys() - {"name", "gpus", "hcas", "unready"})
+DESCRIBED = tuple(NodeInfo.model_fields.keys() - {"name", "gpus", "hcas", "interfaces", "unready"})
 """What a node's row takes over from what its agent tells, as it is."""
 
 WRONG_CLOCK = "its clock is "
@@ -107,6 +107,19 @@ async def set_mode(db: AsyncSession, name: str, mode: NodeMode, drain_until: dat
     return node
 
 
+async def choose_interface(db: AsyncSession, name: str, interface: str) -> Node:
+    """Let what sessions say between nodes go by an interface of a node, or (empty) by that which has its address.
+
+    Raises NotFoundError, and InputError for what is no interface with an address there.
+    """
+    node = await get(db, name)
+    if interface:
+        interfaces.check(node, interface)
+    node.interface = interface
+    await db.flush()
+    return node
+
+
 async def finish_drain(db: AsyncSession, name: str) -> None:
     """Leave a drained node in maintenance, unless it is wanted otherwise by now."""
     node = await get(db, name)
@@ -132,6 +145,7 @@ def _describe(node: Node, report: HeardHeartbeat) -> None:
     for field in DESCRIBED:
         setattr(node, field, getattr(info, field))
     node.hcas = [hca.model_dump(mode="json") for hca in info.hcas]
+    node.interfaces = [each.model_dump(mode="json") for each in info.interfaces]
     known = {gpu.uuid: gpu for gpu in node.gpus}
     for device in info.gpus:
         gpu = known.pop(device.uuid, None)

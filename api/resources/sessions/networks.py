@@ -8,6 +8,7 @@ ranges have one number of a VXLAN.
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +20,7 @@ from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import NETWORKS_LOCK, among, exclusively
+from api.resources.nodes import interfaces
 from api.scheduler.snapshot import Networks
 from api.tables.nodes import Node
 from api.tables.sessions import ENDED, Container, GangNetwork, GangNode, Session, State
@@ -27,6 +29,7 @@ from common.gang_networks import PREFIX, capacity
 _SHIFT = 32 - PREFIX
 _FIRST_HOST = 2
 _VXLAN_BITS = 0xFFFFFF
+_HAS_CHOICE = Node.interface != ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ async def free(db: AsyncSession, count: int, site: IPv4Network) -> list[int]:
     # where its last node was deleted, nobody has said that the network is gone
     await db.execute(delete(GangNetwork).where(~_has_nodes()))
     first = int(site.network_address) >> _SHIFT
-    taken = {*await db.scalars(select(GangNetwork.number)), *_around(await db.scalars(select(Node.address)))}
+    taken = {*await db.scalars(select(GangNetwork.number)), *_around(await _addresses(db))}
     found = (number for number in range(first, first + capacity(site)) if number not in taken)
     return list(islice(found, count))
 
@@ -85,7 +88,7 @@ async def room(db: AsyncSession, site: IPv4Network) -> Networks:
     """Return how many networks the site has room for, and how many of these `free` would give now."""
     first, count = int(site.network_address) >> _SHIFT, capacity(site)
     given = {*await db.scalars(select(GangNetwork.number).where(_has_nodes()))}
-    lost = {*given, *_around(await db.scalars(select(Node.address)))}
+    lost = {*given, *_around(await _addresses(db))}
     return Networks(count, count - sum(first <= number < first + count for number in lost))
 
 
@@ -93,24 +96,28 @@ async def give(db: AsyncSession, numbers: Mapping[UUID, int]) -> None:
     """Give numbers to sessions that have just got their places."""
     if not numbers:
         return
+    # what is asked of agents stays as it is from here on, whatever is chosen later
+    chosen = await _interfaces(db, numbers)
     for session_id, number in numbers.items():
+        values = {"network": number, "interfaces": chosen.get(session_id, {})}
         await db.execute(
-            update(Session).where(Session.id == session_id).values(network=number),
+            update(Session).where(Session.id == session_id).values(**values),
             execution_options={"synchronize_session": False},
         )
     attempts = select(Session.network, Session.id, Session.attempt).where(among(Session.id, numbers))
     await db.execute(insert(GangNetwork).from_select(["number", "session_id", "attempt"], attempts))
     nodes = select(Session.network, Container.node_id).join(Container, Container.session_id == Session.id).distinct()
-    chosen = nodes.where(among(Session.id, numbers))
-    await db.execute(insert(GangNode).from_select(["number", "node_id"], chosen))
+    theirs = nodes.where(among(Session.id, numbers))
+    await db.execute(insert(GangNode).from_select(["number", "node_id"], theirs))
 
 
 async def extend(db: AsyncSession, session_id: UUID, node_ids: Collection[UUID]) -> None:
     """Note that a session may get containers on further nodes: its network is theirs until they have none of it."""
     number = await db.scalar(select(Session.network).where(Session.id == session_id))
-    rows = await db.execute(select(Node.name, Node.address).where(among(Node.id, node_ids), Node.address != ""))
-    reach = {row.name: row.address for row in rows}
-    query = update(Session).where(Session.id == session_id).values(reach=reach)
+    further = (await db.scalars(select(Node).where(among(Node.id, node_ids), Node.address != ""))).all()
+    reach = {node.name: interfaces.address_of(node) or node.address for node in further}
+    noted = await db.scalar(select(Session.interfaces).where(Session.id == session_id)) or {}
+    query = update(Session).where(Session.id == session_id).values(reach=reach, interfaces=_chosen(further) | noted)
     await db.execute(query, execution_options={"synchronize_session": False})
     if number is None:
         return
@@ -140,6 +147,26 @@ async def left(db: AsyncSession, node_ids: Collection[UUID]) -> list[Left]:
     query = query.outerjoin(Session, Session.id == GangNetwork.session_id)
     rows = await db.execute(query.where(over, among(GangNode.node_id, node_ids)))
     return [Left(*row) for row in rows]
+
+
+async def _interfaces(db: AsyncSession, session_ids: Collection[UUID]) -> Mapping[UUID, dict[str, list[str]]]:
+    """Return by which interfaces of their nodes sessions meet, where some were chosen."""
+    places = select(Container.session_id, Node).join(Node, Node.id == Container.node_id)
+    found: defaultdict[UUID, dict[str, list[str]]] = defaultdict(dict)
+    for session_id, node in await db.execute(places.where(among(Container.session_id, session_ids), _HAS_CHOICE)):
+        found[session_id] |= _chosen([node])
+    return found
+
+
+def _chosen(nodes: Iterable[Node]) -> dict[str, list[str]]:
+    """Return the interfaces that were chosen and have an address, and that, by the names of their nodes."""
+    return {node.name: [node.interface, address] for node in nodes if (address := interfaces.address_of(node))}
+
+
+async def _addresses(db: AsyncSession) -> list[str]:
+    """Return the addresses of all nodes by which they are called, or reached by containers of others."""
+    chosen = (await db.scalars(select(Node).where(_HAS_CHOICE))).all()
+    return [*await db.scalars(select(Node.address)), *map(interfaces.address_of, chosen)]
 
 
 def _around(addresses: Iterable[str]) -> Iterator[int]:

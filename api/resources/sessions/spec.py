@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from api.resources.sessions import mounts, networks, ways
+from api.tables.nodes import Node
 from api.tables.sessions import Container, Session
 from common.gpu.share import GpuShare
 from common.messages import protocol_of
@@ -64,7 +65,7 @@ def _network(session: Session, container: Container) -> GangNetwork | None:
     if session.network is None:
         return None
     number = session.network
-    others = {item.node.address for item in session.containers if item.node_id != container.node_id}
+    others = {_reached(session, item.node) for item in session.containers if item.node_id != container.node_id}
     # where it may come to have containers: who is there by now is not told again
     others |= {address for name, address in session.reach.items() if name != container.node.name}
     return GangNetwork(
@@ -74,7 +75,13 @@ def _network(session: Session, container: Container) -> GangNetwork | None:
         name=_host(session, container.rank),
         hosts={_host(session, rank): networks.address(number, rank) for rank in range(_most(session))},
         peers=sorted(others),
+        local=session.interfaces.get(container.node.name, ("", ""))[1],
     )
+
+
+def _reached(session: Session, node: Node) -> str:
+    """Return where the containers of a node are reached by those of others."""
+    return session.interfaces[node.name][1] if node.name in session.interfaces else node.address
 
 
 def _meeting(session: Session, container: Container) -> dict[str, str]:
@@ -112,6 +119,8 @@ def _gang(session: Session, container: Container) -> dict[str, str]:
         return {}
     hosts = ",".join(_host(session, rank) for rank in range(_most(session)))
     found = {"PENSTOCK_RANK": str(container.rank), "PENSTOCK_SIZE": str(session.replicas), "PENSTOCK_HOSTS": hosts}
+    if container.node is not None and (chosen := session.interfaces.get(container.node.name)):
+        found["PENSTOCK_INTERFACE"] = chosen[0]
     if not session.max_replicas:
         return found
     least, most = str(session.min_replicas), str(session.max_replicas)

@@ -11,7 +11,7 @@ import structlog
 from appliance.agent import descriptors
 from appliance.agent.boot import boot
 from appliance.agent.container_runtime import ContainerRuntime
-from appliance.agent.docker import cores, engine_health, node_info, packages, rdma, share_maintenance
+from appliance.agent.docker import cores, engine_health, interfaces, node_info, packages, rdma, share_maintenance
 from appliance.agent.docker.containers import ContainerLimits
 from appliance.agent.docker.disk import DiskEnforcer
 from appliance.agent.docker.egress_policy import EgressPolicy
@@ -56,6 +56,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
     kinds, node_cores = node_info.kinds(settings), cores.of_node()
     gpus = accelerators.discover(kinds).without_last(settings.foreign_gpus)
     fabric = rdma.Rdma(settings.ib_address, settings.hcas, gpus.buses, limits.memlock)
+    networks = interfaces.Interfaces()
     engine = DockerEngine(
         settings.docker_socket,
         mount_points,
@@ -105,6 +106,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         unready = health.reason or egress_policy.reason
         now: dict[str, object] = {"unready": unready[:MAX_REASON], "missing_storages": dict(storages.missing)}
         now |= {"rdma": not fabric.missing, "no_rdma": fabric.missing[:MAX_REASON], "hcas": list(fabric.hcas)}
+        now["interfaces"] = list(networks.found)
         return maintenance.shares.describe(has).model_copy(update=now)
 
     def begin() -> None:
@@ -134,6 +136,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
             "leases": partial(leases.run, supervisor.leases, supervisor.withdraw),
             "storages": partial(storages.run, supervisor.changed.set),
             "fabric": partial(every, rdma.INTERVAL_S, partial(fabric.look, supervisor.changed.set)),
+            "interfaces": partial(every, interfaces.INTERVAL_S, partial(networks.look, supervisor.changed.set)),
             "engine": partial(every, engine_health.INTERVAL_S, partial(health.look, supervisor.changed.set)),
             "list of containers": partial(every, settings.list_interval_s, supervisor.rebuild),
         },

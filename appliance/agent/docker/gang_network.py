@@ -65,6 +65,14 @@ def check(network: GangNetwork) -> None:
         for position, peer in enumerate(network.peers)
         if not _is_address(peer)
     ]
+    if network.local and not _is_address(network.local):
+        problems.append(
+            Problem(
+                "network.local",
+                f"{network.local} is no IPv4 address, and containers of one session meet over IPv4 alone",
+                "choose another interface for the node",
+            )
+        )
     if problems:
         raise InputError.of(problems)
 

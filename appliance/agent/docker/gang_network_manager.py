@@ -44,7 +44,7 @@ class GangNetworkManager:
     def __init__(
         self, networks: Networks, local: str, run: Callable[[Command], str] = process.run, *, mtu: int | None = None
     ) -> None:
-        """Start with none known; `local` is the address from which this node sends to others.
+        """Start with none known; `local` is from where this node sends to others, unless a network says another one.
 
         `mtu` is the size of packets that the site wants, where so much fits.
         """
@@ -125,11 +125,11 @@ class GangNetworkManager:
 
     def _reach(self, network: GangNetwork, mtu: int) -> None:
         """Let the bridge reach the other nodes."""
-        shown = self._links()
-        if not gang_network.is_linked(shown, network, self._local):
+        shown, local = self._links(), network.local or self._local
+        if not gang_network.is_linked(shown, network, local):
             if network.number in gang_network.links(shown):
                 self._run(("ip", "link", "del", gang_network.link_of(network.number)))
-            for command in gang_network.link(network, self._local, mtu):
+            for command in gang_network.link(network, local, mtu):
                 self._run(command)
         entries = json.loads(self._run(("bridge", "-j", "fdb", "show", "dev", gang_network.link_of(network.number))))
         for command in gang_network.fdb_changes(network, entries):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import time
 import uuid
 from collections.abc import Callable
@@ -34,6 +35,8 @@ log = structlog.get_logger()
 
 MAX_DELAY_S = 5.0
 """Shorter than the time after which a silent node counts as lost, so that an API that was away hears all in time."""
+SOONEST = 0.5
+"""The least part of such a delay that is waited."""
 STUCK_S = 60.0
 """A report takes less, to an API that does not answer, too."""
 _GATHER_S = 0.02
@@ -86,7 +89,7 @@ class HeartbeatReporter:
                     delay = await self.report(client)
                 except (httpx.HTTPError, ValidationError) as error:
                     failures += 1
-                    delay = delay_after(failures)
+                    delay = own_delay_after(failures)
                     if failures == 1:
                         log.warning("the control API does not take heartbeats", url=client.base_url, reason=str(error))
                 else:
@@ -145,9 +148,14 @@ class HeartbeatReporter:
         return self._interval_s
 
 
+def own_delay_after(failures: int) -> float:
+    """Return a part of that: agents that all heard nothing would come back at one moment, again and again."""
+    return delay_after(failures) * random.uniform(SOONEST, 1)  # noqa: S311 - nobody gains by guessing it
+
+
 def _as_before_protocols(heartbeat: Heartbeat) -> Heartbeat:
     """Return what the release before protocols were told knows of a heartbeat: it refuses one with other keys."""
-    node_info = heartbeat.node_info.model_copy(update={"rdma": False, "no_rdma": "", "hcas": []})
+    node_info = heartbeat.node_info.model_copy(update={"rdma": False, "no_rdma": "", "hcas": [], "interfaces": []})
     containers = [state.model_copy(update={"nccl": None}) for state in heartbeat.containers]
     return heartbeat.model_copy(update={"node_info": node_info, "containers": containers})
 

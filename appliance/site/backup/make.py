@@ -17,9 +17,12 @@ from appliance.site.backup import database, sealing
 from appliance.site.backup.catalogue import DUMP, SEALED, Catalogue, Record, described, flush, hash_of, under_way
 from appliance.site.backup.secrets import MASTER, Places, members
 from appliance.site.model import Site
-from common.errors import ConflictError, IntegrityError, NotFoundError, PenstockError, UnavailableError
+from common import process
+from common.errors import ConflictError, IntegrityError, NotFoundError, PenstockError, ProcessError, UnavailableError
 
 FOLDER = Path("/var/lib/penstock/backup")
+ANSWERS_S = 60.0
+"""So long the file system of the second place may take to say anything."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,7 @@ class Backups:
         wanted = [name for name in record.files if name.endswith((DUMP, SEALED))]
         try:
             parent = self.second.folder.parent
+            _require_answer(parent)
             if not parent.is_dir():
                 raise UnavailableError(f"{parent} is not there")
             self.second.folder.mkdir(mode=0o700, exist_ok=True)
@@ -179,10 +183,29 @@ class Backups:
 
     def _everywhere(self) -> list[Catalogue]:
         second = self.second
+        if second is not None:
+            try:
+                _require_answer(second.folder.parent)
+            except UnavailableError:
+                # the copy says so: what is known here makes a backup all the same
+                second = None
         return [self.catalogue, *([second] if second and second.folder.is_dir() else [])]
 
     def _how(self, held: Alone | None) -> dict[str, object]:
         return {"state": self.places.state, "listen": self.listen, "held": held}
+
+
+def _require_answer(folder: Path) -> None:
+    """Raise UnavailableError where the file system of a folder hangs, as a hard mount of a server that is gone does."""
+    try:
+        # in a program of its own, which can be ended; one that says no answers, too
+        process.run(("stat", "--file-system", folder), accepted=(0, 1), timeout_s=ANSWERS_S)
+    except ProcessError as error:
+        raise UnavailableError(
+            f"{folder} does not answer: nothing came of it in {ANSWERS_S:g} s",
+            where=str(folder),
+            hint="look at its mount and at the server behind it",
+        ) from error
 
 
 def _unpack(packed: Path, plain: Path) -> None:

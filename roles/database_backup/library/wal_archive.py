@@ -10,11 +10,12 @@ import configparser
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,10 @@ SEGMENT = 16 << 20
 SETTLED_S = 20.0
 """A standby asks the archive every 5 s; where nothing more came for so long, it has no more."""
 STARTS_S = 120.0
+LOOK_S, HUNG_S = 30.0, 60.0
+"""How often the archive's folder is asked whether it answers while pgBackRest runs, and for how long it may not."""
+END_S = 10.0
+"""What does not end in so long is left: what waits for a file system that hangs may not be ended at all."""
 
 WHERE = """SELECT pg_get_wal_replay_pause_state() = 'paused', pg_last_wal_replay_lsn() - '0/0'::pg_lsn,
 extract(epoch FROM pg_last_xact_replay_timestamp())"""
@@ -78,8 +83,9 @@ class Archive:
         self.beside = self.data.with_name(f"{self.data.name}.restored")
 
     def call(self, *words: str) -> str:
-        """Run pgBackRest."""
-        return run("pgbackrest", f"--config={self._configuration}", f"--stanza={STANZA}", *words)
+        """Run pgBackRest, for as long as the folder of the archive answers."""
+        program = ("pgbackrest", f"--config={self._configuration}", f"--stanza={STANZA}")
+        return run(*program, *words, folder=self.folder)
 
     def known(self) -> tuple[list[dict[str, Any]], str]:
         """Return the full backups, the oldest first, and the last segment that is archived."""
@@ -297,14 +303,22 @@ def asked(folder: str, database: str, statement: str) -> str:
     return run(*PSQL, *host, "--dbname", database, "--command", " ".join(statement.split()))
 
 
-def run(*words: str) -> str:
-    """Run a program as the user of PostgreSQL and return what it prints."""
+def run(*words: str, folder: Path | None = None) -> str:
+    """Run a program as the user of PostgreSQL and return what it prints; it is ended where a folder hangs."""
+    if folder:
+        require_answer(folder)
     # a server that it starts would keep a pipe open
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
         said = {**os.environ, "LC_ALL": "C.UTF-8"}
-        done = subprocess.run(
-            [*AS_POSTGRES, *words], env=said, cwd="/", stdin=subprocess.DEVNULL, stdout=out, stderr=error, check=False
-        )
+        group = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": error, "start_new_session": True}
+        done = subprocess.Popen([*AS_POSTGRES, *words], env=said, cwd="/", **group)
+        try:
+            while not ended(done, LOOK_S if folder else None):
+                if folder:
+                    require_answer(folder)
+        except BaseException:
+            end(done)
+            raise
         told = [_read(out), _read(error)]
     if done.returncode:
         lines = "; ".join((told[1] or told[0]).splitlines()[-5:])
@@ -312,6 +326,37 @@ def run(*words: str) -> str:
             f"{Path(words[0]).name}: {lines}. Hint: look at the log of PostgreSQL and at the archive's disk."
         )
     return told[0]
+
+
+def require_answer(folder: Path) -> None:
+    """Raise FaultError where the file system of a folder hangs, as that of an NFS server that is gone does for ever.
+
+    What it answers is of no interest here: a folder that is not there yet answers, too.
+    """
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    # the file system itself is asked: of a file the kernel may remember what it was
+    look = subprocess.Popen(["stat", "--file-system", str(folder)], start_new_session=True, **quiet)
+    if not ended(look, HUNG_S):
+        end(look)
+        said = f"{folder} does not answer: nothing came of it in {HUNG_S:g} s."
+        raise FaultError(f"{said} Hint: look at its mount and at the server behind it, then try again.")
+
+
+def ended(process: subprocess.Popen[bytes], patience_s: float | None) -> bool:
+    """Return whether a program ends within so many seconds."""
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a program and all that it has started; it is not waited for longer than a moment."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, how)
+        ended(process, END_S)
 
 
 def _read(file: Any) -> str:

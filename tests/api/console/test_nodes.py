@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from ipaddress import IPv4Address
 
 import httpx
 import pytest
 from markupsafe import escape
+from sqlalchemy import update
 
 from api.resources.nodes import lending
+from api.tables.nodes import Node
+from common.interfaces import Interface
 from tests.api.cluster import V1, Cluster, ok
 from tests.api.steps import lose
 
@@ -23,6 +27,21 @@ async def test_a_node_is_taken_out_of_service_and_back(ready: Cluster, browser: 
         assert (await ok(ready.admin.get(f"{V1}/nodes/worker1")))["mode"] == mode
     assert "Back into service" in (await browser.get("/nodes")).text
     assert (await browser.post("/nodes/worker1/mode", data={"mode": "off"})).status_code == 422
+
+
+async def test_the_interface_by_which_sessions_meet_is_chosen(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    assert '<select name="interface"' not in (await browser.get("/nodes")).text, "its agent tells of none"
+    shown = [Interface(name=f"eth{number}", addresses=[IPv4Address(f"10.{number}.0.2")]) for number in range(2)]
+    async with ready.database.transaction() as db:
+        await db.execute(update(Node).values(interfaces=[each.model_dump(mode="json") for each in shown]))
+    assert '<option value="eth1">eth1: 10.1.0.2</option>' in (await browser.get("/nodes")).text
+    answer = await browser.post("/nodes/worker1/interface", data={"interface": "eth1"})
+    assert (answer.status_code, answer.headers["hx-trigger"]) == (204, "refresh")
+    assert (await ok(ready.admin.get(f"{V1}/nodes/worker1")))["interface"] == "eth1"
+    assert '<option value="eth1" selected>eth1: 10.1.0.2</option>' in (await browser.get("/nodes")).text
+    assert (await browser.post("/nodes/worker1/interface", data={"interface": "eth9"})).status_code == 422
+    await browser.post("/nodes/worker1/interface", data={"interface": ""})
+    assert (await ok(ready.admin.get(f"{V1}/nodes/worker1")))["interface"] == ""
 
 
 async def test_a_node_of_which_nothing_is_lent_says_why(ready: Cluster, browser: httpx.AsyncClient) -> None:

@@ -121,6 +121,7 @@ ASKED = {
     f"DELETE {V1}/images/{{name}}:{{tag}}": Asked(query=_IN_PROJECT),
     f"GET {V1}/nodes": Asked(show="{node}"),
     f"GET {V1}/nodes/{{name}}": Asked(),
+    f"PATCH {V1}/nodes/{{name}}": Asked(body={"interface": ""}),
     f"PATCH {V1}/nodes/{{name}}/mode": Asked(body={"mode": "maintenance"}),
     f"DELETE {V1}/nodes/{{name}}": Asked(),
     f"DELETE {V1}/nodes/{{name}}/unknown-containers": Asked(),
@@ -171,6 +172,7 @@ ASKED = {
     "POST /projects/{name}": Asked(form={"add_members": ""}),
     "POST /projects/{name}/delete": Asked(form={"volumes": "keep"}),
     "GET /nodes": Asked(show="{node}"),
+    "POST /nodes/{name}/interface": Asked(form={"interface": ""}),
     "POST /nodes/{name}/mode": Asked(form={"mode": "maintenance"}),
     "GET /images": Asked(show="{image}"),
     "POST /images": Asked(form={"name": "new", "tag": "1", "reference": "r/new:1", "projects": "{project}"}),
@@ -257,6 +259,8 @@ async def _projects(db: AsyncSession, people: Mapping[str, User]) -> dict[str, P
 
 async def _groups(db: AsyncSession) -> None:
     nodes = {node.name: node for node in await db.scalars(select(Node))}
+    for node in nodes.values():
+        node.interface = "eth1"  # it was there once: who may choose another one is offered that
     for place, domain in PLACES.items():
         group = ResourceGroup(name=f"g-{place}", domain=domain, nodes=[nodes[f"w-{place}"]], users=[], projects=[])
         db.add(group)

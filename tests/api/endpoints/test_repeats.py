@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from api.resources.nodes.heartbeats import Heartbeats
+from api.resources.nodes.heartbeats import Heartbeats, interval_of
 from common.protocol import HEARTBEAT_PATH, ContainerStatus
 from tests.api.cluster import Cluster
 from tests.fakes.heartbeats import beat
@@ -28,7 +28,7 @@ async def test_the_answer_is_as_before_and_the_number_counts(cluster: Cluster) -
     answers = [await post(cluster, beat(number).model_dump_json()) for number in (1, 2, 3)]
     assert [answer.status_code for answer in answers] == [200, 204, 204]
     assert len({answer.headers["X-Request-Id"] for answer in answers}) == 3
-    assert answers[0].json() == {}, "all of it is at its default"
+    assert answers[0].json() == {"interval_s": interval_of("worker1", 5.0)}, "the rest is at its default"
     assert latest(cluster) == 3
     assert (await post(cluster, beat(2).model_dump_json())).status_code == 200
     assert latest(cluster) == 3, "a late one is left out"

@@ -31,6 +31,7 @@ LENIENT: set[Path] = {
     ("nodes", 0, "checks", 0, "state"),
     *(("containers", 0, "nccl", name) for name in ("version", "p2p_line", "ib_line", "gdrdma_line")),
     *(("node_info", "hcas", 0, name) for name in ("name", "link_layer", "state")),
+    ("node_info", "interfaces", 0, "name"),
     ("runs", 0, "state"),
     ("backup_orders", 0, "state"),
 }

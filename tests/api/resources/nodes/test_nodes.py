@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from api.resources.nodes.heartbeats import interval_of
 from common.protocol import HEARTBEAT_PATH, HeartbeatReply
 from tests.api.cluster import V1, Cluster, ok, problems, refused
 from tests.fakes.heartbeats import beat
@@ -36,8 +37,10 @@ async def test_gpus_come_and_go(cluster: Cluster) -> None:
 
 async def test_the_agent_is_told_when_to_report_next(cluster: Cluster) -> None:
     answer = await cluster.heartbeat()
-    assert answer.json() == {}, "what is at its default is left out"
-    assert HeartbeatReply.model_validate_json(answer.content).interval_s == 5.0
+    assert list(answer.json()) == ["interval_s"]
+    told = HeartbeatReply.model_validate_json(answer.content).interval_s
+    assert 4.5 <= told <= 5.0
+    assert told == interval_of("worker1", 5.0)
 
 
 @pytest.mark.parametrize(

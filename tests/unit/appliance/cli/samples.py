@@ -320,6 +320,8 @@ def node(**changes: Any) -> Node:
         "rdma": False,
         "no_rdma": "",
         "hcas": [],
+        "interfaces": [],
+        "interface": "",
         "cpu_milli": 2500,
         "memory_mib": 24064,
         "gpu_milli": 2000,

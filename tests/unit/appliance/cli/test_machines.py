@@ -137,6 +137,43 @@ def test_modes_of_a_node(
     assert logged_in.last.body == body
 
 
+FAST = {"name": "eth2", "addresses": ["10.1.0.2"], "up": True, "speed_mbps": 100000, "mtu": 9000}
+PLAIN = {"name": "eth0", "addresses": [], "up": False, "speed_mbps": None, "mtu": 1500}
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen", "interfaces", "said"),
+    [
+        (("eth2",), "eth2", [FAST], "worker1: sessions meet by eth2 (10.1.0.2)\n"),
+        (("--default",), "", [FAST], "worker1: sessions meet by 10.0.0.2\n"),
+        (("eth0",), "eth0", [PLAIN], "worker1: eth0 has no address now: sessions meet by 10.0.0.2\n"),
+    ],
+)
+def test_the_interface_by_which_sessions_meet_is_chosen(
+    logged_in: FakeApi, run: Run, words: tuple[str, ...], chosen: str, interfaces: list[object], said: str
+) -> None:
+    logged_in.on("PATCH", "/nodes/worker1", node(interface=chosen, interfaces=interfaces))
+    assert run("node", "interface", "worker1", *words)[1] == said
+    assert logged_in.last.body == {"interface": chosen}
+
+
+@pytest.mark.parametrize("words", [(), ("eth2", "--default")])
+def test_an_interface_or_the_default_is_named(logged_in: FakeApi, run: Run, words: tuple[str, ...]) -> None:
+    code, _, told = run("node", "interface", "worker1", *words)
+    assert code != 0
+    assert "either an interface or --default" in told
+
+
+def test_a_node_shows_its_interfaces(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("GET", "/nodes/worker1", node(interface="eth2", interfaces=[PLAIN, FAST]))
+    lines = run("node", "get", "worker1")[1].splitlines()
+    assert any(line.split(maxsplit=1) == ["Interface:", "sessions meet by eth2 (10.1.0.2)"] for line in lines)
+    assert [line.split() for line in lines if line.startswith("eth")] == [
+        ["eth0", "-", "down", "-", "1500"],
+        ["eth2", "10.1.0.2", "up", "100000", "Mbit/s", "9000"],
+    ]
+
+
 def test_a_node_is_deleted(logged_in: FakeApi, run: Run) -> None:
     logged_in.on("GET", "/nodes/worker1", node(sessions=0))
     logged_in.on("GET", "/resource-groups", [])

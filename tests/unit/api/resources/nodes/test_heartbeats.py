@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from api.clock import now
-from api.resources.nodes.heartbeats import CONTESTED_FOR, Contest, Heartbeats, Rival, Sender
+from api.resources.nodes.heartbeats import CONTESTED_FOR, Contest, Heartbeats, Rival, Sender, interval_of
 from common.errors import ConflictError
 from common.protocol import ContainerStatus
 from tests.fakes.heartbeats import beat
@@ -152,3 +152,17 @@ def test_news_that_could_not_be_written_is_still_news() -> None:
     heartbeats.give_back(lost)
     (report,) = heartbeats.take()
     assert (report.heartbeat.sequence, report.news) == (2, True)
+
+
+def test_agents_that_began_at_once_report_apart_a_minute_later() -> None:
+    reports = 12
+    at = sorted(reports * interval_of(f"worker{number}", 5.0) % 5.0 for number in range(2000))
+    in_tenths = [sum(tenth <= 2 * moment < tenth + 1 for moment in at) for tenth in range(10)]
+    assert max(in_tenths) < 500, "of 2,000 in half a second"
+
+
+def test_an_agent_is_always_told_the_same_interval_and_never_a_longer_one() -> None:
+    told = {interval_of(f"worker{number}", 5.0) for number in range(2000)}
+    assert len(told) > 400
+    assert 4.5 <= min(told) <= max(told) <= 5.0
+    assert interval_of("worker1", 5.0) == interval_of("worker1", 5.0)

@@ -268,3 +268,15 @@ def test_ports_are_reached_by_the_network_that_every_container_has() -> None:
     assert inspections.address_of({"NetworkSettings": {"Networks": networks}}) == "172.17.0.3"
     del networks["bridge"]
     assert inspections.address_of({"NetworkSettings": {"Networks": networks}}) == ""
+
+
+def test_a_network_that_says_from_where_is_sent_from_there(node: NodeNetworks, keeper: GangNetworkManager) -> None:
+    keeper.join("c0", network(peers=("10.1.0.2",), local="10.1.0.1"))
+    assert node.links["psx-7"]["linkinfo"]["info_data"]["local"] == "10.1.0.1"
+    keeper.join("c0", network(peers=("10.1.0.2",), local="10.1.0.1"))
+    assert node.sends_to["psx-7"] == ["10.1.0.2"]
+
+
+def test_what_is_no_address_to_send_from_is_refused() -> None:
+    with pytest.raises(InputError, match=r"network\.local"):
+        gang_network.check(network(local="fd00::1"))

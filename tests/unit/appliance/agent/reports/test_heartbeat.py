@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from appliance.agent.docker.supervisor import Supervisor
-from appliance.agent.reports.heartbeat import MAX_DELAY_S, HeartbeatReporter, delay_after
+from appliance.agent.reports.heartbeat import MAX_DELAY_S, HeartbeatReporter, delay_after, own_delay_after
 from appliance.agent.settings import Settings
 from common.audit_protocol import AUDIT_HEAD_HEADER
 from common.protocol import (
@@ -154,3 +154,9 @@ async def test_what_an_api_of_before_refuses_is_not_told_until_one_answers_that_
 @pytest.mark.parametrize(("failures", "delay_s"), [(1, 0.5), (2, 1.0), (3, 2.0), (7, MAX_DELAY_S), (5000, MAX_DELAY_S)])
 def test_waits_longer_with_every_failure_for_ever(failures: int, delay_s: float) -> None:
     assert delay_after(failures) == delay_s
+
+
+def test_agents_that_failed_together_come_back_apart() -> None:
+    delays = {own_delay_after(4) for _ in range(100)}
+    assert len(delays) > 90
+    assert 2.0 <= min(delays) <= max(delays) <= 4.0

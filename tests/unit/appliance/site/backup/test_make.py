@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 import shutil
+import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -132,6 +134,27 @@ def test_a_copy_that_went_is_named(days: Days) -> None:
     shutil.rmtree(days.backups.second.folder)
     check = {each.id: each for each in health.judged(days.site, days.folder / "backup", days.now)}["backup.copy"]
     assert (check.state, "its copy is not in" in check.evidence) == (CheckState.WARN, True)
+
+
+def test_a_second_place_that_does_not_answer_is_told_and_hinders_no_backup(
+    days: Days, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As a hard mount of a server that is gone: whoever looks into it waits without end."""
+    stat = tmp_path / "bin" / "stat"
+    stat.parent.mkdir()
+    stat.write_text("#!/bin/sh\nexec sleep 60\n")
+    stat.chmod(0o755)
+    monkeypatch.setenv("PATH", str(stat.parent), prepend=os.pathsep)
+    monkeypatch.setattr(make, "ANSWERS_S", 0.2)
+    begun = time.monotonic()
+    record = days.backups.take()
+    assert time.monotonic() - begun < 20
+    assert (record.good, record.copied) == (True, "")
+    assert "does not answer" in record.uncopied
+    assert days.backups.second
+    assert not days.backups.second.folder.exists()
+    check = {each.id: each for each in health.judged(days.site, days.folder / "backup", days.now)}["backup.copy"]
+    assert (check.state, "does not answer" in check.evidence) == (CheckState.WARN, True)
 
 
 def test_a_copy_that_is_not_what_was_copied_counts_for_nothing(days: Days, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,23 @@
+"""The network interface of a node by which its containers meet those of other nodes, as an administrator chose it."""
+
+from __future__ import annotations
+
+from api.tables.nodes import Node
+from common.errors import InputError
+
+
+def address_of(node: Node) -> str:
+    """Return the address of the interface that was chosen; empty where none was, or where it has none now."""
+    found = (each["addresses"] for each in node.interfaces if node.interface and each["name"] == node.interface)
+    return next((addresses[0] for addresses in found if addresses), "")
+
+
+def check(node: Node, interface: str) -> None:
+    """Raise InputError for what is no interface with an address, as far as the node's agent has told."""
+    told = {each["name"]: each["addresses"] for each in node.interfaces}
+    if told.get(interface):
+        return
+    fit = [f"{name} ({addresses[0]})" for name, addresses in told.items() if addresses]
+    why = "has no IPv4 address there" if interface in told else "is no network interface of it"
+    hint = f"choose one of {', '.join(fit)}" if fit else "its agent has told of none with an address: is it up to date?"
+    raise InputError(f"{node.name}: {interface} {why}", where="interface", hint=hint)

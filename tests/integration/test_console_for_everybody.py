@@ -179,6 +179,25 @@ def test_a_user_gets_along_without_a_mouse(peopled: Site) -> None:
         expect(page.locator("dl .state")).to_have_text("ended")
 
 
+def test_the_slider_ends_where_the_chosen_project_does(peopled: Site) -> None:
+    ok(peopled.admin.post(f"{V1}/projects", json={"name": "narrow", "quota_milli": 500, "period": {"ends_at": None}}))
+    with browser(peopled, 360) as window:
+        page = window.page
+        signed_in(page, peopled, "admin")
+        window.open("/launch?project=team-a")
+        expect(page.locator("#check")).to_be_empty()
+        page.get_by_label("GPUs of each container", exact=True).press("End")
+        expect(page.locator("output")).to_have_text("4")
+        project = page.get_by_label("Project", exact=True)
+        project.focus()
+        project.select_option("narrow")
+        expect(page.locator("output")).to_have_text("0.5")
+        expect(project).to_be_focused()
+        expect(page.locator("#check")).not_to_contain_text("may hold")
+        expect(page.locator("#check")).not_to_be_empty()
+        assert moved(page) <= STILL
+
+
 def signed_in(page: Page, site: Site, name: str) -> None:
     """Sign somebody in without the login page."""
     answer = page.request.post(f"{site.url}{V1}/auth/login", data={"name": name, "password": PASSWORD})

@@ -24,6 +24,8 @@ from common.sentence import Sentence
 
 log = structlog.get_logger()
 
+_DOCS = "/docs"
+
 
 class ProblemItem(BaseModel):
     """One thing that is wrong, why, and what to do; at most one of `pointer`, `parameter` and `where` is there."""
@@ -100,8 +102,8 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
         return refuse(status_of(error), str(error.detail), "send well-formed JSON")
     known = (Sentence("Not Found"), Sentence("Method Not Allowed"))
     hints = {
-        404: Sentence("see /docs for what exists"),
-        405: Sentence("see /docs for the methods of this path"),
+        404: Sentence("see {address} for what exists", address=_DOCS),
+        405: Sentence("see {address} for the methods of this path", address=_DOCS),
         413: Sentence("send less at a time"),
     }
     reason = str(error.detail or HTTPStatus(error.status_code).phrase)

@@ -34,6 +34,7 @@ from api.tables.images import Status
 from api.tables.sessions import MAX_CONTAINERS, Kind
 from common.errors import ConflictError, InputError
 from common.gpu.share import format_gpus
+from common.natural_order import natural
 from common.sentence import Sentence
 
 HOUR_S = 3600
@@ -184,7 +185,7 @@ async def _choices(db: AsyncSession, caller: Identity) -> dict[str, Any]:
     found = [image for image in await images.visible(db, caller) if image.status is not Status.FAILED]
     return {
         "projects": seen,
-        "images": sorted({f"{image.name}:{image.tag}" for image in found}),
+        "images": sorted({f"{image.name}:{image.tag}" for image in found}, key=natural),
         "templates": launch_templates.offered(found),
         "presets": [(preset, _described(preset)) for preset in await presets.every(db)],
         "volumes": dict(by_project),

@@ -220,6 +220,15 @@ async def test_templates_are_offered_where_there_is_an_image_for_them(
     assert [service["port"] for service in (await ready.session("first"))["services"]] == [8080]
 
 
+async def test_versions_of_an_image_stand_in_the_order_in_which_people_count(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    for tag in ("3.9", "3.10"):
+        await ok(ready.admin.post(f"{V1}/images", json={"name": "python", "tag": tag, "reference": f"r/python:{tag}"}))
+    offered = re.findall(r"<option>(python:[\d.]+)</option>", (await browser.get("/launch")).text)
+    assert offered == ["python:3.9", "python:3.10", "python:3.11"]
+
+
 async def test_what_is_no_template_fills_nothing_in(ready: Cluster, browser: httpx.AsyncClient) -> None:
     page = (await browser.get("/launch?template=tensorboard")).text
     assert "selected" not in page.partition('id="image"')[2].partition("</select>")[0]

@@ -39,7 +39,7 @@ class OrderForm(BaseModel):
 async def list_backups(request: Request, caller: Caller, db: Reading, settings: SettingsOf) -> Response:
     """Show the backups, the newest first, and the last orders."""
     about = await repairs.controller(db, taken=settings.controller)
-    stamp = await stamps.stamp(db, (*stamps.PEOPLE, Backup, BackupOrder), caller.id, about)
+    stamp = await pages.stamp(request, db, (*stamps.PEOPLE, Backup, BackupOrder), caller.id, about)
     if answer := pages.unchanged(request, stamp):
         return answer
     found = await service.every(db)

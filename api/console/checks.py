@@ -52,7 +52,7 @@ async def list_checks(
     """Show the checks that are not well, or those in a state, the worst first; those of a node where it is named."""
     states = (state,) if state else NOT_WELL
     count, mark = await service.mark(db, node or None, states)
-    stamp = await stamps.stamp(db, stamps.PEOPLE, caller.id, request.url, mark)
+    stamp = await pages.stamp(request, db, stamps.PEOPLE, caller.id, request.url, mark)
     if answer := pages.unchanged(request, stamp):
         return answer
     values = {

@@ -40,7 +40,7 @@ class DomainForm(BaseModel):
 @action(Action.DOMAIN_READ)
 async def list_domains(request: Request, caller: Caller, db: Reading) -> Response:
     """Show the domains that the caller may see, by name."""
-    stamp = await stamps.stamp(db, stamps.PEOPLE, caller.id)
+    stamp = await pages.stamp(request, db, stamps.PEOPLE, caller.id)
     if answer := pages.unchanged(request, stamp):
         return answer
     values = {"domains": await domains.list_domains(caller, db), "policies": await _policies(db)}

@@ -72,7 +72,7 @@ class ChangeForm(BaseModel):
 @action(Action.GROUP_READ)
 async def list_groups(request: Request, caller: Caller, db: Reading) -> Response:
     """Show the resource groups that the caller may use or looks after, by name."""
-    stamp = await stamps.stamp(db, OF_GROUPS, caller.id)
+    stamp = await pages.stamp(request, db, OF_GROUPS, caller.id)
     if answer := pages.unchanged(request, stamp):
         return answer
     values = {"groups": await groups.list_groups(caller, db)}
@@ -83,7 +83,7 @@ async def list_groups(request: Request, caller: Caller, db: Reading) -> Response
 @action(Action.GROUP_READ)
 async def show_group(name: NamePath, request: Request, caller: Caller, db: Reading) -> Response:
     """Show a resource group."""
-    stamp = await stamps.stamp(db, OF_GROUPS, caller.id, name)
+    stamp = await pages.stamp(request, db, OF_GROUPS, caller.id, name)
     if answer := pages.unchanged(request, stamp):
         return answer
     found = await groups.get_group(name, caller, db)

@@ -30,7 +30,7 @@ async def show_home(
 ) -> Response:
     """Show the start page."""
     free = await room.by_group(db, remembered)
-    stamp = await stamps.stamp(db, (*stamps.PEOPLE, *GROUPS, Session), caller.id, free)
+    stamp = await pages.stamp(request, db, (*stamps.PEOPLE, *GROUPS, Session), caller.id, free)
     if answer := pages.unchanged(request, stamp):
         return answer
     mine = await summary.read(db, caller, free, apps=settings.apps)

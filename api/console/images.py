@@ -41,7 +41,7 @@ async def list_images(
     *, request: Request, caller: Caller, db: Reading, q: Annotated[str, Query(max_length=128)] = ""
 ) -> Response:
     """Show the images that the caller may use, by name: those with some letters in name, tag or description."""
-    stamp = await stamps.stamp(db, (*stamps.PEOPLE, Image, image_projects), caller.id, request.url)
+    stamp = await pages.stamp(request, db, (*stamps.PEOPLE, Image, image_projects), caller.id, request.url)
     if answer := pages.unchanged(request, stamp):
         return answer
     word = q.strip().lower()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from bisect import bisect_right
 from collections import defaultdict
 from datetime import UTC, datetime
 from secrets import token_hex
@@ -33,6 +34,7 @@ from api.tables.images import Status
 from api.tables.sessions import MAX_CONTAINERS, Kind
 from common.errors import ConflictError, InputError
 from common.gpu.share import format_gpus
+from common.natural_order import natural
 from common.sentence import Sentence
 
 HOUR_S = 3600
@@ -48,8 +50,23 @@ Line = Annotated[str, Field(max_length=1024)]
 router = Router(prefix="/launch")
 
 
-class LaunchForm(BaseModel):
-    """The form as a browser sends it. `share` is a place in the list `shares`, which the page offered, 0 none.
+class Offered(BaseModel):
+    """A place of the slider in the list of shares that its page offered, 0 none."""
+
+    share: int = Field(default=0, ge=0)
+    shares: Annotated[str, Field(max_length=MAX_SHARES, pattern=r"^(\d{1,5}(,\d{1,5})*)?$")] = ""
+
+
+class LaunchQuery(Offered):
+    """What a form shows from the start: of a template, or of what was chosen of it before."""
+
+    template: Annotated[str, Field(max_length=64)] = ""
+    project: Line = ""
+    kind: Kind | None = None
+
+
+class LaunchForm(Offered):
+    """The form as a browser sends it.
 
     `cpu` are cores, `max_replicas` is empty where the number of containers stays, and `start` is UTC.
     """
@@ -59,8 +76,6 @@ class LaunchForm(BaseModel):
     image: Line = ""
     preset: Line = ""
     kind: Kind = Kind.INTERACTIVE
-    share: int = Field(default=0, ge=0)
-    shares: Annotated[str, Field(max_length=MAX_SHARES, pattern=r"^(\d{1,5}(,\d{1,5})*)?$")] = ""
     cpu: float | None = Field(default=None, ge=0, le=4096)
     replicas: int = 1
     max_replicas: int | None = None
@@ -80,14 +95,23 @@ async def show_launch(
     caller: Caller,
     db: Reading,
     context: SubmissionContextOf,
-    template: Annotated[str, Query(max_length=64)] = "",
+    asked: Annotated[LaunchQuery, Query()],
 ) -> Response:
     """Show the form with what the caller may use, and with what a template fills in, where one is named."""
     values = await _choices(db, caller)
-    chosen, image = values["templates"].get(template, (None, ""))
-    values["filled"] = {"template": chosen, "image": image}
+    chosen, image = values["templates"].get(asked.template, (None, ""))
+    named = next((project for project in values["projects"] if project.name == asked.project), None)
+    project = named or next(iter(values["projects"]), None)
+    offered = await shares.offered(db, project, asked.kind or next(iter(Kind)), caller, context) if project else []
+    values["filled"] = {
+        "template": chosen,
+        "image": image,
+        "project": named.name if named else "",
+        "kind": asked.kind,
+        "share": bisect_right(offered, _milli(asked, context.settings)),
+    }
     values |= {
-        "shares": await shares.offered(db, values["projects"], caller, context),
+        "shares": offered,
         "kinds": Kind,
         "most": {"count": MAX_BATCH, "replicas": MAX_CONTAINERS},
     }
@@ -131,6 +155,9 @@ async def check(
 ) -> Response:
     """Say below the form what would become of what it says so far; what is wrong with it is told on launching."""
     values: dict[str, Any] = {"found": None, "problem": None}
+    if not (form.name or form.share or form.preset or form.cpu):
+        # what nobody has filled in yet is not wrong
+        return pages.page(request, "launch_check.html", values)
     try:
         body = _body(form, context.settings) | {"count": form.count}
         # whoever has not thought of a name yet hears of the rest
@@ -158,7 +185,7 @@ async def _choices(db: AsyncSession, caller: Identity) -> dict[str, Any]:
     found = [image for image in await images.visible(db, caller) if image.status is not Status.FAILED]
     return {
         "projects": seen,
-        "images": sorted({f"{image.name}:{image.tag}" for image in found}),
+        "images": sorted({f"{image.name}:{image.tag}" for image in found}, key=natural),
         "templates": launch_templates.offered(found),
         "presets": [(preset, _described(preset)) for preset in await presets.every(db)],
         "volumes": dict(by_project),
@@ -176,12 +203,8 @@ def _body(form: LaunchForm, settings: Settings) -> dict[str, Any]:
         body["max_replicas"] = form.max_replicas
     if form.preset:
         body["preset"] = form.preset
-    # a page of an earlier release says nothing of its list, which had all steps
-    offered = [int(milli) for milli in form.shares.split(",")] if form.shares else shares.steps(settings)
-    if form.share > len(offered):
-        raise InputError(Sentence("there is no such share"), where="gpu_milli", hint=Sentence("choose one of the list"))
     if form.share or not form.preset:
-        body["gpu_milli"] = offered[form.share - 1] if form.share else 0
+        body["gpu_milli"] = _milli(form, settings)
     if form.cpu is not None:
         body["cpu_milli"] = forms.whole("cpu_milli", form.cpu, 1000)
     if form.hours is not None:
@@ -194,6 +217,14 @@ def _body(form: LaunchForm, settings: Settings) -> dict[str, Any]:
     pairs = zip(form.volume, form.target, strict=False)
     body["pvcs"] = [{"name": name, "target": target} for name, target in pairs if name or target]
     return body
+
+
+def _milli(chosen: Offered, settings: Settings) -> int:
+    # a page of an earlier release says nothing of its list, which had all steps
+    offered = [int(milli) for milli in chosen.shares.split(",")] if chosen.shares else shares.steps(settings)
+    if chosen.share > len(offered):
+        raise InputError(Sentence("there is no such share"), where="gpu_milli", hint=Sentence("choose one of the list"))
+    return offered[chosen.share - 1] if chosen.share else 0
 
 
 def _words(command: str) -> list[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from posixpath import normpath
 from typing import Annotated
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from fastapi import Query, Request, Response
 from fastapi.responses import HTMLResponse
@@ -22,6 +23,7 @@ START = "/"
 
 # What browsers and servers read alike: no spaces, backslashes or control characters.
 _PLACE = re.compile(r"(?:https://(?P<authority>[^/?#]+))?(?:/(?![/\\])[^\\]*)?", re.ASCII)
+_LOGOUT = "/logout"
 
 router = Router()
 
@@ -43,7 +45,7 @@ async def show_password(request: Request) -> HTMLResponse:
     return pages.page(request, "login.html", {"destination": START, "signed_in": True})
 
 
-@router.post("/logout", status_code=204)
+@router.post(_LOGOUT, status_code=204)
 @action(Action.ACCOUNT_LOGOUT)
 async def sign_out(known: KnownCallerOf, request: Request, response: Response, db: Transaction) -> None:
     """Sign out, and show the page to sign in."""
@@ -57,8 +59,11 @@ def destination(wanted: str, host: str, apps: AppAddresses) -> str:
     if not wanted or not found or not wanted.isascii() or not wanted.isprintable() or " " in wanted:
         return START
     authority = found["authority"]
-    is_ours = authority in {None, *_authorities(host, apps.url)} or apps.is_own_host(authority)
-    return wanted if is_ours else START
+    if authority in (None, host):
+        # whoever has signed in would be asked to do so again, or be told that this is no page
+        path = re.split("[?#]", wanted.removeprefix(f"https://{host}"))[0]
+        return START if normpath(unquote(path)) in (LOGIN, _LOGOUT) else wanted
+    return wanted if authority in _authorities(host, apps.url) or apps.is_own_host(authority) else START
 
 
 def _authorities(host: str, apps_url: str) -> set[str]:

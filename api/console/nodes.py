@@ -40,7 +40,7 @@ async def list_nodes(
     filters = Filters(state, mode, None, await rights.within(db, caller))
     groups = await remembered.by_node(db, within=filters.within)
     page = await nodes.page(db, filters, groups, limit=MAX_PAGE)
-    stamp = await stamps.stamp(db, stamps.PEOPLE, caller.id, page.tag, request.url)
+    stamp = await pages.stamp(request, db, stamps.PEOPLE, caller.id, page.tag, request.url)
     if answer := pages.unchanged(request, stamp):
         return answer
     found = await nodes.rows(db, [entry.id for entry in page.entries], groups)

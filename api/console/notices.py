@@ -46,7 +46,7 @@ class NoticeForm(BaseModel):
 @action(Action.NOTICE_MANAGE)
 async def list_notices(request: Request, caller: Caller, db: Reading) -> Response:
     """Show what everybody is told and will be, and the form."""
-    stamp = await stamps.stamp(db, (*stamps.PEOPLE, Notice), caller.id)
+    stamp = await pages.stamp(request, db, (*stamps.PEOPLE, Notice), caller.id)
     if answer := pages.unchanged(request, stamp):
         return answer
     values = {"written": await notices.list_notices(caller, db), "levels": NoticeLevel, "others": OTHERS}

@@ -24,7 +24,7 @@ async def show_overview(
 ) -> Response:
     """Show the site."""
     totals, held = await overview.node_totals(db), await idle.by_project(db)
-    stamp = await stamps.stamp(db, (*stamps.PEOPLE, Session), caller.id, totals, sorted(held.items()))
+    stamp = await pages.stamp(request, db, (*stamps.PEOPLE, Session), caller.id, totals, sorted(held.items()))
     if answer := pages.unchanged(request, stamp):
         return answer
     groups = await remembered.by_node(db)

@@ -12,12 +12,14 @@ from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.console import formats, texts
 from api.endpoints.access import CSRF_HEADER, SEEN_HEADER, cookie_name, csrf_token, shown_cookie
 from api.endpoints.docs import version_of
+from api.lists.stamps import Stamps, Tables
 from api.settings import Settings
 
 _environment = Environment(
@@ -81,6 +83,12 @@ async def live(
         return page(request, "live.html", about)
     shown = Markup(_filled(request, "live.html", about))  # noqa: S704 -- a template's, which has escaped all that it was given
     return page(request, template, {**values, "live": shown})
+
+
+async def stamp(request: Request, db: AsyncSession, tables: Tables, *more: object) -> str:
+    """Return the stamp of what a part shows: it is another one where these tables were written, or `more` is."""
+    remembered: Stamps = request.app.state.stamps
+    return await remembered.stamp(db, tables, *more)
 
 
 def unchanged(request: Request, stamp: str) -> Response | None:

@@ -36,7 +36,7 @@ class PolicyForm(BaseModel):
 @action(Action.POLICY_READ)
 async def list_policies(request: Request, caller: Caller, db: Reading) -> Response:
     """Show the user policies by name."""
-    stamp = await stamps.stamp(db, stamps.PEOPLE, caller.id)
+    stamp = await pages.stamp(request, db, stamps.PEOPLE, caller.id)
     if answer := pages.unchanged(request, stamp):
         return answer
     values = {"policies": await user_policies.list_policies(db)}

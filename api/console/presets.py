@@ -41,7 +41,7 @@ class PresetForm(BaseModel):
 @action(Action.PRESET_READ)
 async def list_presets(request: Request, caller: Caller, db: Reading) -> Response:
     """Show the presets, the smallest first."""
-    stamp = await stamps.stamp(db, (*stamps.PEOPLE, Preset), caller.id)
+    stamp = await pages.stamp(request, db, (*stamps.PEOPLE, Preset), caller.id)
     if answer := pages.unchanged(request, stamp):
         return answer
     values = {"presets": await presets.list_presets(db), "kinds": Enforcement, "shm_mib": DEFAULT_SHM_MIB}

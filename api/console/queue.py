@@ -33,7 +33,7 @@ async def show_queue(
     """Show who waits of those whom the caller sees, and where that is all, the last cycle if this process schedules."""
     whole = caller.allows(Action.SCHEDULER_READ)
     last = loop.last if whole else None
-    stamp = await stamps.stamp(db, (*stamps.PEOPLE, Session), caller.id, last.snapshot.now if last else 0)
+    stamp = await pages.stamp(request, db, (*stamps.PEOPLE, Session), caller.id, last.snapshot.now if last else 0)
     if answer := pages.unchanged(request, stamp):
         return answer
     waiting, more = await queue.page(db, caller, limit=SHOWN)

@@ -49,7 +49,7 @@ async def list_repairs(
 ) -> Response:
     """Show the last runs, and the repairs that there are."""
     about = await service.controller(db, taken=settings.controller)
-    stamp = await stamps.stamp(db, (*stamps.PEOPLE, RepairRun, Node), caller.id, request.url, about)
+    stamp = await pages.stamp(request, db, (*stamps.PEOPLE, RepairRun, Node), caller.id, request.url, about)
     if answer := pages.unchanged(request, stamp):
         return answer
     values = {

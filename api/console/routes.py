@@ -108,8 +108,11 @@ def answer_by_pages(app: FastAPI) -> None:
     handlers: dict[Any, Handler] = dict(app.exception_handlers)
 
     async def refuse(request: Request, error: Exception) -> Response:
+        shows_page = goes_to_page(request) and not _is_api(request)
+        if shows_page:
+            request.state.say = partial(_said, request)
         answer = await handlers[HTTPException](request, error)
-        return _page_of(request, answer) if goes_to_page(request) and not _is_api(request) else answer
+        return _page_of(request, answer) if shows_page else answer
 
     app.add_exception_handler(HTTPException, refuse)
 

@@ -46,7 +46,7 @@ class SandboxForm(BaseModel):
 @action(Action.SANDBOX_READ)
 async def list_sandboxes(request: Request, caller: Caller, db: Reading) -> Response:
     """Show the sandboxes by name, with what they deny."""
-    stamp = await stamps.stamp(db, OF_SANDBOXES, caller.id)
+    stamp = await pages.stamp(request, db, OF_SANDBOXES, caller.id)
     if answer := pages.unchanged(request, stamp):
         return answer
     values = {"sandboxes": await sandboxes.list_sandboxes(caller, db)}

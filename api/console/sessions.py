@@ -37,9 +37,9 @@ async def list_sessions(
 ) -> Response:
     """Show the sessions that the caller sees: those in a state, or all but what was taken off the lists."""
     # those that were taken off the lists are in no stamp, and are shown where they are asked for alone
-    stamp = (
-        "" if state is State.TERMINATED else await stamps.stamp(db, (*stamps.PEOPLE, Session), caller.id, request.url)
-    )
+    stamp = ""
+    if state is not State.TERMINATED:
+        stamp = await pages.stamp(request, db, (*stamps.PEOPLE, Session), caller.id, request.url)
     if answer := pages.unchanged(request, stamp):
         return answer
     search = Search(q.replace("\0", ""), mine, [state] if state else [])

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Identity
 from api.resources.groups import service as groups
-from api.resources.groups.permissions import Groups
 from api.resources.projects import service as projects
 from api.resources.sessions.submission import SubmissionContext
 from api.resources.user_policies import service as user_policies
@@ -27,52 +24,33 @@ def steps(settings: Settings) -> list[int]:
 
 
 async def offered(
-    db: AsyncSession, known: Sequence[Project], caller: Identity, context: SubmissionContext
+    db: AsyncSession, project: Project, kind: Kind, caller: Identity, context: SubmissionContext
 ) -> list[int]:
-    """Return the steps that a session of one container may ask for in at least one of some projects of the caller.
+    """Return the steps that a session of one container may ask for, of a kind and in a project of the caller.
 
-    Nodes, limits of projects and the caller's policy are asked as on submission; what waits is offered.
+    Nodes, limits of the project and the caller's policy are asked as on submission; what waits is offered.
     """
     await context.fleet.refresh(db)
+    try:
+        names, only = groups.allowed(context.fleet.permissions, caller.id, project, kind)
+    except InputError:
+        return []
     left = await user_policies.left_milli(db, caller.id)
-    places = _places(known, caller, context)
     every = [milli for milli in steps(context.settings) if left is None or milli <= left]
     found: list[int] = []
     # who gets so many parts of a GPU, or whole ones, gets fewer, too
     for some in ([milli for milli in every if milli < MILLI], [milli for milli in every if milli >= MILLI]):
         for milli in some:
-            if not await _is_accepted(db, milli, places, context):
+            asked = Workload("offered", "", 0, gpu_milli=milli, groups=names, grouped_only=only)
+            if context.fleet.never_fits(asked) or not await _is_allowed(db, milli, project, kind):
                 break
             found.append(milli)
     return found
 
 
-def _places(
-    known: Sequence[Project], caller: Identity, context: SubmissionContext
-) -> dict[Groups, list[tuple[Project, bool]]]:
-    """Return which projects may use which groups of nodes, and whether for work that can be reclaimed."""
-    places: dict[Groups, list[tuple[Project, bool]]] = {}
-    for project in known:
-        for kind in Kind:
-            try:
-                allowed = groups.allowed(context.fleet.permissions, caller.id, project, kind)
-            except InputError:
-                continue
-            places.setdefault(allowed, []).append((project, kind is Kind.TRAINING))
-    return places
-
-
-async def _is_accepted(
-    db: AsyncSession, milli: int, places: dict[Groups, list[tuple[Project, bool]]], context: SubmissionContext
-) -> bool:
-    for (names, only), those in places.items():
-        asked = Workload("offered", "", 0, gpu_milli=milli, groups=names, grouped_only=only)
-        if context.fleet.never_fits(asked):
-            continue
-        for project, preemptible in those:
-            try:
-                await projects.check_cap(db, project, milli, preemptible=preemptible)
-            except InputError:
-                continue
-            return True
-    return False
+async def _is_allowed(db: AsyncSession, milli: int, project: Project, kind: Kind) -> bool:
+    try:
+        await projects.check_cap(db, project, milli, preemptible=kind is Kind.TRAINING)
+    except InputError:
+        return False
+    return True

@@ -38,7 +38,7 @@ async def list_users(
     *, request: Request, caller: Caller, db: Reading, q: Annotated[str, Query(max_length=100)] = ""
 ) -> Response:
     """Show the users that the caller looks after, by name: those with some letters in name or address."""
-    stamp = await stamps.stamp(db, stamps.PEOPLE, caller.id, request.url)
+    stamp = await pages.stamp(request, db, stamps.PEOPLE, caller.id, request.url)
     if answer := pages.unchanged(request, stamp):
         return answer
     word = q.strip().lower()

@@ -58,6 +58,7 @@ from api.endpoints.routes import authorized
 from api.engine.base import Engine
 from api.lists.nodes import GroupsOfNodes
 from api.lists.overview import IdleGpus
+from api.lists.stamps import Stamps
 from api.lists.summary import RoomOfGroups
 from api.lists.texts import Texts
 from api.notices import Notices
@@ -161,6 +162,7 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine,
     app.state.groups_of_nodes = GroupsOfNodes()
     app.state.idle_gpus = IdleGpus()
     app.state.room_of_groups = RoomOfGroups()
+    app.state.stamps = Stamps()
     app.state.notices = Notices(database)
     app.state.notice_board = Board(database)
     app.state.streams = Streams(app.state.notices, settings.streams_per_user)

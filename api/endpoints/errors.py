@@ -20,8 +20,11 @@ from common import refusals
 from common.problem import MEDIA_TYPE
 from common.refusals import refuse
 from common.request_id import HEADER
+from common.sentence import Sentence
 
 log = structlog.get_logger()
+
+_DOCS = "/docs"
 
 
 class ProblemItem(BaseModel):
@@ -93,23 +96,28 @@ def status_of(error: HTTPException | SQLAlchemyError) -> int:
     return 503 if is_read_only or isinstance(error, (OperationalError, PoolTimeoutError)) else 500
 
 
-async def _http(_request: Request, error: Exception) -> JSONResponse:
+async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101
     if error.status_code == 400:
         return refuse(status_of(error), str(error.detail), "send well-formed JSON")
+    known = (Sentence("Not Found"), Sentence("Method Not Allowed"))
     hints = {
-        404: "see /docs for what exists",
-        405: "see /docs for the methods of this path",
-        413: "send less at a time",
+        404: Sentence("see {address} for what exists", address=_DOCS),
+        405: Sentence("see {address} for the methods of this path", address=_DOCS),
+        413: Sentence("send less at a time"),
     }
     reason = str(error.detail or HTTPStatus(error.status_code).phrase)
-    return refuse(error.status_code, reason, hints.get(error.status_code, ""), dict(error.headers or {}))
+    reason = next((sentence for sentence in known if sentence == reason), reason)
+    said, hint = map(refusals.say_to(request), (reason, hints.get(error.status_code, "")))
+    return refuse(error.status_code, said, hint, dict(error.headers or {}))
 
 
-async def _constraint(_request: Request, error: Exception) -> JSONResponse:
+async def _constraint(request: Request, error: Exception) -> JSONResponse:
     """Two requests at once wanted what only one can have; the database decided."""
     log.info("constraint", error=str(error))
-    return refuse(409, "another request has just changed this", "look at the present state and try again")
+    texts = Sentence("another request has just changed this"), Sentence("look at the present state and try again")
+    reason, hint = map(refusals.say_to(request), texts)
+    return refuse(409, reason, hint)
 
 
 async def _database(request: Request, error: Exception) -> JSONResponse:

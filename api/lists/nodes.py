@@ -29,6 +29,7 @@ from api.tables.nodes import Gpu, Node, NodeMode, NodeState
 from api.tables.sessions import HOLDS, Container, GpuShareRow, Session
 from api.tables.written import written
 from common.errors import NotFoundError
+from common.natural_order import natural
 
 GROUPS_S = 5.0
 """For so long the groups of nodes are remembered: they change seldom, and reading them means to look at every GPU."""
@@ -105,9 +106,9 @@ async def texts(db: AsyncSession, ids: Collection[UUID], by_node: Groups) -> dic
 
 
 async def rows(db: AsyncSession, ids: Collection[UUID], by_node: Groups) -> list[Row]:
-    """Return nodes by name with all that a `NodeView` has, those that are there."""
-    query = select(*_COLUMNS).where(among(Node.id, ids)).order_by(Node.name)
-    return await _complete(db, [row._asdict() for row in await db.execute(query)], by_node)
+    """Return nodes by name, as people count, with all that a `NodeView` has, those that are there."""
+    found = [row._asdict() for row in await db.execute(select(*_COLUMNS).where(among(Node.id, ids)))]
+    return await _complete(db, sorted(found, key=lambda row: natural(row["name"])), by_node)
 
 
 async def one(db: AsyncSession, name: str) -> Row:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from heapq import nsmallest
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -30,6 +31,7 @@ from api.tables.nodes import Gpu, Node
 from api.tables.projects import Project
 from api.tables.sessions import HOLDING, HOLDS, LISTED, Container, GpuShareRow, Session, State
 from common.app_addresses import AppAddresses
+from common.natural_order import natural
 
 IDLE_AFTER = timedelta(minutes=10)
 """What was not busy for so long is idle, though a session holds it. Samples of it are not packed yet."""
@@ -162,7 +164,8 @@ async def read(
     projects = [_project(row, idle_by_project) for row in rows]
     running, _ = await session_search.page(db, caller, Search(states=[State.RUNNING]), limit=limit)
     waiting, _ = await queue.page(db, None, limit=limit)
-    shown = (await db.scalars(select(Node.id).order_by(case((IS_OPEN, 1), else_=0), Node.name).limit(boxes))).all()
+    every = (await db.execute(select(Node.id, Node.name, case((IS_OPEN, 1), else_=0).label("open")))).all()
+    shown = [node.id for node in nsmallest(boxes, every, key=lambda node: (node.open, natural(node.name)))]
     found = {node["id"]: node for node in await nodes.rows(db, shown, groups)}
     return OverviewView(
         node_count=totals.count,

@@ -1,11 +1,12 @@
-"""Stamps: whether what a page shows may have changed, told by one query that reads nothing of it."""
+"""Stamps: whether what a page shows may have changed, told by one query for all who look."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from functools import cache
 from hashlib import sha256
 
-from sqlalchemy import Table, select
+from sqlalchemy import Select, Table, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
@@ -24,15 +25,40 @@ MINUTE_S = 60
 """Pages tell how long ago something was, to the minute."""
 
 
-async def stamp(db: AsyncSession, tables: Iterable[type[Base] | Table], *more: object) -> str:
-    """Return a text that is another one whenever rows of tables are, or `more`, or a minute is over.
+SEEN_S = 1.0
+"""For so long it is remembered what was written last: whoever looks at a page asks for it again and again."""
 
-    Of sessions those count that a list has unless all are asked for.
+Tables = tuple[type[Base] | Table, ...]
+
+
+class Stamps:
+    """Remembers for a moment what says whether tables were written, which is the same for all; one for each process.
+
+    A stamp may be older than what is read after it, never newer: then the next one is another, and all is read again.
     """
+
+    def __init__(self) -> None:
+        """Start with nothing remembered."""
+        self._seen: dict[Tables, tuple[float, str]] = {}
+
+    async def stamp(self, db: AsyncSession, tables: Tables, *more: object) -> str:
+        """Return a text that is another one whenever rows of tables are, or `more`, or a minute is over.
+
+        Of sessions those count that a list has unless all are asked for.
+        """
+        asked_at = time.monotonic()
+        seen_at, found = self._seen.get(tables, (float("-inf"), ""))
+        if seen_at + SEEN_S < asked_at:
+            found = str(await db.scalar(_marks(tables)))
+            self._seen[tables] = asked_at, found
+        minute = int(now().timestamp()) // MINUTE_S
+        return sha256(repr((found, minute, more)).encode()).hexdigest()[:16]
+
+
+@cache
+def _marks(tables: Tables) -> Select[tuple[str]]:
     parts = []
     for table in tables:
         query = select(said(*written(table))).select_from(table)
         parts.append((query.where(LISTED) if table is Session else query).scalar_subquery())
-    found = await db.scalar(select(said(server(), *parts)))
-    minute = int(now().timestamp()) // MINUTE_S
-    return sha256(repr((found, minute, more)).encode()).hexdigest()[:16]
+    return select(said(server(), *parts))

@@ -9,6 +9,8 @@ and exits with 1 where a figure misses its aim:
 - `search_p95_ms`: of that list for a word that few of them have.
 - `watching_percent`: of one core, what 50 browsers that show the list add to the API; each asks as often as its page
   says.
+  A window is a minute, or it would hold more or less than it should of what is done once in each: all lists are made
+  anew, as they say how many minutes ago something was, and the API looks at every agent.
 - `changing_percent`: the same while a session in each second changes, so that the list is made anew; it has no aim.
 """
 
@@ -57,7 +59,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--agents", type=int, default=1250)
     parser.add_argument("--sessions", type=int, default=10_000)
-    parser.add_argument("--window", type=float, default=30.0, help="seconds over which a CPU share is taken")
+    parser.add_argument("--window", type=float, default=60.0, help="seconds over which a CPU share is taken")
     options = parser.parse_args()
     with control.served() as (url, authority, pid):
         figures = asyncio.run(measure(options, url, authority, pid))

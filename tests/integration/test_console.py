@@ -253,6 +253,10 @@ def test_a_user_signs_in_launches_a_session_sees_it_run_and_ends_it(site: Site, 
         page.keyboard.type("echo hello")
         expect(page.locator(".xterm-rows")).to_contain_text("echo hello")
         window.show("terminal")
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("textbox", name="Terminal")).to_be_focused()
+        page.keyboard.press("Control+Shift+E")
+        expect(page.get_by_role("link", name="Back to the session")).to_be_focused()
         follow(page.get_by_role("link", name="Back to the session"))
 
         follow(page.get_by_role("link", name="Home", exact=True))

@@ -31,6 +31,8 @@ FOCUSED = """
 }
 """
 """What has the keyboard, and whether people see that."""
+AT = "() => [document.activeElement.textContent.trim(), document.activeElement.closest('[id]').id]"
+"""What has the keyboard, and in which part of the page."""
 STILL = 0.1
 """What browsers call a page that moves so little that nobody minds."""
 
@@ -121,14 +123,14 @@ def test_a_page_that_changes_by_itself_keeps_still(peopled: Site) -> None:
         signed_in(page, peopled, "admin")
         for path in ("/sessions", "/overview", "/queue"):
             window.open(path)
-            focused = page.locator("main a").first
-            focused.focus()
+            page.locator("#live a").last.focus()
+            before = page.evaluate(AT)
             name = f"new-on-{path[1:]}"
             peopled.submit(name, gpu_milli=4000, preemptible=False)
             page.evaluate("document.body.dispatchEvent(new Event('refresh'))")
             expect(page.get_by_text(name).first).to_be_visible()
             assert moved(page) <= STILL, path
-            assert page.evaluate("document.activeElement.closest('main') !== null"), "focus stays where it was"
+            assert page.evaluate(AT) == before, "focus stays where it was"
         page.evaluate("document.querySelector('main').style.marginTop = '400px'")
         assert moved(page) > STILL, "what moves is seen"
 
@@ -177,6 +179,25 @@ def test_a_user_gets_along_without_a_mouse(peopled: Site) -> None:
         page.get_by_role("button", name="End", exact=True).focus()
         keys.press("Enter")
         expect(page.locator("dl .state")).to_have_text("ended")
+
+
+def test_the_slider_ends_where_the_chosen_project_does(peopled: Site) -> None:
+    ok(peopled.admin.post(f"{V1}/projects", json={"name": "narrow", "quota_milli": 500, "period": {"ends_at": None}}))
+    with browser(peopled, 360) as window:
+        page = window.page
+        signed_in(page, peopled, "admin")
+        window.open("/launch?project=team-a")
+        expect(page.locator("#check")).to_be_empty()
+        page.get_by_label("GPUs of each container", exact=True).press("End")
+        expect(page.locator("output")).to_have_text("4")
+        project = page.get_by_label("Project", exact=True)
+        project.focus()
+        project.select_option("narrow")
+        expect(page.locator("output")).to_have_text("0.5")
+        expect(project).to_be_focused()
+        expect(page.locator("#check")).not_to_contain_text("may hold")
+        expect(page.locator("#check")).not_to_be_empty()
+        assert moved(page) <= STILL
 
 
 def signed_in(page: Page, site: Site, name: str) -> None:

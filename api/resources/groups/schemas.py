@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from api.resources.list_changes import one_form
 from api.resources.schemas import Change, Name, Request, Text, UserName, View
 from api.tables.groups import ResourceGroup
+from common.natural_order import natural
 
 Words = Annotated[Text, Field(max_length=200)]
 GpuModel = Annotated[Text, Field(max_length=200, pattern=r"^$|[A-Za-z0-9]")]
@@ -104,8 +105,8 @@ class GroupView(View):
         fields = {name: getattr(group, name) for name in cls.model_fields.keys() - made}
         return cls(
             **fields,
-            nodes=sorted(node.name for node in group.nodes),
-            present=sorted(present),
-            users=sorted(users),
-            projects=sorted(projects),
+            nodes=sorted((node.name for node in group.nodes), key=natural),
+            present=sorted(present, key=natural),
+            users=sorted(users, key=natural),
+            projects=sorted(projects, key=natural),
         )

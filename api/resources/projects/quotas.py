@@ -17,7 +17,7 @@ from common.errors import ConflictError, ForbiddenError, InputError
 from common.gpu.share import MILLI, format_gpus
 from common.sentence import Moment, Sentence
 
-NO_NODE = "no node is known yet: nothing says whether the quotas fit the cluster"
+NO_NODE = Sentence("no node is known yet: nothing says whether the quotas fit the cluster")
 
 
 def of(project: Project) -> QuotaPeriod:
@@ -138,8 +138,14 @@ def _warnings(course: Sequence[capacity.Step], project: Project, milli: int) -> 
     step = capacity.overfull(course, of(project), milli)
     if step is None:
         return []
-    total, there = format_gpus(step.milli), format_gpus(milli)
-    return [f"from {moment(step.since)} the quotas of all projects come to {total} GPUs, and the cluster has {there}"]
+    return [
+        Sentence(
+            "from {at} the quotas of all projects come to {total} GPUs, and the cluster has {there}",
+            at=Moment.at(step.since, seconds=True),
+            total=format_gpus(step.milli),
+            there=format_gpus(milli),
+        )
+    ]
 
 
 def moment(at: datetime) -> str:

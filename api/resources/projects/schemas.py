@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from api.resources.list_changes import one_form
 from api.resources.schemas import Moment, Name, Request, Text, UserName, View
 from api.tables.projects import Access, Expiry, Project, ProjectRole
+from common.sentence import Said
 
 MAX_QUOTA_MILLI = 32_000_000
 """2,000 nodes of 16 GPUs, the most that one manager looks after."""
@@ -173,7 +174,7 @@ class ProjectView(View):
     min_runtime_s: int | None
     session_access: Access
     had_milli: int
-    warnings: list[str]
+    warnings: list[Said]
     created_at: datetime
 
     @classmethod

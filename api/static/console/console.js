@@ -107,6 +107,11 @@ document.addEventListener("input", ({ target }) => {
   if (target.name) document.getElementById(target.getAttribute("aria-describedby"))?.remove();
   if (target.matches("input[data-texts]")) tell(target);
 });
+// A slider that has come anew may stand elsewhere, which is as if somebody had moved it.
+document.addEventListener("htmx:afterSwap", ({ detail }) => {
+  const slider = document.querySelector(`#${CSS.escape(detail.target.id)} input[data-texts]`);
+  slider?.dispatchEvent(new Event("input", { bubbles: true }));
+});
 
 // A log that is read at its end goes on at its end.
 let atEnd = true;

@@ -12,6 +12,14 @@
   terminal.loadAddon(fit);
   terminal.open(place);
   terminal.textarea.setAttribute("aria-label", place.dataset.label);
+  terminal.textarea.setAttribute("aria-describedby", "terminal-keys");
+  // Every other key, Tab too, is for the program that runs in it.
+  terminal.attachCustomKeyEventHandler((event) => {
+    if (!(event.ctrlKey && event.shiftKey && event.code === "KeyE")) return true;
+    event.preventDefault();
+    if (event.type === "keydown") document.getElementById("terminal-back").focus();
+    return false;
+  });
   fit.fit();
   dark.addEventListener("change", () => (terminal.options.theme = colours()));
   new ResizeObserver(() => fit.fit()).observe(place);

@@ -11,6 +11,7 @@ from babel import Locale
 
 from api.console import texts
 from api.console.texts import Speech
+from api.lists import stamps
 from api.tables.users import Language
 from tests.api.cluster import Cluster, sign_in
 
@@ -34,6 +35,12 @@ def marked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let pages be said in a language of which every text stands between marks."""
     marking = Speech(Language.THAI, Marking(), Locale.parse("th"))
     monkeypatch.setattr(texts, "speech", lambda language: marking)
+
+
+@pytest.fixture(autouse=True)
+def seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pages see at once what was written."""
+    monkeypatch.setattr(stamps, "SEEN_S", 0.0)
 
 
 @pytest.fixture

@@ -105,6 +105,33 @@ async def test_why_a_session_waits_is_kept_by_what_it_is_made_of_and_said_in_the
     assert (await ok(ready.admin.get(f"{V1}/sessions/second?project=team-a")))["reason"] == kept.reason
 
 
+async def test_addresses_and_methods_that_there_are_not_are_said_in_the_readers_language(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    korean = {"Accept-Language": "ko"}
+    for method, path, english, said in (
+        ("GET", "/nothing-here", "Not Found", "찾을 수 없습니다"),
+        ("PUT", "/sessions", "Method Not Allowed", "허용되지 않는 메서드입니다"),
+    ):
+        page = (await browser.request(method, path, headers=korean)).text
+        assert f"<strong>{said}</strong>" in page
+        assert "/docs에서 볼 수 있습니다" in page, "the hint"
+        assert f"<strong>{english}</strong>" in (await browser.request(method, path)).text
+        told = (await ready.admin.request(method, f"{V1}/sessions/a/b/c", headers=korean)).json()
+        assert told["errors"][0]["detail"] == "Not Found", "programs read one language"
+
+
+async def test_what_quotas_are_warned_of_is_said_in_the_readers_language(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    await ready.add_project("team-b", 100_000)
+    for path in ("/projects", "/projects/team-b"):
+        page = (await browser.get(path, headers={"Accept-Language": "ko"})).text
+        assert "모든 프로젝트의 쿼터 합계가 GPU" in page, path
+        assert "the quotas of all projects" not in page, path
+        assert "the quotas of all projects come to" in (await browser.get(path)).text
+
+
 async def test_a_reason_that_its_parts_do_not_make_is_shown_as_it_stands_on_every_page_and_list(
     ready: Cluster, browser: httpx.AsyncClient
 ) -> None:

@@ -90,6 +90,26 @@ async def test_every_share_that_is_offered_is_accepted_and_the_next_one_is_not(r
         await ends_with(200, 250)
 
 
+async def test_shares_are_those_of_the_chosen_project_and_kind(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await ready.add_project("team-b", 2000)
+
+    async def slider(**asked: str) -> tuple[str, str, str]:
+        page = (await browser.get("/launch", params=asked, headers={"HX-Request": "true"})).text
+        (shares,) = re.findall(r'name="shares" value="([\d,]*)"', page)
+        (most, at) = re.findall(r'max="(\d+)" value="(\d+)" data-texts=', page)[0]
+        chosen = re.findall(r'<option value="(team-\w|training)" selected>', page)
+        assert chosen == [asked[field] for field in ("project", "kind") if field in asked]
+        return shares.split(",")[-1], most, at
+
+    assert await slider() == ("4000", "23", "0"), "of the project that is chosen at first"
+    assert await slider(project="team-b") == ("2000", "21", "0")
+    assert await slider(project="team-b", kind="training") == ("4000", "23", "0"), "what can be reclaimed may be more"
+    kept = {"shares": "500,1000,4000", "share": "2"}
+    assert await slider(project="team-b", **kept) == ("2000", "21", "20"), "as it was"
+    assert await slider(project="team-b", **kept | {"share": "3"}) == ("2000", "21", "21"), "the most that there is"
+    assert (await browser.get("/launch?project=nothing")).status_code == 200
+
+
 async def test_parts_are_not_offered_where_no_gpu_is_shared(ready: Cluster, browser: httpx.AsyncClient) -> None:
     async with ready.database.transaction() as db:
         await db.execute(update(Node).values(fractions=False))
@@ -170,6 +190,7 @@ async def test_the_form_says_what_would_become_of_it(ready: Cluster, browser: ht
     assert "4 would start now, 2 would wait:" in await said(share="20", count="6")
     assert "It would wait:" in await said(start="2100-01-01T08:00")
     assert "Not yet:" in await said(share="0"), "nothing says how many GPUs"
+    assert await said(name="", share="0") == "", "nobody has filled anything in"
     assert await ready.states() == {}
 
 
@@ -197,6 +218,15 @@ async def test_templates_are_offered_where_there_is_an_image_for_them(
     filled = {"image": "code-server:10", "command": "code-server --auth none --bind-addr 0.0.0.0:8080", "ports": "8080"}
     assert (await launch(browser, **filled)).status_code == 204
     assert [service["port"] for service in (await ready.session("first"))["services"]] == [8080]
+
+
+async def test_versions_of_an_image_stand_in_the_order_in_which_people_count(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    for tag in ("3.9", "3.10"):
+        await ok(ready.admin.post(f"{V1}/images", json={"name": "python", "tag": tag, "reference": f"r/python:{tag}"}))
+    offered = re.findall(r"<option>(python:[\d.]+)</option>", (await browser.get("/launch")).text)
+    assert offered == ["python:3.9", "python:3.10", "python:3.11"]
 
 
 async def test_what_is_no_template_fills_nothing_in(ready: Cluster, browser: httpx.AsyncClient) -> None:

@@ -70,6 +70,17 @@ def test_nothing_leads_elsewhere(wanted: str) -> None:
     assert destination(wanted, HOST, AppAddresses(APPS)) == "/"
 
 
+@pytest.mark.parametrize(
+    "page", ["/login", "/login?next=%2Flogin", "/login/", "/l%6Fgin#a", "/./docs/../login", "/logout"]
+)
+def test_who_has_signed_in_is_not_led_to_sign_in_again_or_out(page: str) -> None:
+    for place in ("", f"https://{HOST}"):
+        assert destination(place + page, HOST, AppAddresses(APPS)) == "/"
+    app = f"https://site.example:9443{page}"
+    assert destination(app, HOST, AppAddresses(APPS)) == app, "an app may have a page of that name"
+    assert destination("/login-7", HOST, AppAddresses(APPS)) == "/login-7"
+
+
 def test_a_site_without_apps_has_one_origin() -> None:
     assert destination("https://site.example:9443/", HOST, AppAddresses()) == "/"
     assert destination(f"https://{HOST}/docs", HOST, AppAddresses()) == f"https://{HOST}/docs"

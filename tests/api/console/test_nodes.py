@@ -44,6 +44,16 @@ async def test_the_interface_by_which_sessions_meet_is_chosen(ready: Cluster, br
     assert (await ok(ready.admin.get(f"{V1}/nodes/worker1")))["interface"] == ""
 
 
+async def test_nodes_stand_in_the_order_in_which_people_count(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    for name in ("worker10", "worker2"):
+        await ready.add_node(name)
+    group = {"name": "big", "nodes": ["worker10", "worker1", "worker2"], "open": True}
+    await ok(ready.admin.post(f"{V1}/resource-groups", json=group))
+    for path in ("/nodes", "/overview", "/resource-groups/big"):
+        main = (await browser.get(path)).text.partition("<main")[2]
+        assert list(dict.fromkeys(re.findall(r"worker\d+", main))) == ["worker1", "worker2", "worker10"], path
+
+
 async def test_a_node_of_which_nothing_is_lent_says_why(ready: Cluster, browser: httpx.AsyncClient) -> None:
     async with ready.database.transaction() as db:
         await lending.note(db, {"worker1": "Slurm: drained (fans)"}, {})

@@ -148,6 +148,21 @@ async def test_a_page_that_is_as_it_was_is_not_made_again(
     assert other.status_code != 204, "what one sees is not what another does"
 
 
+async def test_what_was_written_is_asked_once_for_all_who_look_and_rights_for_each(
+    ready: Cluster, browser: httpx.AsyncClient, statements: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stamps, "SEEN_S", 3600.0)
+    async with await ready.user("alice") as alice:
+        shown = {client: version_of((await client.get("/sessions", headers=PAGE)).text) for client in (browser, alice)}
+        statements.clear()
+        for client, version in shown.items():
+            part = {"HX-Request": "true", SEEN_HEADER: version}
+            assert (await client.get("/sessions", headers=part)).status_code == 204
+        assert len(statements) == 2, "who calls, and no more"
+        await ok(ready.admin.patch(f"{V1}/users/alice", json={"disabled": True}))
+        assert (await alice.get("/sessions", headers=part)).status_code == 401
+
+
 async def test_who_is_not_known_signs_in_and_comes_back(ready: Cluster) -> None:
     async with ready.client(**PAGE) as guest:
         answer = await guest.get("/sessions?q=a b&mine=1")

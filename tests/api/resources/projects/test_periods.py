@@ -213,7 +213,7 @@ async def test_soft_quotas_above_the_cluster_are_told(cluster: Cluster, clock: C
     assert (await create(cluster, "team-a", 4))["warnings"] == []
     later = {"starts_at": clock.day(5), "ends_at": clock.day(6)}
     (warning,) = (await create(cluster, "team-b", 1, period=later))["warnings"]
-    assert warning == "from 2026-03-06 12:00:00 UTC the quotas of all projects come to 5 GPUs, and the cluster has 4"
+    assert warning == "from 2026-03-06 12:00 UTC the quotas of all projects come to 5 GPUs, and the cluster has 4"
     assert (await show(cluster))["warnings"] == [warning], "the other one hears of it, too"
     assert (await create(cluster, "team-c", 0, period={"ends_at": clock.day(5)}))["warnings"] == []
     clock.go_on(days=6)

@@ -107,10 +107,10 @@ api-dev: setup ## The control API alone on a PostgreSQL of its own, with simulat
 check: setup ## The fast tier: lint, types and unit tests side by side, properties on fewer examples
 	@EXAMPLES=fast $(BIN)/python -m tools.tiers lint,types,unit
 
-# one worker more than cores: they wait for engines, agents and services most of the time
+# two workers more than cores: they wait for engines, agents and services most of the time
 integration: setup ## Tests on real parts: apt, Docker Engine, PostgreSQL
 	$(SAY) "Integration tests: Docker Engine, PostgreSQL, apt, debootstrap"
-	@$(PYTEST) tests/integration -v -n 3 --dist loadfile --no-loadscope-reorder
+	@$(PYTEST) tests/integration -v -n 4 --dist loadfile --no-loadscope-reorder
 
 lab: setup ## Tests of the closed lab
 	$(SAY) "The closed lab: dry run on bare nodes, deploy, Molecule's checks, end to end"

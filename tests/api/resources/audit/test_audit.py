@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from ipaddress import IPv4Address
 from typing import Any
 
 import pytest
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute, iter_route_contexts
-from sqlalchemy import func, inspect, select, text
+from sqlalchemy import func, inspect, select, text, update
 
 from api.auth.identity import Identity
 from api.auth.policy import UserRole
@@ -21,6 +22,8 @@ from api.engine.base import UnreachableError
 from api.resources.audit import service
 from api.tables.audit import AUDITED, LEFT_OUT, NOT_AUDITED, AuditChange, AuditEvent
 from api.tables.base import Base
+from api.tables.nodes import Node
+from common.interfaces import Interface
 from tests.api.cluster import V1, Cluster, ok, refused, sign_in
 from tests.api.endpoints.routes import open_websocket
 from tests.api.resources.audit.log import PROJECT, file_of, last, lines
@@ -55,6 +58,16 @@ async def test_who_comes_to_a_project_is_named(audited: Cluster) -> None:
     (change,) = (await last(audited, object="projects/vision"))["changes"]
     assert (change["kind"], change["before"]) == ("memberships", None)
     assert change["subject"] == {"project": "vision", "user": "alice"}
+
+
+async def test_the_interface_that_is_chosen_for_a_node_is_told(audited: Cluster) -> None:
+    await audited.add_node("worker1")
+    shown = Interface(name="eth2", addresses=[IPv4Address("10.1.0.1")])
+    async with audited.database.transaction() as db:
+        await db.execute(update(Node).values(interfaces=[shown.model_dump(mode="json")]))
+    await ok(audited.admin.patch(f"{V1}/nodes/worker1", json={"interface": "eth2"}))
+    (change,) = (await last(audited, object="nodes/worker1"))["changes"]
+    assert (change["kind"], change["before"], change["after"]) == ("nodes", {"interface": ""}, {"interface": "eth2"})
 
 
 async def test_the_request_of_a_line_is_that_of_the_answer(audited: Cluster) -> None:

@@ -44,9 +44,10 @@ from common.settings.node_agent import GpuSettings, LocationSettings, SimulatedG
 from common.settings.repair import AutomaticRepairSettings
 
 STATE = "/var/lib/penstock/site"
+"""Where the controller keeps the site's certificates and passwords."""
+
 DOCKER_ROOT = "/var/lib/docker"
 """Where Docker keeps images and containers, unless it is told otherwise."""
-"""Where the controller keeps the site's certificates and passwords."""
 
 SITE_FILE = "site.yml"
 """The site file of the last deploy, beside them, which backups are taken by."""

@@ -187,19 +187,24 @@ def _engines(node: Node, present: Present) -> Iterator[Finding]:
 
 def _docker_root(node: Node, present: Present) -> Iterator[Finding]:
     """Find containers that a Docker with another folder would not know any more, and a folder that is not its own."""
-    found, wanted = present["docker_root"], node.docker_root or DOCKER_ROOT
+    found, wanted, about = present["docker_root"], node.docker_root or DOCKER_ROOT, "docker root"
+    if node.docker_root and found["kind"]:
+        reason = f"{wanted} is on a file system of the kind {found['kind']}, on which Docker can lay no layers"
+        yield about, reason, "name a folder on a disk of the node's own, such as one with ext4 or xfs"
+    if node.docker_root and found["real"]:
+        reason = f"{wanted} leads to {found['real']}, for whose mount Docker would not wait"
+        yield about, reason, f"write `docker_root: {found['real']}`"
     if node.docker_root and found["foreign"]:
         reason = f"{wanted} is to be Docker's alone, and holds {', '.join(found['foreign'])}"
-        yield "docker root", reason, "name an empty folder, or one that does not exist yet"
+        yield about, reason, "name an empty folder, or one that does not exist yet"
     if found["containers"]:
         reason = f"{found['containers']} containers of Docker lie in {found['before']}, and not in {wanted}"
-        stop = "systemctl stop penstock-agent docker.socket docker"
-        copy = f"`{stop} && rsync -aHAX --numeric-ids {found['before']}/ {wanted}/`"
-        yield (
-            "docker root",
-            reason,
-            f"drain the node until it has none, or bring them along ({copy}), then deploy again",
-        )
+        # they run on when Docker stops, and would write to the folder before
+        end = "systemctl stop penstock-agent && docker ps --quiet | xargs --no-run-if-empty docker stop"
+        copy = f"rsync -aHAX --numeric-ids {found['before']}/ {wanted}/"
+        bring = f"end them and bring them along (`{end} && systemctl stop docker.socket docker && {copy}`)"
+        stay = f"leave Docker where it is (`docker_root: {found['before']}`)"
+        yield about, reason, f"drain the node until it has none, or {bring}, then deploy again; or {stay}"
 
 
 def _busy_ports(site: Site, node: Node, present: Present) -> Iterator[Finding]:

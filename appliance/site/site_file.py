@@ -14,7 +14,7 @@ from zoneinfo import available_timezones
 from appliance.site import cluster_engine, firewall, gpu_driver, groups, infiniband
 from appliance.site.gpu import order_findings
 from appliance.site.kubernetes import cluster_findings
-from appliance.site.model import INNER_PORTS, NFS_PORT, ExternalStorage, NfsStorage, NodeRole, Site, worker_path
+from appliance.site.model import INNER_PORTS, NFS_PORT, ExternalStorage, NfsStorage, Node, NodeRole, Site, worker_path
 from appliance.site.slurm import Engine
 from common import egress
 from common.errors import InputError
@@ -41,6 +41,9 @@ SYSTEM_FOLDERS = {
     "usr",
 }
 """Folders at the root of a node that no storage may take, nor a part of them."""
+
+OWN_FOLDERS = ("/opt/penstock", "/var/lib/penstock", "/var/log/penstock")
+"""Folders of nodes that are ours."""
 
 SESSIONS = IPv4Network("172.17.0.0/16")
 """The network of Docker's bridge as Docker chooses it, with the sessions of each worker."""
@@ -218,9 +221,10 @@ def _paths(site: Site) -> Iterator[Fault]:
 
 
 def _docker_roots(site: Site) -> Iterator[Fault]:
-    """Docker's folder is its own: no part of the system, of a storage, or of what sessions mount."""
+    """Docker's folder is its own: no part of the system, of a storage, of what sessions mount, or of ours."""
     mounted = [(f"storage {each.name}", getattr(each, "mount_path", each.path)) for each in site.storage]
     mounted += [("session_host_paths", folder) for folder in site.session_host_paths]
+    mounted += [("Penstock", folder) for folder in OWN_FOLDERS]
     exported = [(f"storage {each.name}", each.path) for each in site.storage]
     for index, node in enumerate(site.nodes):
         path, root = ("nodes", index, "docker_root"), node.docker_root
@@ -228,12 +232,22 @@ def _docker_roots(site: Site) -> Iterator[Fault]:
             continue
         if root.split("/")[1] in SYSTEM_FOLDERS:
             yield path, f"{root} belongs to the system", "choose a folder such as /data/docker"
-        for name, other in mounted + (exported if NodeRole.STORAGE in node.roles else []):
+        for name, other in [*mounted, *(exported if NodeRole.STORAGE in node.roles else ()), *_kept_on(site, node)]:
             if f"{root}/".startswith(f"{other}/") or f"{other}/".startswith(f"{root}/"):
                 yield path, f"{root} and {other} of {name} overlap", "choose a folder that is Docker's alone"
                 break
         if node.kubernetes is not None:
             yield path, f"{node.name} stands for a cluster, which runs no Docker of ours", "remove docker_root"
+
+
+def _kept_on(site: Site, node: Node) -> Iterator[tuple[str, str]]:
+    """Yield the folders of a node in which the site keeps something where its file says, with who does."""
+    if node is site.reservoir and site.backup.copy_to:
+        yield "backup.copy_to", site.backup.copy_to
+    if node is site.master and site.backup.wal_to:
+        yield "backup.wal_to", site.backup.wal_to
+    if node is site.master or node.name == site.slurm.backup_controller:
+        yield "slurm", site.slurm.state_folder
 
 
 def _session_storage(site: Site) -> Iterator[Fault]:

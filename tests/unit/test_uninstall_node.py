@@ -10,9 +10,13 @@ from typing import Any
 
 import pytest
 import yaml
+from jinja2 import StrictUndefined
+from jinja2.nativetypes import NativeEnvironment
 
 from appliance.agent import labels
 from appliance.agent.docker import egress_rules, gang_network
+from appliance.site.inventory import DOCKER_ROOT
+from appliance.site.slurm import STATE_FOLDER
 from tests.role_modules import role_module
 from tests.unit.test_roles import ROLES
 
@@ -242,6 +246,36 @@ def test_data_stay_unless_they_are_purged(programs: Programs, tree: Path, node: 
         "runuser --user=postgres -- dropuser --if-exists penstock",
         f"rm --recursive --one-file-system -- {tree}/srv/data/volume",
     ]
+
+
+@pytest.mark.parametrize(
+    ("maker", "made", "theirs"),
+    [
+        ("docker", ["containers", "engine-id", "overlay2"], ["lost+found", "models", ".snapshot"]),
+        ("slurm", ["clustername", "hash.3", "job_state", "job_state.old"], ["datasets", "hash.table", "slurm.pdf"]),
+    ],
+)
+def test_in_a_folder_that_the_site_names_only_what_was_made_there_goes(
+    programs: Programs, tree: Path, node: Any, maker: str, made: list[str], theirs: list[str]
+) -> None:
+    for name in made + theirs:
+        (tree / "lake" / name).mkdir(parents=True)
+    node(purge=True, data=["/lake"], made_by={"/lake": maker}).remove()
+    # two controllers of Slurm have one such folder, and empty it at once
+    assert programs.told("rm ") == [f"rm --recursive --force --one-file-system -- {tree}/lake/{name}" for name in made]
+
+
+def test_folders_that_the_site_names_are_told_with_who_makes_something_there() -> None:
+    wiring = yaml.safe_load((ROOT / "inventory/group_vars/all/uninstall.yml").read_text())["uninstall_made_by"]
+    environment = NativeEnvironment(undefined=StrictUndefined)
+    environment.filters["combine"] = lambda one, other: one | other
+
+    def told(root: str, **slurm: str) -> Any:
+        return environment.from_string(wiring).render(node_docker_root=root, site_slurm=slurm)
+
+    assert told(DOCKER_ROOT) == told(DOCKER_ROOT, state_folder=STATE_FOLDER) == {}
+    assert told("/data", state_folder="/lake") == {"/data": "docker", "/lake": "slurm"}
+    assert set(uninstall_node.MADE) == {"docker", "slurm"}
 
 
 def test_rules_for_packets_go(programs: Programs, node: Any) -> None:

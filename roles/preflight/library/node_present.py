@@ -62,6 +62,12 @@ ENGINE_UNITS = (
     "snap.microk8s.daemon-kubelite",
 )
 DOCKER_ROOT = "/var/lib/docker"
+DOCKER_MAKES = {
+    *("buildkit", "containerd", "containers", "engine-id", "image", "network", "plugins", "rootfs", "runtimes"),
+    *("swarm", "tmp", "trust", "volumes", "btrfs", "fuse-overlayfs", "overlay2", "vfs", "zfs"),
+}
+# Docker can lay no layers on these, and two nodes may have one of them
+NO_LAYERS = re.compile(r"nfs\d?|cifs|smb3|ceph|lustre|gpfs|beegfs\w*|afs|9p|fuse\..+")
 # what runs one container each, whoever started it
 SHIMS = ("containerd-shim", "conmon")
 LOCKS = ("var/lib/dpkg/lock-frontend", "var/lib/dpkg/lock", "var/lib/apt/lists/lock")
@@ -95,19 +101,37 @@ def present(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def docker_root(root: Path, wanted: str) -> dict[str, Any]:
-    """Return where Docker keeps its things now, how many containers lie there, and what else lies where it is to."""
+    """Return where Docker keeps its things now and is to, how many containers it would lose, and what is in the way."""
     try:
         told = json.loads((root / "etc/docker/daemon.json").read_text())["data-root"]
     except (OSError, ValueError, LookupError, TypeError):
         told = DOCKER_ROOT
     before, to = root / str(told).lstrip("/"), root / wanted.lstrip("/")
-    there = {path.name for path in to.glob("*")} - {"lost+found"} if wanted else set()
+    found = {"before": str(told), "containers": 0, "foreign": [], "kind": "", "real": ""}
+    if not wanted or (kind := without_layers(wanted, content(root / "proc/mounts"))):
+        # who looks into that of a server may wait for ever
+        return found | {"kind": kind if wanted else ""}
+    real = to.resolve()
+    there = {path.name for path in to.glob("*")} - {"lost+found"}
     # what Docker has there, or what an administrator has brought there for it
-    foreign = [] if "containers" in there else sorted(there)
-    moved = to / "containers" if "containers" in there else None
-    left = {path.name for path in (before / "containers").glob("*")}
-    left -= {path.name for path in moved.glob("*")} if moved else set()
-    return {"before": str(told), "containers": len(left) if wanted and before != to else 0, "foreign": foreign[:3]}
+    known = there if before == to else DOCKER_MAKES if "containers" in there else set()
+    left = {path.name for path in (before / "containers").glob("*")} - {path.name for path in to.glob("containers/*")}
+    return found | {
+        "containers": len(left),
+        "foreign": sorted(there - known)[:3],
+        "real": "" if real == root.resolve() / wanted.lstrip("/") else str(real),
+    }
+
+
+def without_layers(folder: str, mounts: str) -> str:
+    """Return of what kind the file system of a folder is where Docker can lay no layers on it; else nothing."""
+    kind, longest = "", ""
+    for line in mounts.splitlines():
+        point, name = line.split()[1:3]
+        # the last one at a place lies on top
+        if f"{folder}/".startswith(f"{point.rstrip('/')}/") and len(point) >= len(longest):
+            kind, longest = name, point
+    return kind if NO_LAYERS.fullmatch(kind) else ""
 
 
 def run(*command: str) -> tuple[int, str]:

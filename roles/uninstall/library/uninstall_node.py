@@ -39,6 +39,7 @@ options:
   databases: {type: list, elements: str, default: [], description: "Databases that go then, and roles of these names."}
   served_by: {type: list, elements: str, default: [], description: Units that serve them.}
   data: {type: list, elements: path, default: [], description: Folders that are emptied then.}
+  made_by: {type: dict, default: {}, description: "By folder of `data`, who made there what alone goes."}
   root: {type: path, default: /, description: Root of the file system.}
 """
 
@@ -61,6 +62,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "databases": {"type": "list", "elements": "str", "default": []},
     "served_by": {"type": "list", "elements": "str", "default": []},
     "data": {"type": "list", "elements": "path", "default": []},
+    "made_by": {"type": "dict", "default": {}},
     "root": {"type": "path", "default": "/"},
 }
 OURS = re.compile(r"(\d+-?)?penstock([.@-].*)?")
@@ -76,6 +78,19 @@ NEVER_REMOVED = ("/etc/hosts", "/etc/localtime")
 
 BOOTED = "/etc/modprobe.d/penstock-nouveau.conf"
 """What boots has a copy of it: without a new one the driver that it names stays away."""
+
+MADE = {
+    "docker": (
+        *("buildkit", "containerd", "containers", "engine-id", "image", "network", "plugins", "rootfs", "runtimes"),
+        *("swarm", "tmp", "trust", "volumes", "btrfs", "fuse-overlayfs", "overlay2", "vfs", "zfs"),
+    ),
+    "slurm": (
+        *("assoc_mgr_state*", "assoc_usage*", "clustername", "dbd.messages*", "fed_mgr_state*", "hash.[0-9]"),
+        *("heartbeat*", "job_state*", "last_config_lite*", "last_tres*", "layouts_state_*", "node_state*"),
+        *("part_state*", "priority_last_decay_ran*", "qos_usage*", "resv_state*", "trigger_state*"),
+    ),
+}
+"""What programs make in a folder that the site names: beside it lies what is somebody else's."""
 
 BLOCK = re.compile(r"^# BEGIN penstock\n.*?^# END penstock\n", re.MULTILINE | re.DOTALL)
 RECORD = "record.json"
@@ -273,8 +288,12 @@ class Node:
 
     def _empty_data(self) -> None:
         for folder in self.asked["data"]:
-            for path in sorted(self._at(folder).glob("*")):
-                self._do(f"remove {self._name(path)}", "rm", "--recursive", "--one-file-system", "--", str(path))
+            maker = self.asked["made_by"].get(folder, "")
+            # two controllers of Slurm have one folder, and empty it at once
+            options = ("--recursive", *(("--force",) if maker else ()), "--one-file-system", "--")
+            made = MADE.get(maker, ("*",))
+            for path in sorted({path for pattern in made for path in self._at(folder).glob(pattern)}):
+                self._do(f"remove {self._name(path)}", "rm", *options, str(path))
 
     def _delete_but(self, folder: Path) -> None:
         """Remove a folder, but what an administrator put there, which only a purge takes."""

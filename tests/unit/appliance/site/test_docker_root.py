@@ -53,11 +53,26 @@ def site(second: str = "", first: str = "") -> Site:
         ("/mnt/penstock", "/mnt/penstock and /mnt/penstock of storage data overlap"),
         ("/lake/docker", "/lake/docker and /lake of storage lake overlap"),
         ("/mnt/scratch/docker", "/mnt/scratch/docker and /mnt/scratch of session_host_paths overlap"),
+        ("/opt", "/opt and /opt/penstock of Penstock overlap"),
+        ("/var/lib/penstock/docker", "/var/lib/penstock/docker and /var/lib/penstock of Penstock overlap"),
     ],
 )
 def test_the_folder_is_docker_alone_s(root: str, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         site(f"docker_root: {root}")
+
+
+def test_nothing_of_the_site_that_its_file_names_lies_in_it() -> None:
+    alone = "name: one\nnodes: [{name: first, address: 10.0.0.1, roles: [reservoir, master, worker], agent_port: 6001,"
+    text = f"{alone} docker_root: /data}}]\n"
+    assert load(parse(text, "site.yml")).master.docker_root == "/data"
+    for more, said in (
+        ("backup: {copy_to: /data/copies}", "/data/copies of backup.copy_to"),
+        ("backup: {wal_to: /data/wal}", "/data/wal of backup.wal_to"),
+        ("slurm: {state_folder: /data/slurm}", "/data/slurm of slurm"),
+    ):
+        with pytest.raises(InputError, match=f"/data and {said} overlap"):
+            load(parse(f"{text}{more}\n", "site.yml"))
 
 
 def test_only_workers_have_one() -> None:
@@ -91,8 +106,15 @@ def daemon(root: Path, folder: str) -> None:
     (root / "etc/docker/daemon.json").write_text(json.dumps({"data-root": folder}))
 
 
+def looked(root: Path, wanted: str) -> dict[str, Any]:
+    """What a node says, whose folder is one of a disk and leads nowhere else."""
+    found = module.docker_root(root, wanted)
+    assert (found.pop("kind"), found.pop("real")) == ("", "")
+    return dict(found)
+
+
 def test_a_node_says_what_lies_where_docker_looks_and_is_to_look(tmp_path: Path) -> None:
-    assert module.docker_root(tmp_path, "/data/docker") == {"before": "/var/lib/docker", "containers": 0, "foreign": []}
+    assert looked(tmp_path, "/data/docker") == {"before": "/var/lib/docker", "containers": 0, "foreign": []}
     for name in ("a", "b"):
         (tmp_path / "var/lib/docker/containers" / name).mkdir(parents=True)
     (tmp_path / "data/docker/lost+found").mkdir(parents=True)
@@ -101,12 +123,46 @@ def test_a_node_says_what_lies_where_docker_looks_and_is_to_look(tmp_path: Path)
     assert module.docker_root(tmp_path, "")["containers"] == 0
     # brought along, and one of them only
     (tmp_path / "data/docker/containers/a").mkdir(parents=True)
-    assert module.docker_root(tmp_path, "/data/docker") == {"before": "/var/lib/docker", "containers": 1, "foreign": []}
+    assert looked(tmp_path, "/data/docker") == {"before": "/var/lib/docker", "containers": 1, "foreign": []}
     daemon(tmp_path, "/data/docker")
-    assert module.docker_root(tmp_path, "/data/docker") == {"before": "/data/docker", "containers": 0, "foreign": []}
+    assert looked(tmp_path, "/data/docker") == {"before": "/data/docker", "containers": 0, "foreign": []}
     assert module.docker_root(tmp_path, "/var/lib/docker")["containers"] == 0, "what lies there is known there"
     (tmp_path / "models/llama").mkdir(parents=True)
     assert module.docker_root(tmp_path, "/models")["foreign"] == ["llama"]
+
+
+def test_a_folder_of_others_is_none_of_docker_s_though_something_in_it_is_called_so(tmp_path: Path) -> None:
+    for name in ("containers/ship", "models/llama", "overlay2"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+    assert looked(tmp_path, "/data")["foreign"] == ["models"]
+    daemon(tmp_path, "/data")
+    assert looked(tmp_path, "/data")["foreign"] == [], "Docker is there already"
+
+
+def test_a_node_says_where_a_folder_leads(tmp_path: Path) -> None:
+    (tmp_path / "ssd/docker").mkdir(parents=True)
+    (tmp_path / "data").symlink_to(tmp_path / "ssd")
+    assert module.docker_root(tmp_path, "/data/docker")["real"] == str(tmp_path / "ssd/docker")
+    assert module.docker_root(tmp_path, "/ssd/docker")["real"] == ""
+
+
+def test_a_node_says_on_which_file_system_docker_can_lay_no_layers(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/mounts").write_text(
+        "/dev/sda1 / ext4 rw 0 0\nsystemd-1 /data autofs rw 0 0\nlake:/x /lake nfs4 rw 0 0\n"
+        "/dev/sdb1 /data xfs rw 0 0\n/dev/sdc1 /lake/local ext4 rw 0 0\ng /vol fuse.glusterfs rw 0 0\n"
+    )
+
+    def kind(folder: str) -> str:
+        return str(module.docker_root(tmp_path, folder)["kind"])
+
+    assert [kind(folder) for folder in ("/lake", "/lake/docker", "/vol/d")] == ["nfs4", "nfs4", "fuse.glusterfs"]
+    assert [kind(folder) for folder in ("/lakes", "/data/docker", "/lake/local/docker", "")] == [""] * 4
+
+
+def test_the_same_folders_are_docker_s_before_a_deploy_and_at_the_end_of_a_site() -> None:
+    made = role_module("uninstall/library/uninstall_node.py").MADE
+    assert set(made["docker"]) == module.DOCKER_MAKES
 
 
 def test_the_agent_looks_at_the_disk_of_docker() -> None:

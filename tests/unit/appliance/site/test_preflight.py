@@ -33,7 +33,7 @@ QUIET: dict[str, Any] = {
     "listening": [],
     "clusters": [],
     "exports": [],
-    "docker_root": {"before": "/var/lib/docker", "containers": 0, "foreign": []},
+    "docker_root": {"before": "/var/lib/docker", "containers": 0, "foreign": [], "kind": "", "real": ""},
     "web_server": False,
     "recorded": [],
 }
@@ -53,8 +53,9 @@ def found(name: str, more: str = "", **present: Any) -> list[tuple[str, str]]:
     return [(about, reason) for about, reason, hint in judged if hint]
 
 
-def root_of(before: str = "/var/lib/docker", containers: int = 0, *foreign: str) -> dict[str, Any]:
-    return {"docker_root": {"before": before, "containers": containers, "foreign": list(foreign)}}
+def root_of(before: str = "/var/lib/docker", containers: int = 0, *foreign: str, **more: str) -> dict[str, Any]:
+    where = {"before": before, "containers": containers, "foreign": list(foreign), "kind": "", "real": ""}
+    return {"docker_root": where | more}
 
 
 def test_containers_are_not_left_where_docker_looks_no_more() -> None:
@@ -71,6 +72,27 @@ def test_containers_are_not_left_where_docker_looks_no_more() -> None:
         ("docker root", "/data/docker is to be Docker's alone, and holds home, models")
     ]
     assert found("third", **root_of("/data/docker", 3)) == [], "no worker"
+
+
+def test_docker_has_a_folder_of_a_disk_of_its_node_by_its_own_name() -> None:
+    more = "docker_root: /data/docker"
+    assert found("second", more, **root_of(kind="nfs4")) == [
+        ("docker root", "/data/docker is on a file system of the kind nfs4, on which Docker can lay no layers")
+    ]
+    assert found("second", more, **root_of(real="/mnt/ssd/docker")) == [
+        ("docker root", "/data/docker leads to /mnt/ssd/docker, for whose mount Docker would not wait")
+    ]
+    assert found("second", **root_of(kind="nfs4", real="/mnt/ssd/docker")) == [], "nobody chose where it lies"
+
+
+def test_who_brings_containers_along_ends_them_first() -> None:
+    """Docker's containers run on without it, and what they write then would stay behind."""
+    described = site()
+    node = next(node for node in described.nodes if node.name == "second")
+    judged = preflight.judge(described, node, QUIET | root_of("/data/docker", 3), "15")
+    (hint,) = [hint for about, _, hint in judged if about == "docker root"]
+    assert hint.index("docker stop") < hint.index("systemctl stop docker.socket docker") < hint.index("rsync")
+    assert "`docker_root: /data/docker`" in hint
 
 
 def simulation(**changes: Any) -> dict[str, Any]:

@@ -9,8 +9,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import yaml
 
 from tests.role_modules import role_module
+from tests.tree import ROOT
 
 
 @pytest.fixture
@@ -65,3 +67,13 @@ def test_a_long_backup_into_a_folder_that_answers_goes_on(module: ModuleType, tm
     program(tmp_path, "pgbackrest", "import time; time.sleep(1.5); print('done')")
     program(tmp_path, "stat", "import sys; sys.exit(1)")
     assert archive(module, tmp_path).call("backup") == "done"  # type: ignore[attr-defined]
+
+
+def test_a_deploy_asks_the_folder_with_an_end_before_it_looks_into_it() -> None:
+    """A task of Ansible that looks at a folder which hangs is waited for without end."""
+    tasks = ROOT / "roles/wal_archive/tasks"
+    order = [Path(task["ansible.builtin.import_tasks"]) for task in yaml.safe_load((tasks / "main.yml").read_text())]
+    steps = [task for path in order for task in yaml.safe_load((tasks / path).read_text())]
+    first, second = [task for task in steps if "wal_archive_to" in str(task)][:2]
+    assert first["ansible.builtin.command"]["argv"][:4] == ["timeout", "--kill-after=10", "60", "stat"]
+    assert "does not answer" in second["ansible.builtin.assert"]["fail_msg"]

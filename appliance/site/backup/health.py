@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from appliance.site.backup import make
 from appliance.site.backup.catalogue import Catalogue, Record
 from appliance.site.model import Site
 from common.backup_protocol import LATE
 from common.checks import Check, CheckState
+from common.errors import UnavailableError
 
 CLOCK = "put the clocks of reservoir node and master right; the backups after it let it go in time"
 BEFORE = "it was taken before"
@@ -28,6 +30,12 @@ def judged(site: Site, folder: Path, now: datetime) -> list[Check]:
 def _look_at_copy(record: Record) -> None:
     """Say of a backup that its copy is not where it was made, if so."""
     copy = Catalogue(Path(record.copied))
+    try:
+        # who looks into a folder that hangs gives no more sign of life, and the controller would be ended for that
+        make.require_answer(copy.folder)
+    except UnavailableError as error:
+        record.copied, record.uncopied = "", error.problems[0].reason
+        return
     if not copy.has(record):
         record.copied, record.uncopied = "", f"its copy is not in {copy.folder} any more"
 

@@ -92,6 +92,7 @@ class Backups:
         self._mend_plain(record)
         self.catalogue.write(record)
         if self.second and record.copied:
+            require_answer(self.second.folder)
             self.second.require_whole(record, *record.needed)
         return record
 
@@ -153,7 +154,7 @@ class Backups:
         wanted = [name for name in record.files if name.endswith((DUMP, SEALED))]
         try:
             parent = self.second.folder.parent
-            _require_answer(parent)
+            require_answer(parent)
             if not parent.is_dir():
                 raise UnavailableError(f"{parent} is not there")
             self.second.folder.mkdir(mode=0o700, exist_ok=True)
@@ -185,7 +186,7 @@ class Backups:
         second = self.second
         if second is not None:
             try:
-                _require_answer(second.folder.parent)
+                require_answer(second.folder.parent)
             except UnavailableError:
                 # the copy says so: what is known here makes a backup all the same
                 second = None
@@ -195,7 +196,7 @@ class Backups:
         return {"state": self.places.state, "listen": self.listen, "held": held}
 
 
-def _require_answer(folder: Path) -> None:
+def require_answer(folder: Path) -> None:
     """Raise UnavailableError where the file system of a folder hangs, as a hard mount of a server that is gone does."""
     try:
         # in a program of its own, which can be ended; one that says no answers, too

@@ -19,7 +19,7 @@ from appliance.site.backup.catalogue import FEW, Catalogue, described
 from appliance.site.backup.make import Backups
 from appliance.site.model import Site
 from common.checks import CheckState
-from common.errors import ConflictError, ProcessError
+from common.errors import ConflictError, ProcessError, UnavailableError
 
 DAY = timedelta(days=1)
 
@@ -136,16 +136,20 @@ def test_a_copy_that_went_is_named(days: Days) -> None:
     assert (check.state, "its copy is not in" in check.evidence) == (CheckState.WARN, True)
 
 
-def test_a_second_place_that_does_not_answer_is_told_and_hinders_no_backup(
-    days: Days, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """As a hard mount of a server that is gone: whoever looks into it waits without end."""
-    stat = tmp_path / "bin" / "stat"
+def silence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no file system answer, as a hard mount of a server that is gone: who looks into it waits without end."""
+    stat = folder / "bin" / "stat"
     stat.parent.mkdir()
     stat.write_text("#!/bin/sh\nexec sleep 60\n")
     stat.chmod(0o755)
     monkeypatch.setenv("PATH", str(stat.parent), prepend=os.pathsep)
     monkeypatch.setattr(make, "ANSWERS_S", 0.2)
+
+
+def test_a_second_place_that_does_not_answer_is_told_and_hinders_no_backup(
+    days: Days, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    silence(tmp_path, monkeypatch)
     begun = time.monotonic()
     record = days.backups.take()
     assert time.monotonic() - begun < 20
@@ -155,6 +159,24 @@ def test_a_second_place_that_does_not_answer_is_told_and_hinders_no_backup(
     assert not days.backups.second.folder.exists()
     check = {each.id: each for each in health.judged(days.site, days.folder / "backup", days.now)}["backup.copy"]
     assert (check.state, "does not answer" in check.evidence) == (CheckState.WARN, True)
+
+
+def test_a_copy_whose_place_does_not_answer_any_more_is_told_and_not_waited_for(
+    days: Days, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The controller looks for it again and again, and is ended where it gives no sign of life."""
+    days.go(1)
+    silence(tmp_path, monkeypatch)
+    looked: list[Path] = []
+    monkeypatch.setattr(Catalogue, "has", lambda self, _: looked.append(self.folder))
+    check = {each.id: each for each in health.judged(days.site, days.folder / "backup", days.now)}["backup.copy"]
+    assert (check.state, "does not answer: nothing came of it in 0.2 s" in check.evidence) == (CheckState.WARN, True)
+    assert looked == []
+    monkeypatch.setattr(database, "check", lambda *_, **__: None)
+    monkeypatch.setattr(Catalogue, "require_whole", lambda self, *_: looked.append(self.folder))
+    with pytest.raises(UnavailableError, match="does not answer"):
+        days.backups.verify(None, None)
+    assert looked == [days.folder / "backup"]
 
 
 def test_a_copy_that_is_not_what_was_copied_counts_for_nothing(days: Days, monkeypatch: pytest.MonkeyPatch) -> None:

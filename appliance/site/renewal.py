@@ -26,6 +26,9 @@ from reservoir.publication.due import due
 from reservoir.publication.publish import record_of
 
 HINT = "run `penstock site deploy`, which renews certificates, too"
+PATIENCE = timedelta(days=7)
+"""So long a renewal that is due may not have come: a deploy or a node that is down may hold it up for a while."""
+OVERDUE = "look at `systemctl status penstock-renewal.timer` and `journalctl -u penstock-renewal`, or deploy"
 CAUGHT_UP = "deploy to it (`penstock site deploy --limit {}`), which renews its certificate, too"
 
 
@@ -109,6 +112,10 @@ def check(state: Path = STATE, root: Path = ROOT, now: datetime | None = None) -
         reasons = [problem.reason for problem in error.problems]
     except (PenstockError, OSError, ValueError) as error:
         return Check("renewal", name, CheckState.WARN, str(error), HINT)
+    since = ends[first] - timedelta(days=pki.RENEW_DAYS)
+    if not reasons and moment > since + PATIENCE:
+        said = f"{said}; a renewal would refuse nothing, is due since {since:%F}, and has not come"
+        return Check("renewal", name, CheckState.WARN, said, OVERDUE)
     if not reasons:
         return Check("renewal", name, CheckState.OK, said)
     evidence = f"{said}; a renewal would refuse: {'; '.join(reasons)}"

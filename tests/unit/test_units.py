@@ -75,6 +75,13 @@ def test_playbooks_become_other_users_and_install_packages() -> None:
     assert not {"CAP_AUDIT_WRITE", "CAP_SETUID", "CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_CHOWN"} & kept_away
 
 
+def test_playbooks_reach_by_all_ways_that_modules_of_roles_take() -> None:
+    """On the machine that they run on, modules run within the limits of the unit."""
+    taken = {name for path in ROLES.glob("*/library/*.py") for name in re.findall(r"\bAF_[A-Z0-9]+", path.read_text())}
+    assert "AF_PACKET" in taken
+    assert taken <= set(service(LIMITS.format("playbooks"))["RestrictAddressFamilies"].split())
+
+
 def test_what_a_unit_keeps_away_by_itself_no_drop_in_gives_back() -> None:
     """Its `ProtectSystem=full` would take the place of a unit's own `strict`, which DynamicUser= is, too."""
     own = {

@@ -187,6 +187,13 @@ def test_verify_says_beforehand_what_a_renewal_would_refuse(world: World) -> Non
     assert world.limits == [], "it only looks"
 
 
+def test_verify_says_that_a_renewal_which_is_due_has_not_come(world: World) -> None:
+    """Such as where somebody has switched the timer off."""
+    assert judged(world, DUE + timedelta(days=6))[0] == "ok"
+    state, said = judged(world, DUE + timedelta(days=8))
+    assert (state, f"is due since {DUE:%F}, and has not come" in said) == ("warn", True)
+
+
 def test_verify_names_workers_that_a_renewal_would_leave_out(world: World) -> None:
     world.now = MADE + timedelta(days=1)
     world.note(["first", "two"], bundle="penstock-1.3.0-def", ok=False)

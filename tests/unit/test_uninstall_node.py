@@ -316,6 +316,24 @@ def test_nodes_of_slurm_lose_the_user_that_they_have_for_the_site() -> None:
     assert "site_slurm.state_folder" in wiring["uninstall_data"]
 
 
+def test_steps_of_slurm_that_outlive_its_daemon_end_before_their_user_goes(programs: Programs, node: Any) -> None:
+    programs.answers["getent"] = (0, "penstock")
+    played, left = programs.run, ["4711 4712", "4712"]
+
+    def run(*command: str) -> tuple[int, str]:
+        code = played(*command)
+        return (0, left.pop(0)) if command[0] == "pgrep" and left else code
+
+    made = node(users=["penstock"])
+    made.run = run
+    made.remove()
+    ended = [line for line in programs.asked if line.split()[0] in ("pkill", "userdel")]
+    assert ended == ["pkill --signal=KILL --uid penstock"] * 2 + ["userdel penstock"]
+    programs.asked.clear()
+    node(users=["penstock"], dry=True).remove()
+    assert programs.told("pkill") == []
+
+
 def test_a_program_that_fails_is_told_with_what_it_said(programs: Programs, node: Any) -> None:
     programs.answers |= {"getent": (0, "penstock"), "userdel": (8, "penstock is logged in")}
     with pytest.raises(uninstall_node.UninstallError, match=r"`userdel penstock` .* code 8: .*logged in\. Hint"):

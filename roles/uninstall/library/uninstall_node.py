@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,8 @@ MADE = {
 
 BLOCK = re.compile(r"^# BEGIN penstock\n.*?^# END penstock\n", re.MULTILINE | re.DOTALL)
 RECORD = "record.json"
+ENDS_S, PAUSE_S = 20.0, 0.2
+"""So long what was killed may take to be gone, and how often it is looked."""
 
 Run = Callable[..., tuple[int, str]]
 
@@ -284,7 +287,18 @@ class Node:
     def _remove_users(self) -> None:
         for user in self.asked["users"]:
             if self.run("getent", "passwd", user)[0] == 0:
+                self._end_processes(user)
                 self._do(f"remove user {user}", "userdel", user)
+
+    def _end_processes(self, user: str) -> None:
+        """End what a user of ours still runs: steps of Slurm's jobs outlive its daemon, and wait for an agent."""
+        until = time.monotonic() + ENDS_S
+        while not self.dry and time.monotonic() < until:
+            code, found = self.run("pgrep", "--uid", user)
+            if code != 0 or not found:
+                return
+            self._do_always("pkill", "--signal=KILL", "--uid", user)
+            time.sleep(PAUSE_S)
 
     def _empty_data(self) -> None:
         for folder in self.asked["data"]:

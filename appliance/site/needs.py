@@ -32,6 +32,8 @@ def judge(site: Site, node: Node, machine: Machine) -> Iterator[Check]:
     is_worker = NodeRole.WORKER in node.roles and node.kubernetes is None
     if is_worker or NodeRole.STORAGE in node.roles:
         yield _disk(site, machine)
+    if is_worker and node.docker_root:
+        yield _mount(node.docker_root, machine)
     yield _size(node, machine)
     yield from _network(site, node, machine)
     yield _selinux(machine)
@@ -62,6 +64,15 @@ def _disk(site: Site, machine: Machine) -> Check:
         " as `disk_gb` of `deploy` in the site file"
     )
     return _check("disk.size", "disk is large enough", state, said, hint)
+
+
+def _mount(folder: str, machine: Machine) -> Check:
+    """Judge whether Docker can wait for its disk: beside it, it would begin anew on the one below."""
+    point = machine["disk_by_hand"]
+    state = CheckState.WARN if point else CheckState.OK
+    said = f"what is mounted at {point} was mounted by hand" if point else f"{folder} is there after a boot"
+    hint = f"write {point} into /etc/fstab and run `systemctl daemon-reload`: Docker waits for what systemd mounts"
+    return _check("disk.mount", "Docker's disk comes back after a boot", state, said, hint)
 
 
 def _size(node: Node, machine: Machine) -> Check:

@@ -41,6 +41,8 @@ ARP, ETHERNET, IP, PROBE = 0x0806, 1, 0x0800, 1
 ARP_PACKET, ARP_BYTES = "!HHBBH6s4s6s4s", 28
 ANSWER_S = 1.0
 SELINUX = {"0": "permissive", "1": "enforcing"}
+# where systemd has units that outlive a boot, and those that it makes of fstab
+UNITS = ("etc/systemd/system", "run/systemd/generator", "usr/local/lib/systemd/system", "usr/lib/systemd/system")
 # by their numbers in Linux's capability.h
 CAPABILITIES = {"CAP_DAC_OVERRIDE": 1, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21}
 
@@ -62,6 +64,7 @@ def look(root: Path = Path("/"), address: str = "", folder: str = "/var") -> dic
         "memory_mib": int(memory[1]) // 1024 if memory else 0,
         "disk_folder": folder,
         "disk_bytes": shutil.disk_usage(standing(root / folder.lstrip("/"))).total,
+        "disk_by_hand": mounted_by_hand(folder, root),
         "container": (root / "run/systemd/container").exists() or (root / ".dockerenv").exists(),
         "interfaces": [interface(path) for path in sorted(root.glob("sys/class/net/*")) if path.name != "lo"],
         "hcas": [port(path) for path in sorted(root.glob("sys/class/infiniband/*/ports/*"))],
@@ -84,6 +87,25 @@ def look(root: Path = Path("/"), address: str = "", folder: str = "/var") -> dic
 def standing(path: Path) -> Path:
     """Return a folder, or the next one above it that is there."""
     return next(each for each in (path, *path.parents) if each.is_dir())
+
+
+def mounted_by_hand(folder: str, root: Path) -> str:
+    """Return the mount that a folder lies on where no unit of systemd brings it back after a boot; else nothing."""
+    mounts = [line.split()[1:3] for line in content(root / "proc/mounts").splitlines()]
+    over = [(len(point), point, kind) for point, kind in mounts if f"{folder}/".startswith(f"{point.rstrip('/')}/")]
+    _, point, kind = max(over, default=(0, "/", ""), key=lambda each: each[0])
+    # datasets of ZFS are mounted by a service of their own
+    if point == "/" or kind in ("autofs", "zfs"):
+        return ""
+    escaped = (re.sub(r"[^A-Za-z0-9:_.]", lambda char: f"\\x{ord(char[0]):02x}", part) for part in point[1:].split("/"))
+    unit = f"{'-'.join(escaped)}.mount"
+    named = [line.split()[1].rstrip("/") for line in content(root / "etc/fstab").splitlines() if is_mount(line)]
+    return "" if point in named or any((root / where / unit).exists() for where in UNITS) else point
+
+
+def is_mount(line: str) -> bool:
+    """Return whether a line of fstab is a mount."""
+    return len(line.split()) > 2 and not line.lstrip().startswith("#")
 
 
 def interface(path: Path) -> dict[str, Any]:

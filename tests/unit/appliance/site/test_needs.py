@@ -28,6 +28,7 @@ LARGE: dict[str, Any] = {
     "memory_mib": 512 * 1024,
     "disk_folder": "/var",
     "disk_bytes": 2 * 10**12,
+    "disk_by_hand": "",
     "container": False,
     "interfaces": [{"name": "eth0", "mbps": 10_000, "up": True}, {"name": "eth1", "mbps": 10_000, "up": True}],
     "hcas": [],
@@ -64,6 +65,40 @@ def states(more: str = "gpus: {count: 8}", rest: str = "", name: str = "second",
 def test_a_large_machine_is_well() -> None:
     assert states() == {}
     assert states(name="first") == {}
+
+
+def test_docker_can_wait_for_a_disk_that_systemd_mounts_alone() -> None:
+    there = "docker_root: /data/docker"
+    assert states(there) == {}
+    assert states(there, disk_by_hand="/data") == {"disk.mount": "warn"}
+    assert states(disk_by_hand="/var") == {}, "nobody chose where it lies"
+
+
+@pytest.mark.parametrize(
+    ("folder", "fstab", "unit", "by_hand"),
+    [
+        ("/data-1/docker", "", "", "/data-1"),
+        ("/data-1/docker", "# UUID=1 /data-1 ext4 defaults\nUUID=1 /data ext4 defaults 0 2\n", "", "/data-1"),
+        ("/data-1/docker", "UUID=1 /data-1/ ext4 defaults 0 2\n", "", ""),
+        ("/data-1/docker", "", "etc/systemd/system/data\\x2d1.mount", ""),
+        ("/data-1/ssd/docker", "", "run/systemd/generator/data\\x2d1-ssd.mount", ""),
+        ("/data-1/ssd/docker", "", "etc/systemd/system/data\\x2d1.mount", "/data-1/ssd"),
+        ("/data/docker", "", "", ""),
+        ("/tank/docker", "", "", ""),
+    ],
+)
+def test_a_node_says_what_was_mounted_by_hand(tmp_path: Path, folder: str, fstab: str, unit: str, by_hand: str) -> None:
+    for path, text in (
+        (
+            "proc/mounts",
+            "/dev/a / ext4 rw 0 0\n/dev/b /data-1 xfs rw 0 0\n/dev/c /data-1/ssd xfs rw\ntank /tank zfs rw\n",
+        ),
+        ("etc/fstab", fstab),
+        (unit or "etc/empty", ""),
+    ):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert module.mounted_by_hand(folder, tmp_path) == by_hand
 
 
 def link(mbps: int | None, *, up: bool = True) -> dict[str, Any]:

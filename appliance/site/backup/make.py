@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import shutil
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +25,8 @@ from common.errors import ConflictError, IntegrityError, NotFoundError, Penstock
 FOLDER = Path("/var/lib/penstock/backup")
 ANSWERS_S = 60.0
 """So long the file system of the second place may take to say anything."""
+LOOK_S = 30.0
+"""So often it is asked while files are copied there."""
 
 
 @dataclass(frozen=True)
@@ -157,20 +161,23 @@ class Backups:
             require_answer(parent)
             if not parent.is_dir():
                 raise UnavailableError(f"{parent} is not there")
-            self.second.folder.mkdir(mode=0o700, exist_ok=True)
-            self.second.sweep()
-            for name in wanted:
-                _copy(self.folder / name, self.second.folder / name)
-                if hash_of(self.second.folder / name) != record.files[name][1]:
-                    raise IntegrityError(f"the copy of {name} is not what was copied")
-            record.apart = self.second.folder.stat().st_dev != self.folder.stat().st_dev
-            record.copied = str(self.second.folder)
-            copy = Record(**{**vars(record), "files": {name: record.files[name] for name in wanted}})
-            self.second.write(copy)
+            while_it_answers(parent, partial(self._fill, self.second, record, wanted))
         except (OSError, PenstockError) as error:
             record.copied, record.apart = "", False
             record.uncopied = str(error)
         self.catalogue.write(record)
+
+    def _fill(self, second: Catalogue, record: Record, wanted: Sequence[str]) -> None:
+        second.folder.mkdir(mode=0o700, exist_ok=True)
+        second.sweep()
+        for name in wanted:
+            _copy(self.folder / name, second.folder / name)
+            if hash_of(second.folder / name) != record.files[name][1]:
+                raise IntegrityError(f"the copy of {name} is not what was copied")
+        apart, copied = second.folder.stat().st_dev != self.folder.stat().st_dev, str(second.folder)
+        files = {name: record.files[name] for name in wanted}
+        second.write(Record(**{**vars(record), "apart": apart, "copied": copied, "files": files}))
+        record.apart, record.copied = apart, copied
 
     def _archive(self, record: Record, held: Alone | None) -> None:
         """Take a full backup beside the archive of the database's log; one that fails takes nothing from the dump."""
@@ -207,6 +214,30 @@ def require_answer(folder: Path) -> None:
             where=str(folder),
             hint="look at its mount and at the server behind it",
         ) from error
+
+
+def while_it_answers(folder: Path, work: Callable[[], None]) -> None:
+    """Work in a folder; raises what the work raised, and UnavailableError as soon as the file system hangs.
+
+    The work waits on then, and ends with this process: a kernel lets nobody go who waits for such a folder.
+    """
+    failed: list[BaseException] = []
+
+    def done() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    # one that is waited for at the end would keep the process, and with it the lock of deploys
+    thread = threading.Thread(target=done, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(LOOK_S)
+        if thread.is_alive():
+            require_answer(folder)
+    if failed:
+        raise failed[0]
 
 
 def _unpack(packed: Path, plain: Path) -> None:

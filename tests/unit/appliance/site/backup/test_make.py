@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import os
 import shutil
+import threading
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -159,6 +160,40 @@ def test_a_second_place_that_does_not_answer_is_told_and_hinders_no_backup(
     assert not days.backups.second.folder.exists()
     check = {each.id: each for each in health.judged(days.site, days.folder / "backup", days.now)}["backup.copy"]
     assert (check.state, "does not answer" in check.evidence) == (CheckState.WARN, True)
+
+
+def test_a_second_place_that_hangs_while_it_is_written_to_is_left(
+    days: Days, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Else a backup would hold the lock of deploys for as long as the server is gone."""
+    released = threading.Event()
+
+    def hang(_: Path, __: Path) -> None:
+        silence(tmp_path, monkeypatch)
+        released.wait(60)
+
+    monkeypatch.setattr(make, "LOOK_S", 0.2)
+    monkeypatch.setattr(make, "_copy", hang)
+    begun = time.monotonic()
+    try:
+        record = days.backups.take()
+        assert time.monotonic() - begun < 20
+    finally:
+        released.set()
+    assert (record.good, record.copied, "does not answer" in record.uncopied) == (True, "", True)
+
+
+def test_a_second_place_that_is_slow_and_answers_has_its_copy(days: Days, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = make._copy
+
+    def crawl(source: Path, target: Path) -> None:
+        time.sleep(0.5)
+        copy(source, target)
+
+    monkeypatch.setattr(make, "LOOK_S", 0.1)
+    monkeypatch.setattr(make, "_copy", crawl)
+    record = days.backups.take()
+    assert (record.copied, record.uncopied) == (str(days.folder / "second" / "s"), "")
 
 
 def test_a_copy_whose_place_does_not_answer_any_more_is_told_and_not_waited_for(

@@ -101,6 +101,25 @@ def test_docker_is_told_and_waits_for_the_mount() -> None:
     assert {name: told[name] for name in told.keys() - plain.keys()} == {"data-root": "/data/docker", "mtu": 8950}
 
 
+@pytest.mark.parametrize(
+    ("code", "said", "good"),
+    [
+        (0, "/var/lib/docker 1", False),
+        (0, "/var/lib/docker 0", True),
+        (0, "/data/docker 3", True),
+        (127, "", True),
+    ],
+)
+def test_what_began_since_the_preflight_is_not_left_behind(code: int, said: str, *, good: bool) -> None:
+    tasks = yaml.safe_load((ROOT / "roles/container_engine/tasks/configure.yml").read_text())
+    names = [task["name"] for task in tasks]
+    at = names.index("Check that none is left behind")
+    assert at < next(place for place, name in enumerate(names) if name.startswith("Configure Docker"))
+    check = Environment(autoescape=True).compile_expression(tasks[at]["ansible.builtin.assert"]["that"])
+    now = {"rc": code, "stdout": said}
+    assert check(container_engine_now=now, container_engine_data_root="/data/docker") is good
+
+
 def daemon(root: Path, folder: str) -> None:
     (root / "etc/docker").mkdir(parents=True, exist_ok=True)
     (root / "etc/docker/daemon.json").write_text(json.dumps({"data-root": folder}))

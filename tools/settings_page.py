@@ -64,7 +64,7 @@ What somebody else has on the node makes a deploy refuse, before it changes anyt
 
 Files that were not Penstock's are kept, once, in `/var/lib/penstock/kept`. Busy ports, an interrupted dpkg and held
 packages are never taken over. After the deploy the key may go: what was taken over is Penstock's, and
-`penstock site uninstall` stops it, and with `--purge` removes its data. Keep the key where it is to go on after that."""
+`penstock site uninstall` stops it, and with `--purge` removes its data. Keep the key where it is to go on."""
 
 PARTS = (
     Part("Control API", "control_api", ControlApiSettings, "Deadlines, the scheduler, logins, and the directory."),

@@ -310,6 +310,19 @@ def test_what_kept_a_driver_away_is_taken_out_of_what_boots_too(tree: Path, prog
     assert not (tree / NOUVEAU).exists()
 
 
+def test_initial_ram_disks_that_cannot_be_made_are_tried_again(tree: Path, programs: Programs, node: Any) -> None:
+    """As where /boot is full."""
+    write(tree / "usr/sbin/update-initramfs", "")
+    write(tree / NOUVEAU, "blacklist nouveau")
+    programs.answers["update-initramfs"] = (1, "No space left on device")
+    with pytest.raises(uninstall_node.UninstallError, match="No space left"):
+        node().remove()
+    del programs.answers["update-initramfs"]
+    node().remove()
+    assert len(programs.told("update-initramfs")) == 2
+    assert not (tree / NOUVEAU).exists()
+
+
 def test_nodes_of_slurm_lose_the_user_that_they_have_for_the_site() -> None:
     wiring = yaml.safe_load((ROOT / "inventory/group_vars/all/uninstall.yml").read_text())
     assert "'control_api' in group_names or 'cluster_engine' in group_names" in wiring["uninstall_users"]

@@ -224,7 +224,8 @@ class Node:
             self._do(f"remove table {table}", "nft", "delete", "table", "inet", table)
 
     def _remove_files(self, record: dict[str, str]) -> None:
-        booted = self._at(BOOTED).exists() and self._at("/usr/sbin/update-initramfs").exists()
+        booted = self._at(BOOTED)
+        kept_away = booted.read_bytes() if booted.exists() and self._at("/usr/sbin/update-initramfs").exists() else None
         for path in self._own_files():
             self._delete(path)
         for folder in self.asked["folders"]:
@@ -243,8 +244,13 @@ class Node:
             self._give_back(path, what)
         if record:
             self._delete(self._at(self.asked["kept"]))
-        if booted:
-            self._do("make the initial RAM disks anew", "update-initramfs", "-u", "-k", "all")
+        if kept_away is not None:
+            try:
+                self._do("make the initial RAM disks anew", "update-initramfs", "-u", "-k", "all")
+            except UninstallError:
+                # by it a next try knows that there is something left to do
+                booted.write_bytes(kept_away)
+                raise
 
     def _own_files(self) -> Iterator[Path]:
         """Yield what bears our name below /etc, and below folders of services that have some of ours."""

@@ -12,7 +12,7 @@ from api.clock import now
 from api.resources.nodes import interfaces, repository
 from api.resources.nodes.heartbeats import Contest, HeardHeartbeat, Heartbeats, Rival
 from api.tables.nodes import Gpu, Node, NodeMode, NodeState
-from common.errors import NotFoundError
+from common.errors import InputError, NotFoundError
 from common.protocol import NodeInfo
 
 note_alive = repository.note_alive
@@ -110,11 +110,18 @@ async def set_mode(db: AsyncSession, name: str, mode: NodeMode, drain_until: dat
 async def choose_interface(db: AsyncSession, name: str, interface: str) -> Node:
     """Let what sessions say between nodes go by an interface of a node, or (empty) by that which has its address.
 
-    Raises NotFoundError, and InputError for what is no interface with an address there.
+    Raises NotFoundError, and InputError for what is no interface with an address there, or with one of another node.
     """
     node = await get(db, name)
     if interface:
-        interfaces.check(node, interface)
+        address = interfaces.check(node, interface)
+        if other := await repository.other_at(db, node.id, address):
+            # such as that of a bridge to virtual machines, which each machine has
+            raise InputError(
+                f"{name}: {interface} has {address}, as {other} has",
+                where="interface",
+                hint=f"choose one whose address no other node has, or delete {other} where that is gone",
+            )
     node.interface = interface
     await db.flush()
     return node

@@ -13,10 +13,14 @@ from common.errors import ConflictError, PenstockError
 
 
 class NodeNetworks:
-    """What Docker and the kernel have. `mtu` is that of the way to other nodes; commands raise `refuses`."""
+    """What Docker and the kernel have. `mtu` is that of the way to other nodes; commands raise `refuses`.
+
+    As the real one, the kernel makes a VXLAN that sends from an address which is none of its `addresses`.
+    """
 
     def __init__(self, mtu: int = 1500) -> None:
         self.mtu = mtu
+        self.addresses = {"192.0.2.1", "10.1.0.1"}
         self.docker: dict[str, dict[str, Any]] = {}
         self.connected: dict[str, tuple[str, str]] = {}
         self.links: dict[str, dict[str, Any]] = {}
@@ -51,6 +55,9 @@ class NodeNetworks:
         match command:
             case ("ip", "-j", "route", "get", _):
                 return json.dumps([{"dev": "eth0"}])
+            case ("ip", "-j", "address", "show", "to", address):
+                told = [{"ifname": "eth0", "addr_info": [{}, {"family": "inet", "local": address}]}]
+                return json.dumps(told if address in self.addresses else [{}])
             case ("ip", "-j", "link", "show", "dev", device):
                 return json.dumps([{"ifname": device, "mtu": self.mtu}])
             case ("ip", "-j", "-d", "link", "show", "type", "vxlan"):

@@ -277,6 +277,26 @@ def test_a_network_that_says_from_where_is_sent_from_there(node: NodeNetworks, k
     assert node.sends_to["psx-7"] == ["10.1.0.2"]
 
 
+def test_a_network_does_not_send_from_an_address_that_the_node_has_lost(
+    node: NodeNetworks, keeper: GangNetworkManager
+) -> None:
+    """The kernel would take it, and the containers would run and never meet."""
+    node.addresses.remove("10.1.0.1")
+    with pytest.raises(ConflictError, match=r"10\.1\.0\.1 is no address of this node any more") as refused:
+        keeper.join("c0", network(peers=("10.1.0.2",), local="10.1.0.1"))
+    assert refused.value.problems[0].where == "network.local"
+    assert not node.connected
+    assert not node.links
+
+
+def test_a_network_that_is_there_stays_when_the_node_loses_the_address(node: NodeNetworks) -> None:
+    given = network(peers=("10.1.0.2",), local="10.1.0.1")
+    gang_networks(node).join("c0", given)
+    node.addresses.remove("10.1.0.1")
+    gang_networks(node).recover({"c0": given}, lambda _: True)
+    assert node.sends_to["psx-7"] == ["10.1.0.2"], "it may come back"
+
+
 def test_what_is_no_address_to_send_from_is_refused() -> None:
     with pytest.raises(InputError, match=r"network\.local"):
         gang_network.check(network(local="fd00::1"))

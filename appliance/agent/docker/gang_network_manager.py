@@ -149,7 +149,12 @@ class GangNetworkManager:
 
     def _mtu(self, network: GangNetwork) -> int:
         """Return how many bytes a packet has at most: as wanted, where so many fit on the way to every other node."""
-        devices = {json.loads(self._run(("ip", "-j", "route", "get", peer)))[0]["dev"] for peer in network.peers}
+        if network.local and network.peers:
+            self._check_own(network.local)
+        # from another address of the node the way may be another one
+        source = ("from", network.local) if network.local else ()
+        ways = [json.loads(self._run(("ip", "-j", "route", "get", peer, *source))) for peer in network.peers]
+        devices = {way[0]["dev"] for way in ways}
         sizes: list[int] = [
             json.loads(self._run(("ip", "-j", "link", "show", "dev", device)))[0]["mtu"] for device in devices
         ]

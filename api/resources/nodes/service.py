@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -107,20 +107,23 @@ async def set_mode(db: AsyncSession, name: str, mode: NodeMode, drain_until: dat
     return node
 
 
-async def choose_interface(db: AsyncSession, name: str, interface: str) -> Node:
+async def choose_interface(db: AsyncSession, name: str, interface: str, hidden: Collection[str]) -> Node:
     """Let what sessions say between nodes go by an interface of a node, or (empty) by that which has its address.
 
-    Raises NotFoundError, and InputError for what is no interface with an address there, or with one of another node.
+    Raises NotFoundError, and InputError for what is no interface with an address there, or with one of another node,
+    which is named unless that is `hidden`.
     """
     node = await get(db, name)
     if interface:
         address = interfaces.check(node, interface)
         if other := await repository.other_at(db, node.id, address):
             # such as that of a bridge to virtual machines, which each machine has
+            known = other not in hidden
             raise InputError(
-                f"{name}: {interface} has {address}, as {other} has",
+                f"{name}: {interface} has {address}, as {other if known else 'another node'} has",
                 where="interface",
-                hint=f"choose one whose address no other node has, or delete {other} where that is gone",
+                hint="choose one whose address no other node has"
+                + (f", or delete {other} where that is gone" if known else ""),
             )
     node.interface = interface
     await db.flush()

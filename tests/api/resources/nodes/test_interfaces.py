@@ -11,9 +11,10 @@ from sqlalchemy import event
 from api.resources.sessions import networks
 from common.interfaces import Interface
 from common.protocol import HEARTBEAT_PATH, PROTOCOL_HEADER, ContainerSpec, GpuDevice
-from tests.api.cluster import V1, Cluster, ok, refused
+from tests.api.cluster import V1, Cluster, ok, refused, sign_in
 from tests.api.steps import run
 from tests.fakes.heartbeats import beat
+from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio
 
@@ -153,6 +154,20 @@ async def test_an_address_that_another_node_has_is_refused(pair: Cluster, addres
     assert refusal["where"] == "interface"
     assert refusal["reason"] == f"one: virbr0 has {address}, as two has"
     assert (await ok(pair.admin.get(f"{V1}/nodes/one")))["interface"] == ""
+
+
+async def test_whoever_does_not_see_the_other_node_does_not_hear_its_name(pair: Cluster) -> None:
+    await report(pair, "one", [Interface(name="virbr0", addresses=[IPv4Address("10.1.0.2")]), *of("1")])
+    await ok(pair.admin.post(f"{V1}/domains", json={"name": "acme"}))
+    await ok(pair.admin.post(f"{V1}/resource-groups", json={"name": "theirs", "nodes": ["one"], "domain": "acme"}))
+    boss = {"name": "boss", "password": PASSWORD, "role": "admin", "domain": "acme"}
+    await ok(pair.admin.post(f"{V1}/users", json=boss))
+    async with pair.client() as browser:
+        await sign_in(browser, "boss")
+        assert (await browser.get(f"{V1}/nodes/two")).status_code == 404
+        refusal = await refused(browser.patch(f"{V1}/nodes/one", json={"interface": "virbr0"}), 422)
+    assert refusal["reason"] == "one: virbr0 has 10.1.0.2, as another node has"
+    assert refusal["hint"] == "choose one whose address no other node has"
 
 
 async def test_of_all_nodes_with_a_choice_only_that_is_read(pair: Cluster) -> None:

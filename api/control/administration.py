@@ -43,7 +43,8 @@ async def set_mode(db: AsyncSession, name: str, request: ModeRequest, caller: Id
 async def change(db: AsyncSession, name: str, request: NodeChange, caller: Identity) -> Node:
     """Choose the interface by which a node's containers meet others; sessions that have places keep theirs."""
     await rights.check(db, name, caller, Action.NODE_CHANGE)
-    node = await service.choose_interface(db, name, request.interface)
+    hidden = await rights.hidden(db, caller)
+    node = await service.choose_interface(db, name, request.interface, hidden)
     log.info("interface", node=name, interface=request.interface, by=caller.name)
     return node
 

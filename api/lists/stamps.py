@@ -24,9 +24,9 @@ PEOPLE: tuple[type[Base], ...] = (User, Membership, Project, Domain, UserPolicy)
 MINUTE_S = 60
 """Pages tell how long ago something was, to the minute."""
 
-
 SEEN_S = 1.0
 """For so long it is remembered what was written last: whoever looks at a page asks for it again and again."""
+NEVER = float("-inf"), ""
 
 Tables = tuple[type[Base] | Table, ...]
 
@@ -47,9 +47,18 @@ class Stamps:
         Of sessions those count that a list has unless all are asked for.
         """
         asked_at = time.monotonic()
-        seen_at, found = self._seen.get(tables, (float("-inf"), ""))
+        seen_at, found = before = self._seen.get(tables, NEVER)
         if seen_at + SEEN_S < asked_at:
-            found = str(await db.scalar(_marks(tables)))
+            asked = asked_at, found
+            if before != NEVER:
+                # who comes meanwhile does not ask, too, nor waits: another one does where this takes too long
+                self._seen[tables] = asked
+            try:
+                found = str(await db.scalar(_marks(tables)))
+            except BaseException:
+                if self._seen.get(tables) is asked:
+                    self._seen[tables] = before
+                raise
             self._seen[tables] = asked_at, found
         minute = int(now().timestamp()) // MINUTE_S
         return sha256(repr((found, minute, more)).encode()).hexdigest()[:16]

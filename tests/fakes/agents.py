@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from api.clock import now
+from appliance.agent.reports.heartbeat import own_delay_after
 from common.protocol import (
     HEARTBEAT_PATH,
     ContainerSpec,
@@ -146,15 +147,19 @@ class FakeAgent:
 
     async def _report(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
-        client = self.way.client(self.name)
+        client, failures = self.way.client(self.name), 0
         try:
             while True:
                 self.changed.clear()
                 if not self.behaviour.mute:
-                    with suppress(OSError, EOFError, ValueError):
+                    try:
                         await self._send(client)
+                        failures = 0
+                    except (OSError, EOFError, ValueError):
+                        failures += 1
+                delay_s = own_delay_after(failures) if failures else self.interval_s
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self.changed.wait(), self.interval_s)
+                    await asyncio.wait_for(self.changed.wait(), delay_s)
                     await asyncio.sleep(0.02)
         finally:
             client.close()
@@ -167,6 +172,8 @@ class FakeAgent:
             if answer.status == 200:
                 self.interval_s = HeartbeatReply.model_validate_json(answer.body).interval_s
             self.heartbeats += answer.status in (200, 204)
+            if answer.status >= 500:
+                raise OSError(answer.status)
         self._previous = body
 
     async def _handle(self, request: Request) -> Answer:

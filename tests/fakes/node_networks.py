@@ -9,14 +9,21 @@ from typing import Any
 from appliance.agent.docker import gang_network
 from appliance.agent.docker.gang_network import Command
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
-from common.errors import ConflictError, PenstockError
+from common.errors import ConflictError, PenstockError, ProcessError
 
 
 class NodeNetworks:
-    """What Docker and the kernel have. `mtu` is that of the way to other nodes; commands raise `refuses`."""
+    """What Docker and the kernel have. `mtu` is that of the way to other nodes; commands raise `refuses`.
+
+    As the real one, the kernel makes a VXLAN that sends from an address which is none of its `addresses`. What is sent
+    from one of these goes by that one of its `devices`, as where a site routes by sources; `mtus` are those of some.
+    """
 
     def __init__(self, mtu: int = 1500) -> None:
         self.mtu = mtu
+        self.addresses = {"192.0.2.1", "10.1.0.1"}
+        self.devices: dict[str, str] = {}
+        self.mtus: dict[str, int] = {}
         self.docker: dict[str, dict[str, Any]] = {}
         self.connected: dict[str, tuple[str, str]] = {}
         self.links: dict[str, dict[str, Any]] = {}
@@ -51,8 +58,15 @@ class NodeNetworks:
         match command:
             case ("ip", "-j", "route", "get", _):
                 return json.dumps([{"dev": "eth0"}])
+            case ("ip", "-j", "route", "get", _, "from", address):
+                if address not in self.addresses:
+                    raise ProcessError("RTNETLINK answers: Network is unreachable")
+                return json.dumps([{"dev": self.devices.get(address, "eth0")}])
+            case ("ip", "-j", "address", "show", "to", address):
+                told = [{"ifname": "eth0", "addr_info": [{}, {"family": "inet", "local": address}]}]
+                return json.dumps(told if address in self.addresses else [{}])
             case ("ip", "-j", "link", "show", "dev", device):
-                return json.dumps([{"ifname": device, "mtu": self.mtu}])
+                return json.dumps([{"ifname": device, "mtu": self.mtus.get(device, self.mtu)}])
             case ("ip", "-j", "-d", "link", "show", "type", "vxlan"):
                 return json.dumps(list(self.links.values()))
             case ("ip", "link", "add", name, "mtu", mtu, *_, "id", number, "local", local, "dstport", port):

@@ -61,10 +61,7 @@ class Site:
         login = ok(self.admin.post(f"{V1}/auth/login", json={"name": "admin", "password": PASSWORD}))
         self.admin.headers["X-CSRF-Token"] = login["csrf_token"]
         for name in ("worker1", "worker2"):
-            beat: dict[str, Any] = {"name": name, "address": "127.0.0.1", "port": 6001, "boot": "b", "sequence": 1}
-            beat["node_info"] = node_info(name, 4).model_dump(mode="json")
-            agent = {"X-Client-Verify": "SUCCESS", "X-Client-Name": name}
-            ok(httpx.post(self.url + HEARTBEAT_PATH, json=beat, headers=agent, timeout=60))
+            self.report(name, 1)
         self.until(lambda: len(ok(self.admin.get(f"{V1}/nodes"))) == 2)
         user: dict[str, Any] = {"password": PASSWORD, "must_change_password": True}
         for width in WIDTHS:
@@ -79,6 +76,14 @@ class Site:
         image = {"name": "python", "tag": "3.11", "reference": "reservoir:5000/penstock/python:3.11"}
         ok(self.admin.post(f"{V1}/images", json=image))
         ok(self.admin.post(f"{V1}/presets", json={"name": "half", "gpu_milli": 500}))
+
+    def report(self, name: str, sequence: int, **addresses: str) -> None:
+        """Report as the agent of a node, which has interfaces with these addresses."""
+        beat: dict[str, Any] = {"name": name, "address": "127.0.0.1", "port": 6001, "boot": "b", "sequence": sequence}
+        told = [{"name": interface, "addresses": [address]} for interface, address in addresses.items()]
+        beat["node_info"] = {**node_info(name, 4).model_dump(mode="json"), "interfaces": told}
+        agent = {"X-Client-Verify": "SUCCESS", "X-Client-Name": name}
+        ok(httpx.post(self.url + HEARTBEAT_PATH, json=beat, headers=agent, timeout=60))
 
     def submit(self, name: str, **more: Any) -> None:
         """Put a session of the administrator into the queue."""
@@ -286,6 +291,30 @@ def test_a_page_is_loaded_anew_when_another_tab_has_signed_in_anew(site: Site) -
         expect(tab).to_have_url(f"{site.url}/")
         expect(page.locator(".account span")).to_have_text("frank")
         assert page.url == f"{site.url}/sessions"
+
+
+def test_a_choice_that_is_refused_says_why_and_shows_again_what_holds(site: Site) -> None:
+    """As that of an interface, which is sent as soon as it is made."""
+    of_both = {"virbr0": "192.168.122.1"}
+    site.report("worker2", 2, **of_both)
+    site.report("worker1", 2, eth1="10.1.0.1", **of_both)
+    site.until(lambda: ok(site.admin.get(f"{V1}/nodes/worker1"))["interfaces"])
+    with browser(site, WIDTHS[-1]) as window:
+        page = window.page
+        window.open("/login?next=/nodes")
+        sign_in(page, "admin", PASSWORD)
+        page.wait_for_url(f"{site.url}/nodes")
+        chosen = page.get_by_role("row").filter(has_text="worker1").get_by_label("Interface by which sessions meet")
+        chosen.select_option("eth1")
+        site.until(lambda: ok(site.admin.get(f"{V1}/nodes/worker1"))["interface"] == "eth1")
+        chosen.focus()
+        chosen.select_option("virbr0")
+        expect(page.get_by_role("alert")).to_contain_text("192.168.122.1, as worker2 has")
+        expect(chosen).to_have_value("eth1")
+        expect(chosen).to_be_enabled()
+    ok(site.admin.patch(f"{V1}/nodes/worker1", json={"interface": ""}))
+    for name in ("worker1", "worker2"):
+        site.report(name, 3)
 
 
 @pytest.mark.parametrize("width", WIDTHS)

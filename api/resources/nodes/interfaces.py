@@ -12,11 +12,11 @@ def address_of(node: Node) -> str:
     return next((addresses[0] for addresses in found if addresses), "")
 
 
-def check(node: Node, interface: str) -> None:
-    """Raise InputError for what is no interface with an address, as far as the node's agent has told."""
+def check(node: Node, interface: str) -> str:
+    """Return the address of an interface; raises InputError where it has none, as far as the node's agent has told."""
     told = {each["name"]: each["addresses"] for each in node.interfaces}
-    if told.get(interface):
-        return
+    if addresses := told.get(interface):
+        return str(addresses[0])
     fit = [f"{name} ({addresses[0]})" for name, addresses in told.items() if addresses]
     why = "has no IPv4 address there" if interface in told else "is no network interface of it"
     hint = f"choose one of {', '.join(fit)}" if fit else "its agent has told of none with an address: is it up to date?"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import Row, and_, delete, func, not_, select, tuple_, update
+from sqlalchemy import Row, and_, delete, func, not_, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
@@ -74,6 +74,12 @@ async def this_database(db: AsyncSession) -> str:
 async def by_id(db: AsyncSession, node_id: UUID) -> Node | None:
     """Return a node by its id."""
     return await db.get(Node, node_id)
+
+
+async def other_at(db: AsyncSession, node_id: UUID, address: str) -> str | None:
+    """Return the name of another node that has an address, by which it is called or on one of its interfaces."""
+    has = or_(Node.address == address, Node.interfaces.contains([{"addresses": [address]}]))
+    return await db.scalar(select(Node.name).where(Node.id != node_id, has).order_by(Node.name).limit(1))
 
 
 def add(db: AsyncSession, node: Node) -> None:

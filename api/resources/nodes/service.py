@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -12,7 +12,7 @@ from api.clock import now
 from api.resources.nodes import interfaces, repository
 from api.resources.nodes.heartbeats import Contest, HeardHeartbeat, Heartbeats, Rival
 from api.tables.nodes import Gpu, Node, NodeMode, NodeState
-from common.errors import NotFoundError
+from common.errors import InputError, NotFoundError
 from common.protocol import NodeInfo
 
 note_alive = repository.note_alive
@@ -107,14 +107,24 @@ async def set_mode(db: AsyncSession, name: str, mode: NodeMode, drain_until: dat
     return node
 
 
-async def choose_interface(db: AsyncSession, name: str, interface: str) -> Node:
+async def choose_interface(db: AsyncSession, name: str, interface: str, hidden: Collection[str]) -> Node:
     """Let what sessions say between nodes go by an interface of a node, or (empty) by that which has its address.
 
-    Raises NotFoundError, and InputError for what is no interface with an address there.
+    Raises NotFoundError, and InputError for what is no interface with an address there, or with one of another node,
+    which is named unless that is `hidden`.
     """
     node = await get(db, name)
     if interface:
-        interfaces.check(node, interface)
+        address = interfaces.check(node, interface)
+        if other := await repository.other_at(db, node.id, address):
+            # such as that of a bridge to virtual machines, which each machine has
+            known = other not in hidden
+            raise InputError(
+                f"{name}: {interface} has {address}, as {other if known else 'another node'} has",
+                where="interface",
+                hint="choose one whose address no other node has"
+                + (f", or delete {other} where that is gone" if known else ""),
+            )
     node.interface = interface
     await db.flush()
     return node

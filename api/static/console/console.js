@@ -3,6 +3,8 @@
 
 const token = document.querySelector('meta[name="csrf-token"]')?.content ?? "";
 const notice = document.getElementById("notice");
+// A form that is sent as soon as somebody chooses something.
+const AT_ONCE = 'form[hx-trigger="change"]';
 
 // What somebody is about to choose in a part that changes stays as it is.
 Idiomorph.defaults.callbacks.beforeNodeMorphed = (old) =>
@@ -29,10 +31,14 @@ document.addEventListener("htmx:afterRequest", ({ detail }) => {
   // A part that brings itself up to date shows that the site answers again, and answers nothing that somebody sent.
   if (!detail.elt.dataset.version || notice.dataset.silent) notice.hidden = true;
   if (detail.elt.dataset.reset) detail.elt.reset();
+  if (detail.elt.matches(AT_ONCE)) keep(detail.elt);
 });
 
 for (const name of ["htmx:sendError", "htmx:timeout"]) {
-  document.addEventListener(name, () => say(document.body.dataset.silent, "true"));
+  document.addEventListener(name, ({ detail }) => {
+    say(document.body.dataset.silent, "true");
+    if (detail.elt.matches(AT_ONCE)) detail.elt.reset();
+  });
 }
 
 document.addEventListener("htmx:responseError", ({ detail }) => {
@@ -43,6 +49,7 @@ document.addEventListener("htmx:responseError", ({ detail }) => {
   }
   // What may not be seen any more, or is not there, is not asked for again.
   if ((status === 403 || status === 404) && detail.elt.dataset.version) detail.elt.dataset.gone = "true";
+  if (detail.elt.matches(AT_ONCE)) detail.elt.reset();
   // What says by itself how things stand does so again later; what it said was of something else.
   if (detail.elt.dataset.quiet) return detail.elt.replaceChildren();
   let problems;
@@ -57,6 +64,11 @@ document.addEventListener("htmx:responseError", ({ detail }) => {
   form?.querySelector("[aria-invalid]")?.focus();
 });
 
+/** What is shown is what holds: to that a form goes back when another choice is refused. */
+function keep(form) {
+  for (const option of form.querySelectorAll("option")) option.defaultSelected = option.selected;
+}
+
 function words({ detail, hint }) {
   return [detail, hint].filter(Boolean).join(": ");
 }
@@ -67,19 +79,20 @@ function say(text, silent = "") {
   notice.hidden = false;
 }
 
-/** Writes a problem beside the field that it is about; false where the form has no such field. */
+/** Writes a problem beside the field that it is about; false where the form has no such field, or no place for it. */
 function beside(form, problem) {
   const [, name] = (problem.pointer ?? `/${problem.where ?? problem.parameter ?? ""}`).split(/[/.]/);
   const seen = [...form.elements].filter((element) => element.type !== "hidden");
   const field = seen.find((element) => name && (element.name === name || element.dataset.field === name));
-  if (!field) return false;
+  const place = field?.closest(".field");
+  if (!place) return false;
   const text = document.createElement("span");
   text.className = "problem";
   text.id = `problem-${name}`;
   text.textContent = words(problem);
   field.setAttribute("aria-invalid", "true");
   field.setAttribute("aria-describedby", text.id);
-  field.closest(".field")?.append(text);
+  place.append(text);
   return true;
 }
 

@@ -127,6 +127,8 @@ class GangNetworkManager:
         """Let the bridge reach the other nodes."""
         shown, local = self._links(), network.local or self._local
         if not gang_network.is_linked(shown, network, local):
+            if network.local:
+                self._check_own(network.local)
             if network.number in gang_network.links(shown):
                 self._run(("ip", "link", "del", gang_network.link_of(network.number)))
             for command in gang_network.link(network, local, mtu):
@@ -135,9 +137,24 @@ class GangNetworkManager:
         for command in gang_network.fdb_changes(network, entries):
             self._run(command)
 
+    def _check_own(self, address: str) -> None:
+        """Refuse to send from an address that this node has lost since it was chosen: the kernel would not."""
+        shown = json.loads(self._run(("ip", "-j", "address", "show", "to", address)) or "[]")
+        if not any(told for each in shown for told in each.get("addr_info", ())):
+            raise ConflictError(
+                f"{address} is no address of this node any more",
+                where="network.local",
+                hint="give it back to the interface, or choose another one for the node, and start the session again",
+            )
+
     def _mtu(self, network: GangNetwork) -> int:
         """Return how many bytes a packet has at most: as wanted, where so many fit on the way to every other node."""
-        devices = {json.loads(self._run(("ip", "-j", "route", "get", peer)))[0]["dev"] for peer in network.peers}
+        if network.local and network.peers:
+            self._check_own(network.local)
+        # from another address of the node the way may be another one
+        source = ("from", network.local) if network.local else ()
+        ways = [json.loads(self._run(("ip", "-j", "route", "get", peer, *source))) for peer in network.peers]
+        devices = {way[0]["dev"] for way in ways}
         sizes: list[int] = [
             json.loads(self._run(("ip", "-j", "link", "show", "dev", device)))[0]["mtu"] for device in devices
         ]

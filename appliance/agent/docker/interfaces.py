@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ log = structlog.get_logger()
 INTERVAL_S = 30.0
 """So often they are looked at anew."""
 COMMAND = ("ip", "-j", "address", "show")
-_OF_CONTAINERS = ("docker", "br-", "veth", BRIDGE_PREFIX, LINK_PREFIX)
-"""How the names of interfaces begin that the container engine and the agent make."""
+_OF_CONTAINERS = re.compile(rf"docker\d+|docker_gwbridge|br-[0-9a-f]{{12}}|veth.*|({BRIDGE_PREFIX}|{LINK_PREFIX}).*")
+"""The names of interfaces that the container engine and the agent make; a site has bridges whose names begin alike."""
 
 
 class Interfaces:
@@ -44,11 +45,14 @@ class Interfaces:
     def _look(self) -> None:
         try:
             shown = json.loads(self._run(COMMAND))
-        except (PenstockError, ValueError) as error:
+            found = [self._interface(each) for each in shown if _lasts(each)]
+        except (PenstockError, ValueError, LookupError, TypeError) as error:
             # what is known of them is not worth that the agent does not come up
             log.warning("the network interfaces cannot be listed", reason=str(error))
             return
-        self.found = [self._interface(each) for each in shown if _lasts(each)][:MAX_INTERFACES]
+        # the rest are parts of cards that virtual machines would have
+        told = sorted(range(len(found)), key=lambda position: not found[position].addresses)[:MAX_INTERFACES]
+        self.found = [found[position] for position in sorted(told)]
 
     def _interface(self, shown: Mapping[str, Any]) -> Interface:
         of_ip = [each for each in shown.get("addr_info", ()) if each.get("family") == "inet"]
@@ -71,4 +75,4 @@ class Interfaces:
 
 
 def _lasts(shown: Mapping[str, Any]) -> bool:
-    return shown.get("link_type") != "loopback" and not shown["ifname"].startswith(_OF_CONTAINERS)
+    return shown.get("link_type") != "loopback" and not _OF_CONTAINERS.fullmatch(shown["ifname"])

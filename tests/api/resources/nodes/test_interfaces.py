@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
+from api.resources.sessions import networks
 from common.interfaces import Interface
 from common.protocol import HEARTBEAT_PATH, PROTOCOL_HEADER, ContainerSpec, GpuDevice
-from tests.api.cluster import V1, Cluster, ok, refused
+from tests.api.cluster import V1, Cluster, ok, refused, sign_in
 from tests.api.steps import run
 from tests.fakes.heartbeats import beat
+from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio
 
@@ -134,3 +137,53 @@ async def test_a_node_whose_agent_tells_of_none_says_so(ready: Cluster) -> None:
 async def test_a_choice_is_taken_back(pair: Cluster) -> None:
     await choose(pair, "one", "eth2")
     assert (await choose(pair, "one", ""))["interface"] == ""
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "224.0.0.1", "169.254.3.1", "255.255.255.255"])
+async def test_an_address_at_which_no_other_node_can_call_is_none(pair: Cluster, address: str) -> None:
+    await report(pair, "one", [Interface(name="usb0", addresses=[IPv4Address(address)]), *of("1")])
+    refusal = await refused(pair.admin.patch(f"{V1}/nodes/one", json={"interface": "usb0"}), 422)
+    assert "has no IPv4 address" in refusal["reason"]
+
+
+@pytest.mark.parametrize("address", ["10.0.0.2", "10.1.0.2"])
+async def test_an_address_that_another_node_has_is_refused(pair: Cluster, address: str) -> None:
+    """As all machines have one to their own virtual machines, or to what looks after their hardware."""
+    await report(pair, "one", [Interface(name="virbr0", addresses=[IPv4Address(address)]), *of("1")])
+    refusal = await refused(pair.admin.patch(f"{V1}/nodes/one", json={"interface": "virbr0"}), 422)
+    assert refusal["where"] == "interface"
+    assert refusal["reason"] == f"one: virbr0 has {address}, as two has"
+    assert (await ok(pair.admin.get(f"{V1}/nodes/one")))["interface"] == ""
+
+
+async def test_whoever_does_not_see_the_other_node_does_not_hear_its_name(pair: Cluster) -> None:
+    await report(pair, "one", [Interface(name="virbr0", addresses=[IPv4Address("10.1.0.2")]), *of("1")])
+    await ok(pair.admin.post(f"{V1}/domains", json={"name": "acme"}))
+    await ok(pair.admin.post(f"{V1}/resource-groups", json={"name": "theirs", "nodes": ["one"], "domain": "acme"}))
+    boss = {"name": "boss", "password": PASSWORD, "role": "admin", "domain": "acme"}
+    await ok(pair.admin.post(f"{V1}/users", json=boss))
+    async with pair.client() as browser:
+        await sign_in(browser, "boss")
+        assert (await browser.get(f"{V1}/nodes/two")).status_code == 404
+        refusal = await refused(browser.patch(f"{V1}/nodes/one", json={"interface": "virbr0"}), 422)
+    assert refusal["reason"] == "one: virbr0 has 10.1.0.2, as another node has"
+    assert refusal["hint"] == "choose one whose address no other node has"
+
+
+async def test_of_all_nodes_with_a_choice_only_that_is_read(pair: Cluster) -> None:
+    """A cycle asks for the addresses of all of them."""
+    for name in NODES:
+        await choose(pair, name, "eth2")
+    statements = list[str]()
+
+    def note(*told: Any) -> None:
+        statements.append(told[2])
+
+    event.listen(pair.database.engine.sync_engine, "before_cursor_execute", note)
+    try:
+        async with pair.database.reading() as db:
+            room = await networks.room(db, IPv4Network("10.1.0.0/24"))
+    finally:
+        event.remove(pair.database.engine.sync_engine, "before_cursor_execute", note)
+    assert room.free == room.count - 1, "that in which the chosen addresses lie"
+    assert not [each for each in statements if "nodes.machine" in each]

@@ -277,6 +277,37 @@ def test_a_network_that_says_from_where_is_sent_from_there(node: NodeNetworks, k
     assert node.sends_to["psx-7"] == ["10.1.0.2"]
 
 
+@pytest.mark.parametrize(("mtu", "left"), [(9000, 8950), (1400, 1350)])
+def test_packets_fit_the_way_that_is_taken_from_there(
+    node: NodeNetworks, keeper: GangNetworkManager, mtu: int, left: int
+) -> None:
+    """Which may be another one than that of the node's own address: with several networks sites route by sources."""
+    node.devices["10.1.0.1"], node.mtus["eth2"] = "eth2", mtu
+    keeper.join("c0", network(peers=("10.1.0.2",), local="10.1.0.1"))
+    assert node.links["psx-7"]["mtu"] == left
+    assert node.docker["penstock-gang-7"]["Options"]["com.docker.network.driver.mtu"] == str(left)
+
+
+def test_a_network_does_not_send_from_an_address_that_the_node_has_lost(
+    node: NodeNetworks, keeper: GangNetworkManager
+) -> None:
+    """The kernel would take it, and the containers would run and never meet."""
+    node.addresses.remove("10.1.0.1")
+    with pytest.raises(ConflictError, match=r"10\.1\.0\.1 is no address of this node any more") as refused:
+        keeper.join("c0", network(peers=("10.1.0.2",), local="10.1.0.1"))
+    assert refused.value.problems[0].where == "network.local"
+    assert not node.connected
+    assert not node.links
+
+
+def test_a_network_that_is_there_stays_when_the_node_loses_the_address(node: NodeNetworks) -> None:
+    given = network(peers=("10.1.0.2",), local="10.1.0.1")
+    gang_networks(node).join("c0", given)
+    node.addresses.remove("10.1.0.1")
+    gang_networks(node).recover({"c0": given}, lambda _: True)
+    assert node.sends_to["psx-7"] == ["10.1.0.2"], "it may come back"
+
+
 def test_what_is_no_address_to_send_from_is_refused() -> None:
     with pytest.raises(InputError, match=r"network\.local"):
         gang_network.check(network(local="fd00::1"))

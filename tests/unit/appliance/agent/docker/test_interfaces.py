@@ -12,7 +12,7 @@ import pytest
 from appliance.agent.docker.gang_network import Command
 from appliance.agent.docker.interfaces import COMMAND, Interfaces
 from common.errors import ProcessError
-from common.interfaces import Interface
+from common.interfaces import MAX_INTERFACES, Interface
 
 pytestmark = pytest.mark.anyio
 
@@ -77,3 +77,22 @@ async def test_a_change_is_told_and_a_failure_keeps_what_is_known(tmp_path: Path
     await interfaces.look(lambda: told.append(None))
     assert [str(each.addresses[0]) for each in interfaces.found] == ["10.0.0.9"]
     assert len(told) == 1
+
+
+def test_bridges_of_the_site_are_told_whatever_their_names_begin_with(tmp_path: Path) -> None:
+    names = ("docker_gwbridge", "br-storage", "br-0a1b2c3d4e5f0", "docker-lan")
+    machine = Machine(*(shown(name, f"10.0.{number}.2") for number, name in enumerate(names)))
+    assert [each.name for each in Interfaces(machine.run, tmp_path).found] == [*names[1:]]
+
+
+def test_of_more_than_are_told_those_with_addresses_are(tmp_path: Path) -> None:
+    """As of a card that shares itself among virtual machines, each of whose parts is an interface."""
+    parts = [shown(f"vf{number}") for number in range(MAX_INTERFACES)]
+    machine = Machine(shown("eth0", "10.0.0.2"), *parts, shown("eth2", "10.1.0.2"))
+    names = [each.name for each in Interfaces(machine.run, tmp_path).found]
+    assert names == ["eth0", *(f"vf{number}" for number in range(MAX_INTERFACES - 2)), "eth2"]
+
+
+@pytest.mark.parametrize("odd", [[{}], [{"ifname": "eth9", "addr_info": [{"family": "inet", "scope": "global"}]}], {}])
+def test_an_agent_starts_whatever_ip_shows(tmp_path: Path, odd: Any) -> None:
+    assert Interfaces(lambda _: json.dumps(odd), tmp_path).found == []

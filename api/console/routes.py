@@ -39,14 +39,11 @@ class PageRoute(Route):
 
         async def answer(request: Request) -> Response:
             request.state.say = partial(_said, request)
-            try:
-                if goes_to_page(request):
-                    request.state.notices = await request.app.state.notice_board.shown()
-                response = await handle(request)
-            except Exception as error:
-                if not goes_to_page(request):
-                    raise
-                return _elsewhere(request, error) or await _refusal(request, error)
+            # what is raised is answered outside of what the endpoint depends on: its transaction has to see it
+            request.state.is_page = goes_to_page(request)
+            if request.state.is_page:
+                request.state.notices = await request.app.state.notice_board.shown()
+            response = await handle(request)
             # what stands around the part was for another login, and its forms have that one's token
             is_old = request.method == "GET" and pages.is_of_former_login(request)
             return pages.anew(request) if is_old else response
@@ -104,17 +101,22 @@ def goes_to_page(request: Request) -> bool:
 
 
 def answer_by_pages(app: FastAPI) -> None:
-    """Let a browser that goes to what is not there see a page."""
+    """Let a browser that goes to a page, or to what is not there, see by a page what is refused."""
     handlers: dict[Any, Handler] = dict(app.exception_handlers)
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, partial(_answered, handler))
 
-    async def refuse(request: Request, error: Exception) -> Response:
-        shows_page = goes_to_page(request) and not _is_api(request)
-        if shows_page:
-            request.state.say = partial(_said, request)
-        answer = await handlers[HTTPException](request, error)
-        return _page_of(request, answer) if shows_page else answer
 
-    app.add_exception_handler(HTTPException, refuse)
+async def _answered(handler: Handler, request: Request, error: Exception) -> Response:
+    is_page = getattr(request.state, "is_page", False)
+    if is_page and (way := _elsewhere(request, error)):
+        return way
+    is_nothing = isinstance(error, HTTPException) and isinstance(request, Request)
+    shows_page = is_page or (is_nothing and goes_to_page(request) and not _is_api(request))
+    if shows_page:
+        request.state.say = partial(_said, request)
+    answer = await handler(request, error)
+    return _page_of(request, answer) if shows_page else answer
 
 
 def _said(connection: HTTPConnection, text: str) -> str:
@@ -132,13 +134,6 @@ def _elsewhere(request: Request, error: Exception) -> Response | None:
     if known and known.must_change_password and request.url.path != PASSWORD:
         return RedirectResponse(PASSWORD, SEE_OTHER)
     return None
-
-
-async def _refusal(request: Request, error: Exception) -> Response:
-    """Return a page that says what the API would."""
-    handlers: dict[Any, Handler] = request.app.exception_handlers
-    handler = next(handlers[kind] for kind in type(error).__mro__ if kind in handlers)
-    return _page_of(request, await handler(request, error))
 
 
 def _page_of(request: Request, answer: Response) -> Response:

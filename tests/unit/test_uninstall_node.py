@@ -21,6 +21,7 @@ from tests.role_modules import role_module
 from tests.unit.test_roles import ROLES
 
 uninstall_node = role_module("uninstall/library/uninstall_node.py")
+node_present = role_module("preflight/library/node_present.py")
 
 ROOT = Path(__file__).parents[2]
 HOSTS = "127.0.0.1 localhost\n# BEGIN penstock\n10.0.0.1 m1 reservoir\n# END penstock\n10.1.1.1 theirs\n"
@@ -132,6 +133,11 @@ def test_a_second_time_there_is_nothing_to_do(tree: Path, node: Any) -> None:
     second.remove()
     assert first.done
     assert (second.done, files(tree)) == ([], {*THEIRS, "etc/hosts"})
+
+
+def test_a_purge_takes_of_dockers_folder_what_the_preflight_calls_dockers() -> None:
+    """What one of them alone knows would be refused as somebody else's, or would stay."""
+    assert {*uninstall_node.MADE["docker"]} == node_present.DOCKER_MAKES
 
 
 def test_a_dry_run_tells_the_same_and_changes_nothing(tree: Path, programs: Programs, node: Any) -> None:

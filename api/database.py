@@ -6,8 +6,13 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, LiteralString, TypeVar, cast
+from uuid import uuid4
 
 import psycopg
+from psycopg import generators
+from psycopg.abc import PQGen
+from psycopg.pq import Escaping, ExecStatus
+from psycopg.pq.abc import PGconn
 from sqlalchemy import (
     ARRAY,
     BindParameter,
@@ -293,26 +298,35 @@ class Leadership:
 
 
 async def open_with(db: AsyncSession, statement: LiteralString, parameters: Sequence[str]) -> None:
-    """Let a statement open the transaction of a session that has none yet.
+    """Let a statement, with texts for its `$1`, `$2` and so on, open the transaction of a session that has none yet.
 
-    It goes to the driver as it is, prepared, with texts alone: all that is done for a statement on this side takes
-    longer than the database takes for it. To send it together with `BEGIN`, by a pipeline or as one message, would save
-    a way there and back, and take longer here than that way does: the database is on the same machine
-    (`tests/bench/audit.py`).
+    It goes to the database in one message with `BEGIN`, by the name under which each connection has prepared it: a way
+    there and back takes this process longer than the database takes for the statement (`tests/bench/audit.py`).
     """
-    driver = await db.run_sync(_driver_of)
+    connection = await db.run_sync(Session.connection)
+    driver = cast("psycopg.AsyncConnection", connection.connection.driver_connection)
     try:
-        await driver.execute(statement, parameters, prepare=True)
+        name = connection.info.get(statement)
+        if name is None:
+            # another name each time: whoever is cancelled here knows not whether the database has taken it
+            name, types = f"open_{uuid4().hex}", ", ".join("text" for _ in parameters)
+            await driver.wait(_answered(driver.pgconn, f"PREPARE {name} ({types}) AS {statement}".encode()))
+            connection.info[statement] = name
+        quote = Escaping(driver.pgconn).escape_literal
+        values = b", ".join(quote(value.encode()) for value in parameters)
+        await driver.wait(_answered(driver.pgconn, b"BEGIN; EXECUTE %b (%b)" % (name.encode(), values)))
     except psycopg.Error as error:
         raise DBAPIError.instance(
             None, None, error, psycopg.Error, hide_parameters=True, dialect=db.get_bind().dialect
         ) from error
 
 
-def _driver_of(session: Session) -> psycopg.AsyncConnection:
-    """Return the driver's connection of a session, which begins its transaction."""
-    driver: Any = session.connection().connection.driver_connection
-    return cast("psycopg.AsyncConnection", driver)
+def _answered(pgconn: PGconn, commands: bytes) -> PQGen[None]:
+    """Send commands in one message, and wait until each is done; raises the driver's error for one that fails."""
+    pgconn.send_query(commands)
+    for result in (yield from generators.execute(pgconn)):
+        if result.status != ExecStatus.COMMAND_OK:
+            raise psycopg.errors.error_from_result(result)
 
 
 async def exclusively(db: AsyncSession, key: int) -> None:

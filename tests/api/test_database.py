@@ -5,17 +5,30 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import combinations_with_replacement, product
+from typing import LiteralString
 
 import pytest
-from sqlalchemy import Integer, select, text
-from sqlalchemy.exc import DBAPIError, OperationalError, StatementError
+from sqlalchemy import Integer, insert, select, text
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    OperationalError,
+    ProgrammingError,
+    StatementError,
+)
 
-from api.database import Begin, Database, Leadership, fingerprint, rows_of
+from api.database import Begin, Database, Leadership, fingerprint, open_with, rows_of
+from api.tables.audit import AuditEvent
 from api.tables.domains import Domain
 from common.errors import InputError, UnavailableError
 from tests.api.steps import OF_LEADERS
 
 pytestmark = pytest.mark.anyio
+
+NOTE = """INSERT INTO audit_events (id, at, entry)
+SELECT $1, now(), jsonb_build_object('text', $2, 'at_once', now() = statement_timestamp())"""
+"""A statement that opens a transaction, and notes whether it came in one message with its `BEGIN`."""
 
 
 @pytest.mark.parametrize("url", ["sqlite+aiosqlite:///penstock.db", "mysql://db/penstock", "postgresql://db/it", ""])
@@ -129,3 +142,66 @@ async def test_rows_that_change_values_with_each_other_have_another_fingerprint(
             found.add(await db.scalar(select(fingerprint(rows.c.one, rows.c.two))))
     await database.close()
     assert len(found) == len(tables)
+
+
+@pytest.mark.parametrize("told", ["it's", "\\' || version() --", "$1, $2; %s %(x)s {}", "Größe 한국어", ""])
+async def test_a_statement_opens_a_transaction_in_one_message_with_texts_as_they_are(
+    database_url: str, told: str
+) -> None:
+    database = Database(database_url)
+    try:
+        for name in ("first", "again"):
+            await note(database, name, told)
+        with pytest.raises(IntegrityError):
+            await note(database, "undone", told, "again")
+        assert await noted(database) == {name: {"text": told, "at_once": True} for name in ("first", "again")}
+    finally:
+        await database.close()
+
+
+async def test_a_statement_that_fails_to_open_a_transaction_is_an_error_of_the_database_which_goes_on(
+    database_url: str,
+) -> None:
+    database = Database(database_url)
+    try:
+        with pytest.raises(ProgrammingError, match="nothing"):
+            await note(database, "first", statement="INSERT INTO nothing SELECT $1, $2")
+        with pytest.raises(DataError, match="too long"):
+            await note(database, "long" * 32)
+        await note(database, "first")
+        with pytest.raises(IntegrityError, match="first"):
+            await note(database, "first")
+        assert list(await noted(database)) == ["first"]
+    finally:
+        await database.close()
+
+
+async def test_whoever_is_cancelled_while_a_statement_opens_a_transaction_leaves_a_connection_that_can(
+    database_url: str,
+) -> None:
+    for turn in range(20):
+        database = Database(database_url)
+        try:
+            await noted(database)
+            task = asyncio.create_task(note(database, f"cancelled-{turn}"))
+            await asyncio.sleep(turn * 0.0003)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await note(database, f"noted-{turn}")
+            assert f"noted-{turn}" in await noted(database)
+        finally:
+            await database.close()
+
+
+async def note(database: Database, name: str, told: str = "", *more: str, statement: LiteralString = NOTE) -> None:
+    """Open a transaction with a note, and add those of `more` to it."""
+    async with database.transaction() as db:
+        await open_with(db, statement, [name, told])
+        for other in more:
+            await db.execute(insert(AuditEvent).values(id=other, entry={}))
+
+
+async def noted(database: Database) -> dict[str, dict[str, object]]:
+    """Return what is noted, by its id."""
+    async with database.reading() as db:
+        return {row.id: row.entry for row in await db.execute(select(AuditEvent.id, AuditEvent.entry))}

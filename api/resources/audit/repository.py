@@ -33,7 +33,7 @@ from api.tables.audit import AuditChange, AuditEvent, AuditHead, AuditSent
 _OPEN = """
     WITH noting AS (SELECT set_config('penstock.audit', 'on', true))
     INSERT INTO audit_events (id, at, transaction, entry)
-    SELECT %t, now(), pg_current_xact_id()::text::bigint, %t::jsonb FROM noting
+    SELECT $1, now(), pg_current_xact_id()::text::bigint, $2::jsonb FROM noting
 """
 _TRANSACTION: ColumnElement[int] = literal_column("pg_current_xact_id()::text::bigint")
 

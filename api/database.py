@@ -305,25 +305,30 @@ async def open_with(db: AsyncSession, statement: LiteralString, parameters: Sequ
     """
     connection = await db.run_sync(Session.connection)
     driver = cast("psycopg.AsyncConnection", connection.connection.driver_connection)
+    quote = Escaping(driver.pgconn).escape_literal
+    values = ", ".join(bytes(quote(value.encode())).decode() for value in parameters)
     try:
-        name = connection.info.get(statement)
-        if name is None:
-            # another name each time: whoever is cancelled here knows not whether the database has taken it
-            name, types = f"open_{uuid4().hex}", ", ".join("text" for _ in parameters)
-            await driver.wait(_answered(driver.pgconn, f"PREPARE {name} ({types}) AS {statement}".encode()))
-            connection.info[statement] = name
-        quote = Escaping(driver.pgconn).escape_literal
-        values = b", ".join(quote(value.encode()) for value in parameters)
-        await driver.wait(_answered(driver.pgconn, b"BEGIN; EXECUTE %b (%b)" % (name.encode(), values)))
+        if name := connection.info.get(statement):
+            try:
+                await driver.wait(_answered(driver.pgconn, f"BEGIN; EXECUTE {name} ({values})"))
+                return
+            except psycopg.errors.InvalidSqlStatementName:
+                # the driver lets go of all that is prepared when it has undone a transaction
+                await driver.wait(_answered(driver.pgconn, "ROLLBACK"))
+        # another name each time: whoever is cancelled here knows not whether the database has taken it
+        name, types = f"open_{uuid4().hex}", ", ".join("text" for _ in parameters)
+        prepare = f"PREPARE {name} ({types}) AS {statement}"
+        await driver.wait(_answered(driver.pgconn, f"{prepare}; BEGIN; EXECUTE {name} ({values})"))
+        connection.info[statement] = name
     except psycopg.Error as error:
         raise DBAPIError.instance(
             None, None, error, psycopg.Error, hide_parameters=True, dialect=db.get_bind().dialect
         ) from error
 
 
-def _answered(pgconn: PGconn, commands: bytes) -> PQGen[None]:
+def _answered(pgconn: PGconn, commands: str) -> PQGen[None]:
     """Send commands in one message, and wait until each is done; raises the driver's error for one that fails."""
-    pgconn.send_query(commands)
+    pgconn.send_query(commands.encode())
     for result in (yield from generators.execute(pgconn)):
         if result.status != ExecStatus.COMMAND_OK:
             raise psycopg.errors.error_from_result(result)

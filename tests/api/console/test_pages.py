@@ -13,6 +13,7 @@ import pytest
 from fastapi import Request
 from sqlalchemy import select, update
 
+from api.auth.policy import UserRole
 from api.clock import now
 from api.console import pages, texts
 from api.endpoints.access import SEEN_HEADER
@@ -20,7 +21,7 @@ from api.lists import nodes, stamps, summary
 from api.lists.summary import RoomOfGroups
 from api.tables.logins import Login
 from api.tables.nodes import Node
-from api.tables.users import Language, UserRole
+from api.tables.users import Language
 from tests.api.cluster import V1, Cluster, ok, sign_in
 from tests.api.console.conftest import PAGE
 from tests.api.steps import delete, run

@@ -53,7 +53,7 @@ def headers(settings: Settings) -> dict[str, str]:
 
 def page(request: Request, template: str, values: Mapping[str, Any], *, status: int = 200) -> HTMLResponse:
     """Return a page."""
-    return HTMLResponse(_filled(request, template, values), status, headers(_settings(request)))
+    return _answer(request, _filled(request, template, values), status)
 
 
 async def live(
@@ -65,41 +65,58 @@ async def live(
     name: str = "live",
     every_s: int = 3,
     stamp: str = "",
+    shared: bool = False,
 ) -> Response:
     """Return a page with a part that asks for itself again and again, or where that asks, the part alone.
 
     The answer is a 204 where the browser shows the part as it is. A `stamp` lets the next one be answered before
-    anything is read for it (`unchanged`).
+    anything is read for it (`unchanged`). A part that is `shared` is answered to all who ask at its stamp, so that has
+    to tell of all that it is made of; its template knows nothing of the caller.
     """
     # a site may have many rows, and whoever calls meanwhile is answered
-    content = await asyncio.to_thread(_filled, request, part, values)
+    content = await asyncio.to_thread(_filled, request, part, values, anonymous=shared)
     version = f"{stamp}{hashlib.sha256(content.encode()).hexdigest()[:16]}"
     if request.headers.get(SEEN_HEADER) == version:
         return _as_it_is(request)
     address = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     about = {"name": name, "version": version, "address": address, "every_s": every_s}
     about |= {"content": Markup(content)}  # noqa: S704 -- ours
+    shown = _filled(request, "live.html", about, anonymous=shared)
+    if shared and stamp:
+        _stamps(request).keep(stamp, shown)
     if is_part(request):
-        return page(request, "live.html", about)
-    shown = Markup(_filled(request, "live.html", about))  # noqa: S704 -- a template's, which has escaped all that it was given
-    return page(request, template, {**values, "live": shown})
+        return _answer(request, shown)
+    live = Markup(shown)  # noqa: S704 -- a template's, which has escaped all that it was given
+    return page(request, template, {**values, "live": live})
 
 
 async def stamp(request: Request, db: AsyncSession, tables: Tables, *more: object) -> str:
     """Return the stamp of what a part shows: it is another one where these tables were written, or `more` is."""
-    remembered: Stamps = request.app.state.stamps
-    return await remembered.stamp(db, tables, *more)
+    return await _stamps(request).stamp(db, tables, *more)
 
 
 def unchanged(request: Request, stamp: str) -> Response | None:
-    """Return the answer to a browser that shows a part as it was at this stamp, None where it shows another."""
+    """Return the answer to a page that is open where nothing has to be read for it, None otherwise.
+
+    Its part is as it was at this stamp, or was made at it for somebody else. Whoever goes to a page sees what is
+    written by then.
+    """
     seen = request.headers.get(SEEN_HEADER, "")
-    return _as_it_is(request) if stamp and seen.startswith(stamp) else None
+    if not (stamp and seen):
+        return None
+    if seen.startswith(stamp):
+        return _as_it_is(request)
+    made = _stamps(request).kept(stamp)
+    return None if made is None else _answer(request, made)
 
 
 def anew(request: Request) -> Response:
     """Return the answer to a page that has to be loaded again."""
     return Response(status_code=204, headers={**headers(_settings(request)), "HX-Refresh": "true"})
+
+
+def _answer(request: Request, text: str, status: int = 200) -> HTMLResponse:
+    return HTMLResponse(text, status, headers(_settings(request)))
 
 
 def _as_it_is(request: Request) -> Response:
@@ -123,28 +140,37 @@ def caller_of(request: Request) -> Identity | None:
     return known.identity if known else None
 
 
-def _filled(request: Request, template: str, values: Mapping[str, Any]) -> str:
+def _filled(request: Request, template: str, values: Mapping[str, Any], *, anonymous: bool = False) -> str:
+    texts.current.set(texts.language_of(request))
+    about = {} if anonymous else _about(request)
+    return _environment.get_template(template).render(about | dict(values))
+
+
+def _about(request: Request) -> dict[str, Any]:
+    """Return what templates know of the request and its caller."""
     known, caller = getattr(request.state, "known", None), caller_of(request)
-    language = texts.language_of(request)
-    texts.current.set(language)
     cookie = request.cookies.get(cookie_name(request), "")
-    about: dict[str, Any] = {
+    return {
         "asset": _asset,
         "caller": caller,
         "token": csrf_token(cookie) if caller and cookie else "",
         "path": request.url.path,
-        "language": language.value,
+        "language": texts.current.get().value,
         "languages": texts.NAMES,
         "chosen": known.language if known else None,
         "notices": getattr(request.state, "notices", ()) if caller else (),
         "may": lambda action: caller is not None and caller.reach(Action[action]).anything,
     }
-    return _environment.get_template(template).render(about | dict(values))
 
 
 def _asset(name: str) -> str:
     """Return the address of a file of ours: another one whenever the file is."""
     return f"/static/{name}?v={version_of(name)}"
+
+
+def _stamps(request: Request) -> Stamps:
+    stamps: Stamps = request.app.state.stamps
+    return stamps
 
 
 def _settings(request: Request) -> Settings:

@@ -10,10 +10,10 @@ from fastapi import Query, Request, Response
 from api.auth.policy import Action
 from api.console import formats, pages
 from api.console.routes import Router
-from api.console.texts import gettext
-from api.endpoints.access import Caller, SettingsOf, action
+from api.console.texts import current, gettext
+from api.endpoints.access import Caller, action
 from api.endpoints.transactions import Reading
-from api.lists import session_search, session_views, stamps
+from api.lists import session_pages, session_search, stamps
 from api.lists.session_search import Search
 from api.tables.sessions import Session, State
 
@@ -29,7 +29,6 @@ async def list_sessions(
     request: Request,
     caller: Caller,
     db: Reading,
-    settings: SettingsOf,
     q: Annotated[str, Query(max_length=100)] = "",
     mine: bool = False,
     state: State | None = None,
@@ -39,12 +38,14 @@ async def list_sessions(
     # those that were taken off the lists are in no stamp, and are shown where they are asked for alone
     stamp = ""
     if state is not State.TERMINATED:
-        stamp = await pages.stamp(request, db, (*stamps.PEOPLE, Session), caller.id, request.url)
+        # all that the part is made of: whoever sees the same sessions in the same language sees the same part
+        seen = session_pages.seen(caller), caller.id if mine else None, current.get()
+        stamp = await pages.stamp(request, db, (*stamps.PEOPLE, Session), *seen, request.url)
     if answer := pages.unchanged(request, stamp):
         return answer
     search = Search(q.replace("\0", ""), mine, [state] if state else [])
-    ids, more = await session_search.page(db, caller, search, limit=SHOWN, before=before)
-    counts = await session_search.counts(db, caller, search)
+    found = await session_search.lines(db, caller, search, limit=SHOWN, before=before)
+    counts = found.counts
     asked = {name: value for name, value in (("q", q), ("mine", "1" if mine else "")) if value}
     listed = sum(count for each, count in counts.items() if each is not State.TERMINATED)
     tabs = [(_address(asked), gettext("all"), listed, state is None)]
@@ -53,15 +54,16 @@ async def list_sessions(
         for each in State
         if each in counts or state is each
     ]
+    older = ({"state": state.value} if state else {}) | {"before": found.before or ""}
     values = {
         "q": q,
         "mine": mine,
         "state": state,
         "tabs": tabs,
-        "sessions": await session_views.entries(db, ids, settings.apps),
-        "next": _address(asked | ({"state": state.value} if state else {}) | {"before": more}) if more else "",
+        "sessions": found.lines,
+        "next": _address(asked | older) if found.before else "",
     }
-    return await pages.live(request, "sessions.html", "sessions_live.html", values, stamp=stamp)
+    return await pages.live(request, "sessions.html", "sessions_live.html", values, stamp=stamp, shared=True)
 
 
 def _address(asked: dict[str, str]) -> str:

@@ -20,9 +20,10 @@ from api.control import audit_check, database_check, decider, ldap_check, syslog
 from api.database import Database
 from api.engine.launcher import DirectLauncher, Launcher
 from api.resources.health import service
+from api.resources.health.service import Agent
 from api.settings import Settings
 from api.tables.health import HealthCheck as Row
-from api.tables.nodes import Node, NodeState
+from api.tables.nodes import NodeState
 from common import machine_checks
 from common.check_protocol import CheckReport
 from common.checks import Check, CheckState
@@ -97,15 +98,15 @@ class HealthCheck:
     async def _look_at_agents(self, at: datetime, moment: float) -> None:
         judges = moment - self._began >= service.silent_s(self._settings)
         async with self._database.reading() as db:
-            found = await service.silent(db, self._settings, at)
-        self._agents = {node.id: told for node, _ in found if (told := self._agents.get(node.id))}
+            found = await service.agents(db, self._settings, at)
+        self._agents = {agent.id: told for agent in found if (told := self._agents.get(agent.id))}
         # silence that cannot be judged is neither a failure nor a sign of life: what counted counts
-        judged = [(node, silent) for node, silent in found if not silent or judges or node.state is NodeState.LOST]
-        checks = [(node, list(_checks(node, silent=bool(silent)))) for node, silent in judged]
-        if changed := [(node, told) for node, told in checks if _is_new(self._agents.get(node.id), told)]:
+        judged = [agent for agent in found if not agent.silent or judges or agent.state is NodeState.LOST]
+        checks = [(agent, list(_checks(agent))) for agent in judged]
+        if changed := [(agent, told) for agent, told in checks if _is_new(self._agents.get(agent.id), told)]:
             async with self._database.transaction() as db:
                 await service.record_nodes(db, self._settings, changed)
-            self._agents |= {node.id: told for node, told in changed}
+            self._agents |= {agent.id: told for agent, told in changed}
 
     async def _look_at_site(self, moment: float) -> None:
         looks: list[Callable[[], Awaitable[Iterable[Check]]]] = [
@@ -206,10 +207,10 @@ class HealthCheck:
         return Check("certificate", "certificate counts for long", state, said, hint, url)
 
 
-def _checks(node: Node, *, silent: bool) -> Iterator[CheckReport]:
-    yield CheckReport.of(_agent(node, silent=silent))
-    if node.unknown_containers:
-        yield CheckReport.of(_containers(node))
+def _checks(agent: Agent) -> Iterator[CheckReport]:
+    yield CheckReport.of(_reports(agent))
+    if agent.unknown_containers:
+        yield CheckReport.of(_containers(agent))
 
 
 def _is_new(before: Sequence[CheckReport] | None, told: Sequence[CheckReport]) -> bool:
@@ -217,24 +218,25 @@ def _is_new(before: Sequence[CheckReport] | None, told: Sequence[CheckReport]) -
     return before is None or [(each.id, each.state) for each in before] != [(each.id, each.state) for each in told]
 
 
-def _containers(node: Node) -> Check:
+def _containers(agent: Agent) -> Check:
     """Tell of containers that close a node, which is as ready as it was."""
-    ids = node.unknown_ids
+    ids = agent.unknown_ids or []
     more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
-    said = f"runs {node.unknown_containers} containers of sessions that the database does not know: "
-    hint = f"the node takes nothing new until they are gone; `penstock node end-unknown {node.name}` ends them"
+    said = f"runs {agent.unknown_containers} containers of sessions that the database does not know: "
+    hint = f"the node takes nothing new until they are gone; `penstock node end-unknown {agent.name}` ends them"
     about = "containers", "containers are of known sessions"
     return Check(*about, CheckState.FAIL, said + ", ".join(ids[:NAMED]) + more, hint)
 
 
-def _agent(node: Node, *, silent: bool) -> Check:
+def _reports(agent: Agent) -> Check:
     """Judge whether an agent reports."""
-    seen = f"{node.last_seen:%Y-%m-%d %H:%M:%S} UTC" if node.last_seen else "ever"
+    seen = f"{agent.last_seen:%Y-%m-%d %H:%M:%S} UTC" if agent.last_seen else "ever"
+    ok = not agent.silent and agent.state is not NodeState.LOST
     return Check.of(
         *(AGENT, "agent reports"),
-        ok=not silent and node.state is not NodeState.LOST,
-        evidence="it reports" if not silent and node.state is not NodeState.LOST else f"silent since {seen}",
-        hint=f"look whether {node.name} runs, and at `systemctl status penstock-agent` there",
+        ok=ok,
+        evidence="it reports" if ok else f"silent since {seen}",
+        hint=f"look whether {agent.name} runs, and at `systemctl status penstock-agent` there",
         repair=REPAIR_OF[AGENT],
     )
 

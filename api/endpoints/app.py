@@ -171,6 +171,9 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine,
 
 
 def _include_routes(app: FastAPI) -> None:
+    # routes are tried one after another, and nobody asks as often as all agents do
+    for router in (nodes.agents, metrics.agents, denied_calls.agents, apps.agents, repairs.controller):
+        app.include_router(router)
     for router in (
         logins.router,
         api_keys.router,
@@ -202,6 +205,5 @@ def _include_routes(app: FastAPI) -> None:
         system.health,
     ):
         app.include_router(router, prefix=PREFIX)
-    of_agents = (nodes.agents, metrics.agents, denied_calls.agents, apps.agents, repairs.controller)
-    for router in (system.health, *of_agents, docs.router):
+    for router in (system.health, docs.router):
         app.include_router(router)

@@ -129,6 +129,12 @@ def reached(caller: Identity) -> dict[str, Any]:
     return _reached(seen_by(caller), caller.id)
 
 
+def seen(caller: Identity) -> str:
+    """Return a text that is the same for all callers who see the same sessions, and for no other."""
+    asked = {name: sorted(value) if isinstance(value, list) else value for name, value in reached(caller).items()}
+    return repr(sorted(asked.items()))
+
+
 def _reached(seen: SessionReach, user_id: UUID) -> dict[str, Any]:
     asked = _of_reach(seen.any)
     private = {f"private_{name}": value for name, value in _of_reach(seen.private).items()}

@@ -1,22 +1,54 @@
-"""Sessions as people look for them: newest first, by words, with how many are in each state."""
+"""Sessions as people look for them: newest first, by words, with how many are in each state.
+
+Every console shows such a list. What one has of a session is read by one statement, with the counts; for each kind of
+question that is made once, as building it takes longer than the database does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, func, or_, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    FromClause,
+    Integer,
+    Row,
+    Select,
+    Text,
+    bindparam,
+    func,
+    literal_column,
+    or_,
+    select,
+    true,
+    tuple_,
+)
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Identity
 from api.lists import session_pages
 from api.tables.projects import Project
-from api.tables.sessions import LISTED, Session, State
+from api.tables.sessions import Session, State
+from common.sentence import sentence_of
 
 _sessions, _projects = Session.__table__.c, Project.__table__.c
-_searched = (_sessions.name, _sessions.user_name, _projects.name, _sessions.image)
+_searched = _sessions.name + "\n" + _sessions.user_name + "\n" + _sessions.image
+"""What words are looked for in, beside the names of projects, as one text: no word goes over the end of a line."""
+_SHOWN = (
+    *(_sessions.id, _sessions.name, _projects.name.label("project"), _sessions.user_name.label("user")),
+    *(_sessions.image, _sessions.state, _sessions.gpu_milli, _sessions.cpu_milli),
+    *(_sessions.replicas, _sessions.min_replicas, _sessions.max_replicas),
+    *(_sessions.reason, _sessions.reason_parts, _sessions.position),
+    *(_sessions.created_at, _sessions.started_at, _sessions.finished_at),
+)
+_TAKEN_OFF: ColumnElement[str] = literal_column("'TERMINATED'")
+"""Written as in the index of those that lists have, or that would be of no use."""
+_before = (bindparam("created_at", type_=_sessions.created_at.type), bindparam("id", type_=_sessions.id.type))
 
 
 @dataclass(frozen=True)
@@ -31,41 +63,124 @@ class Search:
     states: Collection[State] = ()
 
 
-async def page(
-    db: AsyncSession, caller: Identity, search: Search, *, limit: int, before: str | None = None
-) -> tuple[list[UUID], str | None]:
-    """Return sessions that a caller sees, newest first, and the cursor of those before them.
+@dataclass(frozen=True)
+class Line:
+    """What a list shows of a session; the fields are those of a `SessionEntryView`."""
 
-    Raises InputError for what is no cursor.
+    id: UUID
+    name: str
+    project: str
+    user: str
+    image: str
+    state: State
+    gpu_milli: int
+    cpu_milli: int
+    replicas: int
+    min_replicas: int
+    max_replicas: int
+    reason: str
+    position: int
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Sessions of a list, the cursor of those before them, and how many of all are in each state.
+
+    What states are looked for makes no difference to the counts.
     """
-    order = (_sessions.created_at, _sessions.id)
-    query = _found(select(*order), caller, search)
-    query = query.where(_sessions.state.in_(search.states)) if search.states else query.where(LISTED)
-    if last := session_pages.position(before):
-        query = query.where(tuple_(*order) < tuple_(last["created_at"], last["id"]))
-    query = query.order_by(*(column.desc() for column in order)).limit(limit + 1)
-    rows = (await db.execute(query, session_pages.reached(caller))).all()
-    more = session_pages.cursor(*rows[limit - 1]) if len(rows) > limit else None
-    return [row.id for row in rows[:limit]], more
+
+    lines: list[Line]
+    before: str | None
+    counts: dict[State, int]
 
 
-async def counts(db: AsyncSession, caller: Identity, search: Search) -> dict[State, int]:
-    """Return how many of the sessions that a caller sees are in each state, whatever states are looked for."""
-    query = _found(select(_sessions.state, func.count()), caller, search).group_by(_sessions.state)
-    rows = await db.execute(query, session_pages.reached(caller))
-    return {row[0]: row[1] for row in rows}
+async def page(db: AsyncSession, caller: Identity, search: Search, *, limit: int) -> tuple[list[UUID], bool]:
+    """Return the ids of sessions that a caller sees, newest first, and whether there are more."""
+    asked = _asked(caller, search)
+    rows = (await db.scalars(_ids(*_shape(asked, search)), asked | {"limit": limit + 1})).all()
+    return list(rows[:limit]), len(rows) > limit
 
 
-def _found(query: Select[Any], caller: Identity, search: Search) -> Select[Any]:
-    joined = Session.__table__.join(Project.__table__, _projects.id == _sessions.project_id)
-    query = query.select_from(joined).where(*session_pages.within(session_pages.reached(caller)))
-    if search.mine:
-        query = query.where(_sessions.user_id == caller.id)
-    for word in search.text.split():
-        query = query.where(or_(*(_contains(column, word) for column in _searched)))
+async def lines(db: AsyncSession, caller: Identity, search: Search, *, limit: int, before: str | None = None) -> Lines:
+    """Return sessions that a caller sees, newest first; raises InputError for what is no cursor."""
+    asked = _asked(caller, search) | session_pages.position(before)
+    rows = (await db.execute(_lines(*_shape(asked, search)), asked | {"limit": limit + 1})).all()
+    shown = [_line(row) for row in rows if row.id is not None]
+    more = session_pages.cursor(shown[limit - 1].created_at, shown[limit - 1].id) if len(shown) > limit else None
+    return Lines(shown[:limit], more, {State(state): count for state, count in (rows[0].counts or {}).items()})
+
+
+def _asked(caller: Identity, search: Search) -> dict[str, Any]:
+    """Return the parameters of a statement, but for the limit."""
+    asked = session_pages.reached(caller)
+    asked |= {"user_id": caller.id} if search.mine else {}
+    asked |= {"states": list(search.states)} if search.states else {}
+    return asked | {f"word{number}": f"%{_escaped(word)}%" for number, word in enumerate(search.text.split())}
+
+
+def _shape(asked: Collection[str], search: Search) -> tuple[frozenset[str], int]:
+    """Return what makes another statement: the names of its parameters, and how many words are looked for."""
+    return frozenset(asked), len(search.text.split())
+
+
+@cache
+def _ids(asked: frozenset[str], words: int) -> Select[*tuple[Any, ...]]:
+    found = _found(asked, words).subquery("found")
+    return _newest(select(found.c.id), found, asked)
+
+
+@cache
+def _lines(asked: frozenset[str], words: int) -> Select[*tuple[Any, ...]]:
+    # where texts have to be looked at, the database does that once for the lines and the counts
+    found = _found(asked, words).cte("found") if words else _found(asked, words).subquery("found")
+    grouped = select(found.c.state, func.count().label("count")).group_by(found.c.state).subquery()
+    counted = select(func.json_object_agg(grouped.c.state, grouped.c.count).label("counts")).subquery()
+    joined = found.join(Session.__table__, _sessions.id == found.c.id)
+    joined = joined.join(Project.__table__, _projects.id == _sessions.project_id)
+    shown = _newest(select(*_SHOWN).select_from(joined), found, asked).subquery("shown")
+    query = select(counted.c.counts, *shown.c).select_from(counted.outerjoin(shown, true()))
+    return query.order_by(shown.c.created_at.desc(), shown.c.id.desc())
+
+
+def _newest(query: Select[*tuple[Any, ...]], found: FromClause, asked: Collection[str]) -> Select[*tuple[Any, ...]]:
+    """Return a query of what was found for those that a list has, newest first."""
+    if "states" in asked:
+        query = query.where(found.c.state.in_(bindparam("states", expanding=True)))
+    else:
+        query = query.where(found.c.state != _TAKEN_OFF)
+    if "created_at" in asked:
+        query = query.where(tuple_(found.c.created_at, found.c.id) < tuple_(*_before))
+    return query.order_by(found.c.created_at.desc(), found.c.id.desc()).limit(bindparam("limit", type_=Integer))
+
+
+def _found(asked: frozenset[str], words: int) -> Select[*tuple[Any, ...]]:
+    """Return the query of the sessions whose states are counted."""
+    query = select(_sessions.id, _sessions.created_at, _sessions.state)
+    if any(name.endswith("domain") for name in asked):
+        query = query.join(Project.__table__, _projects.id == _sessions.project_id)
+    query = query.where(*session_pages.within(asked))
+    if "user_id" in asked:
+        query = query.where(_sessions.user_id == bindparam("user_id", type_=_sessions.user_id.type))
+    for number in range(words):
+        word = bindparam(f"word{number}", type_=Text)
+        of_projects = select(_projects.id).where(_has(_projects.name, word))
+        query = query.where(or_(_sessions.project_id.in_(of_projects), _has(_searched, word)))
     return query
 
 
-def _contains(column: Any, word: str) -> ColumnElement[bool]:
-    found: ColumnElement[bool] = column.icontains(word, autoescape=True)
-    return found
+def _has(text: ColumnElement[str], word: ColumnElement[str]) -> ColumnElement[bool]:
+    # `ILIKE` would do the same, and take longer: it looks at each pattern anew for each row
+    return func.lower(text).like(func.lower(word), escape="/")
+
+
+def _line(row: Row[*tuple[Any, ...]]) -> Line:
+    values = row._asdict()
+    del values["counts"]
+    return Line(**values | {"reason": sentence_of(values["reason"], values.pop("reason_parts"))})
+
+
+def _escaped(word: str) -> str:
+    return word.replace("/", "//").replace("%", "/%").replace("_", "/_")

@@ -27,6 +27,8 @@ MINUTE_S = 60
 SEEN_S = 1.0
 """For so long it is remembered what was written last: whoever looks at a page asks for it again and again."""
 NEVER = float("-inf"), ""
+KEPT = 100
+"""So many parts of pages are kept; each has as many rows as its page shows."""
 
 Tables = tuple[type[Base] | Table, ...]
 
@@ -35,11 +37,13 @@ class Stamps:
     """Remembers for a moment what says whether tables were written, which is the same for all; one for each process.
 
     A stamp may be older than what is read after it, never newer: then the next one is another, and all is read again.
+    Parts of pages are kept by their stamps, the last ones, for those who ask for the same at the same stamp.
     """
 
     def __init__(self) -> None:
         """Start with nothing remembered."""
         self._seen: dict[Tables, tuple[float, str]] = {}
+        self._parts: dict[str, str] = {}
 
     async def stamp(self, db: AsyncSession, tables: Tables, *more: object) -> str:
         """Return a text that is another one whenever rows of tables are, or `more`, or a minute is over.
@@ -62,6 +66,16 @@ class Stamps:
             self._seen[tables] = asked_at, found
         minute = int(now().timestamp()) // MINUTE_S
         return sha256(repr((found, minute, more)).encode()).hexdigest()[:16]
+
+    def keep(self, stamp: str, part: str) -> None:
+        """Keep a part of a page that was made after a stamp, and of nothing that the stamp does not tell of."""
+        self._parts[stamp] = part
+        while len(self._parts) > KEPT:
+            del self._parts[next(iter(self._parts))]
+
+    def kept(self, stamp: str) -> str | None:
+        """Return the part that is kept for a stamp."""
+        return self._parts.get(stamp)
 
 
 @cache

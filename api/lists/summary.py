@@ -128,7 +128,7 @@ async def read(
     open_now = [project for project in await projects.visible(db, caller) if projects.is_active(project, now())]
     return SummaryView(
         sessions=await session_views.entries(db, ids, apps),
-        more=more is not None,
+        more=more,
         limits=[_limit(limit) for limit in await user_policies.limits(db, caller.id)],
         groups=_shown(room, await _possible(db, caller, open_now)),
         projects=[

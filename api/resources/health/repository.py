@@ -4,22 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TypeVarTuple
+from typing import NamedTuple, TypeVarTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, Select, case, delete, func, select, update
+from sqlalchemy import ColumnElement, Row, Select, case, delete, false, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
 from api.settings import Settings
 from api.tables.health import HealthAlert, HealthChange, HealthCheck, Source
-from api.tables.nodes import Node
+from api.tables.nodes import Node, NodeState
 from api.tables.written import written
 from common.checks import CheckState
 
 Ts = TypeVarTuple("Ts")
 SILENT = 2
 """So many heartbeats that did not come make an agent silent."""
+
+
+class Agent(NamedTuple):
+    """What tells whether the agent of a node is well; `unknown_ids` is None where there are no `unknown_containers`."""
+
+    id: UUID
+    name: str
+    state: NodeState
+    last_seen: datetime | None
+    unknown_containers: int
+    unknown_ids: list[str] | None
+    silent: bool
+
 
 _name = func.coalesce(Node.name, HealthCheck.node_name)
 """The name of a check's node, which has an agent or not; empty for the site."""
@@ -189,6 +202,9 @@ def is_silent(settings: Settings, at: datetime) -> ColumnElement[bool]:
     return Node.last_seen < at - timedelta(seconds=silent_s(settings))
 
 
-async def silent(db: AsyncSession, settings: Settings, at: datetime) -> Sequence[Row[Node, bool]]:
-    """Return all nodes, and whether the agent of each is silent."""
-    return (await db.execute(select(Node, is_silent(settings, at)).order_by(Node.name))).all()
+async def agents(db: AsyncSession, settings: Settings, at: datetime) -> Sequence[Agent]:
+    """Return the agents of all nodes; their columns alone, for whole nodes take several times as long to read."""
+    ids = case((Node.unknown_containers > 0, Node.unknown_ids))
+    query = select(Node.id, Node.name, Node.state, Node.last_seen, Node.unknown_containers, ids)
+    rows = await db.execute(query.add_columns(func.coalesce(is_silent(settings, at), false())).order_by(Node.name))
+    return [Agent(*row) for row in rows]

@@ -32,7 +32,8 @@ SILENT = timedelta(seconds=SILENT_S)
 HEARD = timedelta(seconds=30)
 """So often it is written down that the controller was heard of."""
 
-silent = repository.silent
+agents = repository.agents
+Agent = repository.Agent
 silent_s = repository.silent_s
 mark = repository.mark
 due_alerts = repository.due
@@ -58,9 +59,9 @@ async def record(
 
 
 async def record_nodes(
-    db: AsyncSession, settings: Settings, found: Sequence[tuple[Node, Sequence[CheckReport]]]
+    db: AsyncSession, settings: Settings, found: Sequence[tuple[Agent, Sequence[CheckReport]]]
 ) -> None:
-    """Write what the leader found of nodes."""
+    """Write what the leader found of nodes by their agents."""
     known: defaultdict[UUID | None, list[HealthCheck]] = defaultdict(list)
     for row in await repository.of_nodes(db, [node.id for node, _ in found], Source.LEADER):
         known[row.node_id].append(row)

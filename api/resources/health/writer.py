@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
+from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -14,7 +15,6 @@ from api.resources.health import repository
 from api.resources.health.bounds import MAX_TOLD, Hour
 from api.settings import Settings
 from api.tables.health import HealthAlert, HealthChange, HealthCheck, Source
-from api.tables.nodes import Node
 from common.check_protocol import CheckReport
 from common.checks import CheckState
 from common.health import gravity
@@ -40,6 +40,18 @@ def is_news(known: Iterable[HealthCheck], reports: Iterable[CheckReport]) -> boo
     }
 
 
+class NodeRef(Protocol):
+    """A node, as far as its checks go."""
+
+    @property
+    def id(self) -> UUID:
+        """Its id."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+
 @dataclass(frozen=True)
 class Writer:
     """Writes the checks of a node, or of the site where there is none; a node without an agent has a name alone.
@@ -49,7 +61,7 @@ class Writer:
 
     db: AsyncSession
     settings: Settings
-    node: Node | None
+    node: NodeRef | None
     node_name: str = ""
     hour: Hour | None = None
 

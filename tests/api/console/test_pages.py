@@ -13,6 +13,7 @@ import pytest
 from fastapi import Request
 from sqlalchemy import select, update
 
+from api.auth.policy import UserRole
 from api.clock import now
 from api.console import pages, texts
 from api.endpoints.access import SEEN_HEADER
@@ -107,9 +108,9 @@ async def test_a_page_that_is_as_it_was_is_not_made_again(
     made: list[str] = []
     fill = pages._filled
 
-    def noted(request: Request, template: str, values: Mapping[str, Any]) -> str:
+    def noted(request: Request, template: str, values: Mapping[str, Any], **how: bool) -> str:
         made.append(template)
-        return fill(request, template, values)
+        return fill(request, template, values, **how)
 
     monkeypatch.setattr(pages, "_filled", noted)
     moment = now()
@@ -161,6 +162,54 @@ async def test_what_was_written_is_asked_once_for_all_who_look_and_rights_for_ea
         assert len(statements) == 2, "who calls, and no more"
         await ok(ready.admin.patch(f"{V1}/users/alice", json={"disabled": True}))
         assert (await alice.get("/sessions", headers=part)).status_code == 401
+
+
+async def test_a_list_is_made_once_for_all_who_see_the_same_in_the_same_language(
+    ready: Cluster, browser: httpx.AsyncClient, statements: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = now()
+    monkeypatch.setattr(stamps, "now", lambda: moment)
+    await ready.add_project("team-b", 1000)
+    korean = {"Accept-Language": "ko"}
+    async with (
+        await ready.user("bob", UserRole.ADMIN) as bob,
+        await ready.user("alice") as alice,
+        await ready.user("carol") as carol,
+    ):
+        for project, member in (("team-a", "alice"), ("team-b", "carol")):
+            await ok(ready.admin.patch(f"{V1}/projects/{project}", json={"members": [member]}))
+        await ready.submit("first", 100, "team-a", access="private")
+        await ready.submit("second", 100, "team-b")
+
+        async def seen(client: httpx.AsyncClient, query: str = "", **headers: str) -> tuple[list[str], int, str]:
+            """Return the sessions that a page which is open is told of, and how often sessions were read for it."""
+            statements.clear()
+            part = {**PAGE, "HX-Request": "true", SEEN_HEADER: "old", **headers}
+            answer = await client.get(f"/sessions{query}", headers=part)
+            read = len([each for each in statements if "json_object_agg" in each])
+            return re.findall(r'title="([a-z-]+)">', answer.text), read, answer.text
+
+        both = ["second", "first"]
+        shown, read, text = await seen(browser)
+        assert (shown, read) == (both, 1)
+        assert await seen(bob) == (both, 0, text), "made for somebody else"
+        assert (await seen(bob, **korean))[1] == 1
+        assert (await seen(browser, **korean))[1] == 0
+        assert (await seen(browser, **korean))[2] != text
+        assert (await seen(bob, "?q=first"))[:2] == (["first"], 1)
+        assert (await seen(bob, "?mine=1"))[:2] == ([], 1)
+        assert (await seen(browser, "?mine=1"))[:2] == (both, 1)
+        assert (await seen(alice))[:2] == ([], 1), "private ones are their owners'"
+        assert (await seen(carol))[:2] == (["second"], 1)
+        assert (await seen(carol))[:2] == (["second"], 0)
+        statements.clear()
+        assert "second" in (await carol.get("/sessions", headers=PAGE)).text
+        assert [each for each in statements if "json_object_agg" in each], (
+            "who goes to a page sees what is there by then"
+        )
+        await ready.submit("third", 100, "team-b")
+        assert (await seen(bob))[:2] == (["third", *both], 1)
+        assert (await seen(carol))[:2] == (["third", "second"], 1)
 
 
 async def test_who_is_not_known_signs_in_and_comes_back(ready: Cluster) -> None:

@@ -120,6 +120,18 @@ async def test_where_all_agents_report_no_look_asks_the_database(ready: Cluster,
     assert (await checks(ready, "worker2"))["agent"]["state"] == "ok"
 
 
+async def test_a_look_reads_no_whole_nodes(ready: Cluster, statements: list[str]) -> None:
+    """On a large site one agent or another is late at any time, and all are looked at every other second."""
+    health = HealthCheck(ready.database, ready.settings, ready.clock)
+    await health.look()
+    ready.clock.passed += 2
+    statements.clear()
+    await health.look()
+    assert len(statements) == 1
+    assert "nodes.last_seen" in statements[0]
+    assert "nodes.interfaces" not in statements[0]
+
+
 async def test_after_a_pause_of_ours_silence_says_nothing(ready: Cluster) -> None:
     await passes(ready, 4)
     ready.clock.passed += 60

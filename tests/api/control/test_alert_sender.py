@@ -254,10 +254,12 @@ async def test_what_an_agent_writes_stands_in_one_line_of_a_mail(
 
 
 async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, begin: bytes, piece: bytes) -> None:
-    """Answer for ever, a little before each time that nobody would wait any longer."""
+    """Answer for longer than anybody waits, a little before each time that nobody would."""
     writer.write(begin)
     with suppress(ConnectionError):
-        while not reader.at_eof():
+        for _ in range(160):
+            if reader.at_eof():
+                break
             writer.write(piece)
             await writer.drain()
             await asyncio.sleep(0.05)

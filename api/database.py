@@ -53,6 +53,8 @@ NETWORKS_LOCK = 0x50454E57
 """Key of the advisory lock that a transaction holds while it gives sessions the numbers of their networks."""
 VOLUMES_LOCK = 0x50454E58
 """Key of the advisory lock that a transaction holds while it gives volumes their names and folders."""
+ORDERS_LOCK = 0x50454E59
+"""Key of the advisory lock that a transaction holds while it orders something of the controller."""
 
 
 SILENT_S = 15.0

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, Field
 
-from common.messages import Report, else_read
+from common.messages import Report, Words, else_read
 
 MAX_BACKUPS = 2000
 MAX_ORDERS = 50
@@ -45,7 +45,7 @@ class BackupReport(Report):
     name: BackupName
     time: AwareDatetime
     good: bool
-    problem: Annotated[str, Field(max_length=20_000)] = ""
+    problem: Words = ""
     rows: int = 0
     size: int = 0
     sealed: bool = False
@@ -71,6 +71,6 @@ class BackupOrderReport(BackupOrder):
     """
 
     state: Annotated[BackupOrderState, else_read(BackupOrderState.FAILED)]
-    reason: Annotated[str, Field(max_length=20_000)] = ""
+    reason: Words = ""
     finished_at: AwareDatetime | None = None
     seconds: float = 0.0

@@ -22,6 +22,15 @@ MAX_REASON = 4096
 Brief = Annotated[str, Field(max_length=255)]
 """A name, a version, an address."""
 Why = Annotated[str, Field(max_length=MAX_REASON)]
+MAX_WORDS = 20_000
+
+
+def _cut(value: object) -> object:
+    return f"{value[: MAX_WORDS - 1]}…" if isinstance(value, str) and len(value) > MAX_WORDS else value
+
+
+Words = Annotated[str, BeforeValidator(_cut), Field(max_length=MAX_WORDS)]
+"""What programs have said: the rest of a longer text is left out, for what it is about has to be told all the same."""
 
 
 @dataclass(frozen=True)

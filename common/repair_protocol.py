@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, Field
 
 from common.backup_protocol import MAX_BACKUPS, MAX_ORDERS, BackupOrder, BackupOrderReport, BackupReport
 from common.check_protocol import MAX_CHECKS, CheckReport
-from common.messages import Report, else_read
+from common.messages import Report, Words, else_read
 from common.repairs import RunState
 
 CONTROLLER = "controller.penstock"
@@ -27,7 +27,6 @@ MAX_STEPS = 5000
 MAX_TASKS = 1000
 
 Word = Annotated[str, Field(max_length=255)]
-Words = Annotated[str, Field(max_length=20_000)]
 
 
 class StepReport(Report):

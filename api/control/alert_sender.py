@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import smtplib
+import socket
 import ssl
+import threading
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from email.message import EmailMessage
 from typing import Any
@@ -19,12 +23,16 @@ from api.resources.health import service
 from api.resources.health.writer import MAIL, WEBHOOK
 from api.settings import Settings
 from api.tables.health import HealthAlert
+from common.errors import printable
 
 log = structlog.get_logger()
 
 AT_ONCE = 50
 """So many changes are told together."""
 ANSWER_S = 10.0
+"""So long one of them may take to say that it has a change."""
+MAIL_S = 30.0
+"""So long a mail server may take for all that it says, and so long all is told that a webhook is told in one go."""
 FIRST_S, LONGEST_S = 5.0, 600.0
 """How long after a try that failed the next one comes, at first and at most."""
 SMTP = 25
@@ -43,24 +51,41 @@ class AlertSender:
         """Send all that is due."""
         async with self._database.reading() as db:
             due = await service.due_alerts(db, self._clock.now(), AT_ONCE)
-        for alert in due:
-            if alert.channel == WEBHOOK:
-                await self._note([alert], await self._post(alert))
         if mail := [alert for alert in due if alert.channel == MAIL]:
             await self._note(mail, await self._mail(mail))
+        await self._tell_webhook([alert for alert in due if alert.channel == WEBHOOK])
+
+    async def _tell_webhook(self, alerts: Sequence[HealthAlert]) -> None:
+        """Post changes one after the other. Where none comes through, the others wait with it; so does who has no time
+        left for them.
+        """
+        end = time.monotonic() + MAIL_S
+        for place, alert in enumerate(alerts):
+            if time.monotonic() > end:
+                return
+            try:
+                reason = await self._post(alert)
+            except Exception as error:
+                # of an address that is none, too, there are many kinds
+                await self._note(alerts[place:], str(error) or type(error).__name__)
+                return
+            await self._note([alert], reason)
 
     async def _post(self, alert: HealthAlert) -> str:
-        """Return why the webhook did not take a change; nothing where it did, or there is none any more."""
+        """Return why the webhook did not take a change; nothing where it did, or there is none any more.
+
+        Its address, which may carry a token, is in no reason. What it says beside its status is not read.
+        """
         url, ca = self._settings.alerts_webhook, self._settings.alerts_webhook_ca
         if not url:
             return ""
-        try:
-            context = ssl.create_default_context(cafile=ca)
-            async with httpx.AsyncClient(verify=context, timeout=ANSWER_S, trust_env=False) as client:
-                answer = await client.post(url, json={"id": alert.number, **alert.told})
-        except (httpx.HTTPError, OSError) as error:
-            return str(error) or type(error).__name__
-        return "" if answer.is_success else f"{url} answers {answer.status_code}"
+        context, told = ssl.create_default_context(cafile=ca), {"id": alert.number, **alert.told}
+        async with (
+            asyncio.timeout(ANSWER_S),
+            httpx.AsyncClient(verify=context, timeout=ANSWER_S, trust_env=False) as client,
+            client.stream("POST", url, json=told) as answer,
+        ):
+            return "" if answer.is_success else f"the webhook answers {answer.status_code}"
 
     async def _mail(self, alerts: Sequence[HealthAlert]) -> str:
         """Return why changes could not be mailed; nothing where they are, or nobody is to get mail any more."""
@@ -92,7 +117,8 @@ class AlertSender:
 
 
 def message(settings: Settings, told: Sequence[dict[str, Any]]) -> EmailMessage:
-    """Return the mail that tells of some changes."""
+    """Return the mail that tells of some changes; what agents have written in them stays in its line."""
+    told = [{key: printable(value) if isinstance(value, str) else value for key, value in one.items()} for one in told]
     mail = EmailMessage()
     first, more = told[0], f" and {len(told) - 1} more" if len(told) > 1 else ""
     mail["Subject"] = f"[penstock] {_where(first)}: {first['check']} is {first['state']}{more}"
@@ -112,9 +138,32 @@ def _lines(told: dict[str, Any]) -> str:
     return "\n".join(lines + ([f"  repair: penstock repair run {told['repair']}"] if told["repair"] else []))
 
 
+class _Server(smtplib.SMTP):
+    """A mail server that is left after a while: each of its lines may come just in time, for ever."""
+
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+        found = socket.create_connection((host, port), timeout)
+        # TLS gives the connection to another socket, and this one stays
+        self._way = found.dup()
+        self._end = threading.Timer(MAIL_S, self._leave)
+        self._end.daemon = True
+        self._end.start()
+        return found
+
+    def _leave(self) -> None:
+        with suppress(OSError):
+            self._way.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """End the connection."""
+        super().close()
+        self._end.cancel()
+        self._way.close()
+
+
 def _send(settings: Settings, mail: EmailMessage) -> None:
     host, _, port = (settings.alerts_mail_server or "").partition(":")
-    with smtplib.SMTP(host, int(port or SMTP), timeout=ANSWER_S) as server:
+    with _Server(host, int(port or SMTP), timeout=ANSWER_S) as server:
         if settings.alerts_mail_tls:
             server.starttls(context=ssl.create_default_context(cafile=settings.alerts_mail_ca))
         server.send_message(mail)

@@ -11,6 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
+from api.database import ORDERS_LOCK, exclusively
 from api.tables.backups import BackupOrder
 from api.tables.repairs import RepairRun
 from common.errors import ConflictError, NotFoundError
@@ -47,6 +48,12 @@ async def waiting(db: AsyncSession, kind: type[Order]) -> Order | None:
     return (await db.scalars(ordered.order_by(kind.created_at, kind.id).limit(1))).one_or_none()
 
 
+async def waiting_alone(db: AsyncSession, kind: type[Order]) -> Order | None:
+    """Return the oldest order that waits; until the transaction ends no other one orders anything."""
+    await exclusively(db, ORDERS_LOCK)
+    return await waiting(db, kind)
+
+
 async def hand_out(db: AsyncSession, kind: type[Order]) -> Order | None:
     """Return the order that the controller is to do next, and note that it takes it; None where none waits.
 
@@ -65,7 +72,8 @@ async def cancel(db: AsyncSession, kind: type[Order], identity: UUID, user: str)
     if order.status != ORDERED:
         raise ConflictError(f"it is {order.status}", where=kind.NOUN, hint="cancel only what waits for the controller")
     taken = order.record.get(_TAKEN)
-    if taken and now() - datetime.fromisoformat(taken) < BEGINS:
+    # one that was taken in the future was so by a clock that has been put back since
+    if taken and abs(now() - datetime.fromisoformat(taken)) < BEGINS:
         raise ConflictError("the controller has taken it", where=kind.NOUN, hint="look what becomes of it")
     order.status, order.reason, order.finished_at = CANCELLED, f"cancelled by {user}", now()
     await db.flush()

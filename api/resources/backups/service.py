@@ -35,7 +35,7 @@ async def order(db: AsyncSession, request: BackupOrderRequest, user: str, *, tak
         )
     if request.backup and request.backup not in {backup.name for backup in await repository.every(db)}:
         raise NotFoundError(f"there is no backup {request.backup}", where="backup", hint="list the backups")
-    if (waiting := await controller_orders.waiting(db, BackupOrder)) is not None:
+    if (waiting := await controller_orders.waiting_alone(db, BackupOrder)) is not None:
         raise ConflictError(
             f"an order ({waiting.action}) waits already", where="backup", hint="wait until it has ended"
         )

@@ -76,7 +76,7 @@ async def order(
         )
     if request.limit is not None:
         await _check_node(db, request.limit, workers)
-    if (waiting := await controller_orders.waiting(db, RepairRun)) is not None:
+    if (waiting := await controller_orders.waiting_alone(db, RepairRun)) is not None:
         raise ConflictError(f"a run of {waiting.name} waits already", where="repair", hint="wait until it has ended")
     run = RepairRun(
         name=repair.id,

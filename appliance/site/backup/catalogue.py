@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from common import files
 from common.errors import ConflictError, IntegrityError, NotFoundError, Problem
 
@@ -101,6 +103,9 @@ class Record:
         return f"{self.name}{SEALED}"
 
 
+_RECORDS = TypeAdapter(Record)
+
+
 class Catalogue:
     """The backups in a folder."""
 
@@ -112,6 +117,8 @@ class Catalogue:
         """Return what is known of all backups, the one taken last first; an unreadable record is of none."""
         found = []
         for path in self.folder.glob(f"penstock-*{RECORD}"):
+            if not NAME.fullmatch(path.stem):
+                continue
             try:
                 found.append(_read(path))
             except (ValueError, TypeError, AttributeError):
@@ -120,7 +127,8 @@ class Catalogue:
 
     def tries(self) -> list[Record]:
         """Return all backups, before them one that was broken off, of which its folder alone tells."""
-        left = sorted((path for path in self.folder.glob("penstock-*.*/") if not _is_under_way(path)), reverse=True)
+        folders = (path for path in self.folder.glob("penstock-*.*/") if NAME.fullmatch(path.stem))
+        left = sorted((path for path in folders if not _is_under_way(path)), reverse=True)
         problem = "it was broken off: its process was ended, or the machine went down"
         return [*(Record(path.stem, _written(path.stem), problem=problem) for path in left), *self.records()]
 
@@ -237,10 +245,14 @@ def superfluous(records: Sequence[Record], keep: int, days: int, now: datetime) 
 
 
 def _read(path: Path) -> Record:
-    record = Record(**json.loads(path.read_text(encoding="utf-8")))
-    record.files = {name: (size, sha256) for name, (size, sha256) in record.files.items()}
-    if record.moment.tzinfo is None:
-        raise ValueError(record.time)
+    """Return a record; raises ValueError for one that no backup has.
+
+    Others may write where the copies are: what they write there names nothing elsewhere.
+    """
+    record = _RECORDS.validate_json(path.read_bytes())
+    own = {f"{path.stem}{ending}" for ending in (PLAIN, DUMP, SEALED)}
+    if record.name != path.stem or not own >= record.files.keys() or record.moment.tzinfo is None:
+        raise ValueError(f"it is not the record of {path.stem}")
     return record
 
 

@@ -6,15 +6,21 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from email import message_from_string, policy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
+from structlog.testing import capture_logs
 
 from api.clock import now
 from api.control import alert_sender
+from api.tables.health import HealthAlert
 from common.check_protocol import CheckReport
 from common.checks import CheckState
 from tests.api.cluster import V1, Cluster, ok, running_cluster
@@ -164,12 +170,12 @@ async def test_a_mail_server_that_nobody_vouches_for_gets_no_mail(
     assert "MAIL" not in server.clear
 
 
-async def told(cluster: Cluster, state: str) -> None:
+async def told(cluster: Cluster, state: str, thing: str = "GPU-1") -> None:
     check = CheckReport(
         id="gpu.xid",
         name="no Xid",
         state=CheckState(state),
-        thing="GPU-1",
+        thing=thing,
         evidence="Xid 79",
         hint="reset it",
         repair="5-D",
@@ -232,3 +238,111 @@ async def test_nobody_is_told_of_what_is_acknowledged(alerting: Cluster, post: t
     await told(alerting, "fail")
     await later(alerting, 1)
     assert [one["state"] for one in post[0].posted] == ["warn"]
+
+
+async def test_what_an_agent_writes_stands_in_one_line_of_a_mail(
+    alerting: Cluster, post: tuple[Post, int, int]
+) -> None:
+    async with asyncio.timeout(5):
+        await told(alerting, "fail", "GPU\nBcc: all@example.org\n\ncall this number\x1b[2J")
+        await later(alerting, 1)
+    [mail] = post[0].mails
+    read = message_from_string(mail, policy=policy.default)
+    assert "Bcc" not in read
+    (body,) = [part.get_content() for part in read.walk()]
+    assert "\\n\\ncall this number\\x1b[2J: no Xid: new -> fail" in body.splitlines()[0]
+
+
+async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, begin: bytes, piece: bytes) -> None:
+    """Answer for longer than anybody waits, a little before each time that nobody would."""
+    writer.write(begin)
+    with suppress(ConnectionError):
+        for _ in range(160):
+            if reader.at_eof():
+                break
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0.05)
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("begin", "piece", "waits"),
+    [
+        (b"HTTP/1.1 200 OK\r\n", b"X-More: 1\r\n", 1),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n", 0),
+    ],
+    ids=["head", "body"],
+)
+async def test_a_webhook_that_never_ends_keeps_nobody(
+    database_url: str,
+    post: tuple[Post, int, int],
+    monkeypatch: pytest.MonkeyPatch,
+    begin: bytes,
+    piece: bytes,
+    waits: int,
+) -> None:
+    monkeypatch.setattr(alert_sender, "ANSWER_S", 0.5)
+    changes: dict[str, Any] = {
+        "alerts_mail_server": f"127.0.0.1:{post[2]}",
+        "alerts_mail_tls": False,
+        "alerts_mail_to": ["ops@example.org"],
+    }
+    async with await asyncio.start_server(partial(drip, begin=begin, piece=piece), "127.0.0.1", 0) as server:
+        changes["alerts_webhook"] = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
+        async with running_cluster(database_url, **changes) as cluster:
+            await cluster.add_node()
+            async with asyncio.timeout(5):
+                await told(cluster, "fail")
+                await told(cluster, "warn")
+                await later(cluster, 1)
+            async with cluster.database.reading() as db:
+                left = (await db.scalars(select(HealthAlert.channel))).all()
+    assert len(post[0].mails) == 2
+    assert left == ["webhook", "webhook"][: 2 * waits]
+
+
+async def test_a_mail_server_that_never_ends_is_left(
+    database_url: str, post: tuple[Post, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alert_sender, "MAIL_S", 0.5)
+    greeting = partial(drip, begin=b"220-wait\r\n", piece=b"220-a moment\r\n")
+    async with await asyncio.start_server(greeting, "127.0.0.1", 0) as server:
+        changes: dict[str, Any] = {
+            "alerts_webhook": f"http://127.0.0.1:{post[1]}/hook",
+            "alerts_mail_server": f"127.0.0.1:{server.sockets[0].getsockname()[1]}",
+            "alerts_mail_to": ["ops@example.org"],
+        }
+        async with running_cluster(database_url, **changes) as cluster:
+            await cluster.add_node()
+            try:
+                async with asyncio.timeout(5):
+                    await told(cluster, "fail")
+            finally:
+                server.close()
+    assert len(post[0].posted) == 1
+
+
+@pytest.mark.parametrize("webhook", ["http://127.0.0.1:99999/hook", "http://[::1/hook", "http://127.0.0.1:1/hook"])
+async def test_a_webhook_that_nobody_can_reach_keeps_no_mail(
+    database_url: str, post: tuple[Post, int, int], webhook: str
+) -> None:
+    changes: dict[str, Any] = {
+        "alerts_webhook": webhook,
+        "alerts_mail_server": f"127.0.0.1:{post[2]}",
+        "alerts_mail_tls": False,
+        "alerts_mail_to": ["ops@example.org"],
+    }
+    async with running_cluster(database_url, **changes) as cluster:
+        await cluster.add_node()
+        async with asyncio.timeout(5):
+            await told(cluster, "fail")
+    assert len(post[0].mails) == 1
+
+
+async def test_the_address_of_a_webhook_is_in_no_log(alerting: Cluster, post: tuple[Post, int, int]) -> None:
+    post[0].status = 503
+    with capture_logs() as logged:
+        await told(alerting, "fail")
+    [said] = [line["reason"] for line in logged if line["event"] == "an alert is not told yet"]
+    assert said == "the webhook answers 503"

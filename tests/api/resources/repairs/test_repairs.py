@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,13 @@ from sqlalchemy import update
 
 from api.clock import now
 from api.resources import controller_orders
+from api.resources.backups import service as backups
+from api.resources.backups.schemas import BackupOrderRequest
+from api.resources.repairs import service
+from api.resources.repairs.schemas import RepairRequest
 from api.tables.health import HealthCheck
 from api.tables.repairs import RepairRun
+from common.backup_protocol import BackupAction
 from common.repair_protocol import CONTROLLER, CONTROLLER_PATH
 from tests.api.cluster import V1, Cluster, certified, ok, refused, running_cluster
 
@@ -114,6 +120,29 @@ async def test_what_waits_is_called_back_once_and_by_name(
     assert sorted((line["user"], line["result"]) for line in lines) == [("admin", "done"), ("admin", "failed")]
     # what has gone makes room for another one
     await ok(ordering.admin.post(f"{V1}{orders}", json={} if kind == "repair" else {"action": "now"}))
+
+
+async def test_of_orders_at_the_same_moment_one_waits(ordering: Cluster) -> None:
+    async with ordering.database.transaction() as db:
+        await service.order(db, "5-A", RepairRequest(), "alice", taken=True)
+        await backups.order(db, BackupOrderRequest(action=BackupAction.NOW), "alice", taken=True)
+        others = [
+            asyncio.create_task(refused(ordering.admin.post(f"{V1}/repairs/5-A/runs", json={}), 409)),
+            asyncio.create_task(refused(ordering.admin.post(f"{V1}/backup-orders", json={"action": "now"}), 409)),
+        ]
+        await asyncio.sleep(0.3)
+    assert ["waits already" in (await other)["reason"] for other in others] == [True, True]
+
+
+async def test_an_order_that_was_taken_by_a_clock_that_was_ahead_is_called_back(
+    ordering: Cluster, controller: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ordered = await ok(ordering.admin.post(f"{V1}/repairs/5-A/runs", json={}))
+    with monkeypatch.context() as patch:
+        patch.setattr(controller_orders, "now", lambda: now() + timedelta(days=1))
+        assert (await tell(controller))["id"] == ordered["id"]
+    called_back = await ok(ordering.admin.post(f"{V1}/repair-runs/{ordered['id']}/cancel"))
+    assert called_back["state"] == "cancelled"
 
 
 @pytest.mark.parametrize("kind", ["repair", "backup"])

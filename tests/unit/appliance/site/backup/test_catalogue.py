@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -78,6 +80,41 @@ def test_a_damaged_record_is_one_of_no_good_backup(tmp_path: Path) -> None:
         Catalogue(tmp_path).choose(None)
     with pytest.raises(ConflictError, match="damaged"):
         Catalogue(tmp_path).choose(known.name)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"name": "{first}/{backup}"},
+        {"name": "../first/{backup}"},
+        {"files": {"../first/{backup}.sql.gz": [1, "0"]}},
+        {"number": "many"},
+        {"tables": {"sessions": "all"}},
+        {"site": None},
+    ],
+)
+def test_a_record_that_another_has_written_takes_nothing_from_elsewhere(tmp_path: Path, told: dict[str, Any]) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+    ours = written(first, record(1000))
+    theirs = written(second, record(2000, problem="the disk is full"))
+    text = json.dumps(told).replace("{first}", str(first)).replace("{backup}", ours.name)
+    path = second / f"{theirs.name}.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | json.loads(text)))
+    (known,) = Catalogue(second).records()
+    assert (known.name, known.problem) == (theirs.name, "its record is damaged")
+    Catalogue(second).prune(14, 30, NOW)
+    Catalogue(first).require_whole(ours)
+    assert Catalogue(first).has(ours)
+
+
+def test_what_is_named_otherwise_is_no_backup(tmp_path: Path) -> None:
+    known = written(tmp_path, record(1))
+    for name in (f"{known.name} (copy).json", f"{known.name}.before.json", "penstock-old.json"):
+        (tmp_path / name).write_text((tmp_path / f"{known.name}.json").read_text())
+    (tmp_path / "penstock-20261101.saved").mkdir()
+    assert [each.name for each in Catalogue(tmp_path).tries()] == [known.name]
 
 
 def test_a_backup_is_taken_by_its_name_or_not_at_all(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from appliance.site.alone import alone
 from appliance.site.backup.catalogue import Catalogue
 from appliance.site.backup.catalogue import Record as Backup
 from appliance.site.repair.controller import WHILE_HELD_S, Controller
-from appliance.site.repair.record import Record, Records, moment
+from appliance.site.repair.record import Record, Records, Step, moment
 from common.backup_protocol import BackupOrder, BackupOrderState
 from common.repair_protocol import LOOK_S, ControllerReply, ControllerReport, NodeChecks, RepairOrder
 from common.repairs import RunState
@@ -102,6 +102,15 @@ def test_runs_are_told_when_they_are_new_or_have_changed(controller: Controller,
     records.keep(record)
     controller.turn(api)
     assert [[run.state for run in report.runs] for report in api.heard] == [["ordered"], [], ["repaired"]]
+
+
+def test_a_run_of_which_much_is_said_is_told_without_the_rest(controller: Controller, records: Records) -> None:
+    said = "no route to host " * 2000
+    records.keep(Record("5-A", "root", state=RunState.STOPPED, reason=said, steps=[Step("m1", moment(), tasks=[said])]))
+    api = Api()
+    controller.turn(api)
+    [run] = api.heard[0].runs
+    assert [text[-1] for text in (run.reason, *run.steps[0].tasks)] == ["…", "…"]
 
 
 def test_what_the_api_did_not_hear_is_told_again(controller: Controller, records: Records) -> None:

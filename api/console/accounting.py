@@ -52,6 +52,7 @@ async def show_accounting(
         "choices": DAYS,
         "report": report,
         "plot": _plot(timeline),
+        "step_s": timeline.step_s,
         "most": max(
             (sum(values) for values in zip(*(one.gpu_milli for one in timeline.series), strict=True)), default=0
         ),

@@ -13,7 +13,7 @@ from api.console import pages
 from api.console.routes import Router
 from api.endpoints import audit_log
 from api.endpoints.access import Caller, action, check_origin
-from api.endpoints.audit_log import Log, Turn
+from api.endpoints.audit_log import WHAT, WHO, Log, Turn
 from api.endpoints.transactions import DatabaseOf, Transaction
 from api.resources.audit.schemas import AuditVerificationView
 
@@ -43,8 +43,8 @@ class SearchForm(BaseModel):
 class SearchRequest(BaseModel):
     """What is looked for."""
 
-    user: Annotated[str | None, Field(pattern=r"^[!-~]{1,64}$")] = None
-    object: Annotated[str | None, Field(pattern=r"^[!-~]{1,256}$")] = None
+    user: Annotated[str | None, Field(pattern=WHO)] = None
+    object: Annotated[str | None, Field(pattern=WHAT)] = None
     project: Annotated[str | None, Field(pattern=r"^[a-z0-9-]{1,20}$")] = None
     action: Annotated[str | None, Field(max_length=64, pattern=r"^[a-z_]+$")] = None
     result: Annotated[str | None, Field(pattern=r"^(done|refused|failed)$")] = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -123,14 +124,18 @@ def gpus(milli: int) -> str:
 
 def cores(milli: int) -> str:
     """Return thousandths of a core as a number of cores."""
-    return f"{milli / 1000:g}"
+    return f"{milli / 1000:.15g}"
 
 
 def memory(mib: int | None) -> str:
     """Return MiB as people write it; nothing for none."""
     if not mib:
         return ""
-    return f"{mib / 1024:.3g} GiB" if mib >= 1024 else f"{mib} MiB"
+    if mib < 1024:
+        return f"{mib} MiB"
+    gib = mib / 1024
+    # three digits, and all of those before the point
+    return f"{gib:.0f} GiB" if gib >= 100 else f"{gib:.3g} GiB"
 
 
 def moment(at: datetime | None) -> str:
@@ -211,6 +216,11 @@ def audit_change(change: AuditChangeView) -> str:
     return "; ".join(words)
 
 
+def command(words: Sequence[str]) -> str:
+    """Return a command as a shell, and the form that launches sessions, take it."""
+    return shlex.join(words)
+
+
 def rule(value: SandboxRule) -> str:
     """Return a rule of a sandbox as people write it."""
     return format_rule(value.model_dump())
@@ -233,6 +243,7 @@ FILTERS = {
         refusal_name,
         result_name,
         audit_change,
+        command,
         rule,
     )
 }

@@ -51,6 +51,7 @@ class ChangeForm(BaseModel):
     what is left out.
     """
 
+    shown: forms.Shown = None
     open: bool | None = None
     described: bool = False
     moved: bool = False
@@ -106,13 +107,20 @@ async def create_group(
     response.headers["HX-Redirect"] = f"/resource-groups/{made.name}"
 
 
-async def _change(form: Annotated[ChangeForm, Form()], connection: HTTPConnection) -> GroupChange:
+async def _sent(form: Annotated[ChangeForm, Form()]) -> ChangeForm:
+    return form
+
+
+Sent = Annotated[ChangeForm, Depends(_sent)]
+
+
+async def _change(form: Sent, connection: HTTPConnection) -> GroupChange:
     body: dict[str, Any] = {} if form.open is None else {"open": form.open}
     if form.described:
         body |= form.model_dump(include=SAID)
     if form.moved:
         body["domain"] = form.domain or None
-    change = forms.checked(GroupChange, body | forms.lists(form, *LISTS))
+    change = forms.differing(GroupChange, body | forms.lists(form, *LISTS), form.shown)
     auditing.needs(connection, service.needed(change))
     return change
 
@@ -122,15 +130,20 @@ async def _change(form: Annotated[ChangeForm, Form()], connection: HTTPConnectio
 async def change_group(
     *,
     name: NamePath,
+    form: Sent,
     change: Annotated[GroupChange, Depends(_change)],
     caller: Caller,
     db: Transaction,
+    response: Response,
     _wake: WakeAfterwards,
 ) -> None:
     """Change what belongs to a resource group and who may use it; sessions that run in it go on."""
     found = await groups.get_group(name, caller, db)
     forms.check_leaving(change, found, *LISTS)
     await service.change(db, name, change, caller)
+    if form.shown is not None:
+        # what the form goes on from is what holds now
+        response.headers["HX-Redirect"] = f"/resource-groups/{name}"
 
 
 @router.post("/{name}/delete", status_code=204, dependencies=[back_to("/resource-groups")])

@@ -213,7 +213,7 @@ def _body(form: LaunchForm, settings: Settings) -> dict[str, Any]:
         body["starts_at"] = form.start if form.start.tzinfo else form.start.replace(tzinfo=UTC)
     if command := _words(form.command):
         body["command"] = command
-    body["ports"] = [_port(word) for word in form.ports.replace(",", " ").split()]
+    body["ports"] = [_port(word) for word in forms.names(form.ports)]
     pairs = zip(form.volume, form.target, strict=False)
     body["pvcs"] = [{"name": name, "target": target} for name, target in pairs if name or target]
     return body

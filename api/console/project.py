@@ -40,6 +40,7 @@ class NewForm(BaseModel):
 class ChangeForm(BaseModel):
     """What to change: the quota in GPUs, or who comes in and who goes; names are parted by spaces or commas."""
 
+    shown: forms.Shown = None
     quota: Gpus | None = None
     over_quota: bool | None = None
     add_members: forms.Line = ""
@@ -73,13 +74,20 @@ async def create_project(form: Annotated[NewForm, Form()], caller: Caller, db: T
     response.headers["HX-Redirect"] = f"/projects/{made.name}"
 
 
-async def _change(form: Annotated[ChangeForm, Form()], connection: HTTPConnection) -> ProjectChange:
+async def _sent(form: Annotated[ChangeForm, Form()]) -> ChangeForm:
+    return form
+
+
+Sent = Annotated[ChangeForm, Depends(_sent)]
+
+
+async def _change(form: Sent, connection: HTTPConnection) -> ProjectChange:
     body: dict[str, Any] = {}
     if form.quota is not None:
         body["quota_milli"] = forms.whole("quota_milli", form.quota, 1000)
     if form.over_quota is not None:
         body["over_quota"] = form.over_quota
-    change = forms.checked(ProjectChange, body | forms.lists(form, *LISTS))
+    change = forms.differing(ProjectChange, body | forms.lists(form, *LISTS), form.shown)
     auditing.needs(connection, service.needed(change))
     return change
 
@@ -103,12 +111,17 @@ async def delete_project(
 async def change_project(
     *,
     name: NamePath,
+    form: Sent,
     change: Annotated[ProjectChange, Depends(_change)],
     caller: Caller,
     db: Transaction,
+    response: Response,
     _wake: WakeAfterwards,
 ) -> None:
     """Change a project; its managers change who is in it."""
     found = await projects.get_project(name, caller, db)
     forms.check_leaving(change, found, *LISTS)
     await service.change(db, name, change, caller)
+    if form.shown is not None:
+        # what the form goes on from is what holds now
+        response.headers["HX-Redirect"] = f"/projects/{name}"

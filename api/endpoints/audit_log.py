@@ -55,6 +55,9 @@ class Turns:
             yield
 
 
+WHO, WHAT = r"^[^\x00-\x1f\x7f]{1,64}$", r"^[^\x00-\x1f\x7f]{1,256}$"
+"""Names of users and of what was done to, in any script: a name that was tried stands in the log as it was."""
+
 DayPath = Annotated[str, Path(pattern=r"^\d{8}(-\d{8})*$", max_length=200)]
 
 
@@ -88,8 +91,8 @@ async def list_audit(
     response: Response,
     _turn: Turn,
     _told: Transaction,
-    user: Annotated[str | None, Query(pattern=r"^[!-~]{1,64}$")] = None,
-    object_: Annotated[str | None, Query(alias="object", pattern=r"^[!-~]{1,256}$")] = None,
+    user: Annotated[str | None, Query(pattern=WHO)] = None,
+    object_: Annotated[str | None, Query(alias="object", pattern=WHAT)] = None,
     project: NameQuery | None = None,
     act: Annotated[str | None, Query(alias="action", max_length=64, pattern=r"^[a-z_]+$")] = None,
     result: Annotated[str | None, Query(pattern=r"^(done|refused|failed)$")] = None,

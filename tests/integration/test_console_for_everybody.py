@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -204,3 +204,69 @@ def signed_in(page: Page, site: Site, name: str) -> None:
     """Sign somebody in without the login page."""
     answer = page.request.post(f"{site.url}{V1}/auth/login", data={"name": name, "password": PASSWORD})
     assert answer.ok, answer.text()
+
+
+def test_what_somebody_fills_in_stays_while_the_page_brings_itself_up_to_date(peopled: Site) -> None:
+    peopled.submit("limited", limit_s=7200)
+    with browser(peopled, 1280) as window:
+        page = window.page
+        signed_in(page, peopled, "admin")
+        window.open("/sessions/limited?project=team-a")
+        hours, share = page.get_by_label("Hours more"), page.get_by_label("GPU share")
+        expect(page.locator("dl .state")).to_have_text("running")
+        hours.evaluate("field => field.max = ''")
+        hours.fill("99999999")
+        page.get_by_role("button", name="Extend").click()
+        expect(page.locator("#problem-hours")).to_be_visible()
+        share.select_option("250")
+        share.evaluate("field => field.blur()")
+        brought_up_to_date(page)
+        expect(page.locator("#problem-hours")).to_be_visible()
+        expect(hours).to_have_value("99999999")
+        expect(share).to_have_value("250")
+        page.get_by_role("button", name="Resize").click()
+        expect(hours).to_have_value("99999999")
+        peopled.until(lambda: session(peopled, "limited")["gpu_milli"] == 250)
+        hours.fill("3")
+        page.get_by_role("button", name="Extend").click()
+        expect(hours).to_have_value("1")
+        brought_up_to_date(page)
+        expect(share).to_have_value("250")
+
+
+def test_a_choice_that_is_sent_at_once_waits_while_keys_pass_others(peopled: Site) -> None:
+    with browser(peopled, 1280) as window:
+        page, keys = window.page, window.page.keyboard
+        signed_in(page, peopled, "member")
+        window.open("/")
+        document, menu = page.locator("html"), page.locator("select[name=language]")
+        menu.focus()
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url) if request.method == "POST" else None)
+        for _ in range(3):
+            keys.press("ArrowDown")
+        expect(menu).to_have_value("ja")
+        expect(menu).to_be_focused()
+        assert asked == []
+        keys.press("Enter")
+        expect(document).to_have_attribute("lang", "ja")
+        menu.focus()
+        keys.press("Home")
+        expect(menu).to_have_value("")
+        keys.press("Tab")
+        expect(document).to_have_attribute("lang", "en")
+        assert asked == [f"{peopled.url}/language"] * 2
+
+
+def brought_up_to_date(page: Page) -> None:
+    """Let the part of a page that changes be shown anew, as if something of it had changed."""
+    with page.expect_response(lambda answer: "hx-request" in answer.request.headers and answer.ok):
+        page.evaluate("document.getElementById('live').dataset.version = ''")
+        page.evaluate("document.body.dispatchEvent(new Event('refresh'))")
+    expect(page.locator("#live")).not_to_have_attribute("data-version", "")
+
+
+def session(site: Site, name: str) -> dict[str, Any]:
+    """Return a session as the API tells it."""
+    found: dict[str, Any] = ok(site.admin.get(f"{V1}/sessions/{name}", params={"project": "team-a"}))
+    return found

@@ -32,6 +32,22 @@ Reference = Annotated[
         {"string_pattern_mismatch": Sentence("is no reference of an image")},
     ),
 ]
+NewName = Annotated[
+    str,
+    Field(max_length=128, pattern=NAME),
+    hinted(
+        Sentence("write lower-case letters and digits, and between them single dots, hyphens or underscores"),
+        {"string_pattern_mismatch": Sentence("is no name of an image")},
+    ),
+]
+NewTag = Annotated[
+    str,
+    Field(pattern=TAG),
+    hinted(
+        Sentence("write letters, digits, dots, hyphens and underscores, 128 at most"),
+        {"string_pattern_mismatch": Sentence("is no tag of an image")},
+    ),
+]
 ImageName = Annotated[str, Path(max_length=128, pattern=NAME)]
 ImageTag = Annotated[str, Path(max_length=128, pattern=TAG)]
 
@@ -42,8 +58,8 @@ class ImageRequest(Request):
     It is for `projects` only, or global where there are none, which takes an administrator.
     """
 
-    name: str = Field(max_length=128, pattern=NAME)
-    tag: str = Field(pattern=TAG)
+    name: NewName
+    tag: NewTag
     reference: Reference
     description: Annotated[Text, Field(max_length=2000)] = ""
     projects: list[Name] = Field(default_factory=list, max_length=1000)

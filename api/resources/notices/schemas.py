@@ -6,11 +6,13 @@ from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from api.resources.schemas import Moment, Request, Text, View
 from api.tables.notices import NoticeLevel
 from api.tables.users import Language
+from common.sentence import Sentence
 
 
 def _not_blank(words: str) -> str:
@@ -34,11 +36,14 @@ class NoticeRequest(Request):
     starts_at: Moment | None = None
     ends_at: Moment | None = None
 
-    @model_validator(mode="after")
-    def _in_order(self) -> NoticeRequest:
-        if self.starts_at and self.ends_at and not self.starts_at < self.ends_at:
-            raise ValueError("ends_at is not after starts_at; write a later end")
-        return self
+    @field_validator("ends_at")
+    @classmethod
+    def _in_order(cls, value: datetime | None, about: ValidationInfo) -> datetime | None:
+        starts_at = about.data.get("starts_at")
+        if value and starts_at and not starts_at < value:
+            told = {"reason": Sentence("it would end before it begins"), "hint": Sentence("write a later end")}
+            raise PydanticCustomError("hinted", "{reason}", told)
+        return value
 
 
 class NoticeView(View):

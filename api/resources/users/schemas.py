@@ -9,10 +9,18 @@ from uuid import UUID
 from pydantic import Field
 
 from api.auth.policy import UserRole
-from api.resources.schemas import Name, Password, Request, Text, UserName, View
+from api.resources.schemas import Name, Password, Request, Text, UserName, View, hinted
 from api.tables.users import Language, UserSource
+from common.sentence import Sentence
 
-Email = Annotated[Text, Field(max_length=254, pattern=r"^[^@\s]+@[^@\s]+$")]
+Email = Annotated[
+    Text,
+    Field(max_length=254, pattern=r"^[^@\s]+@[^@\s]+$"),
+    hinted(
+        Sentence("write one such as {example}", example="alice@example.org"),
+        {"string_pattern_mismatch": Sentence("is no e-mail address")},
+    ),
+]
 
 
 class UserRequest(Request):

@@ -6,9 +6,42 @@ const notice = document.getElementById("notice");
 // A form that is sent as soon as somebody chooses something.
 const AT_ONCE = 'form[hx-trigger="change"]';
 
-// What somebody is about to choose in a part that changes stays as it is.
+// What somebody is about to choose or has filled in, in a part that changes, stays, and so does what is wrong with it.
 Idiomorph.defaults.callbacks.beforeNodeMorphed = (old) =>
-  !(old === document.activeElement && old.matches("input, select, textarea")) && !old.classList?.contains("canvas");
+  !(old.matches?.("input, select, textarea") && (old === document.activeElement || isFilledIn(old))) &&
+  !old.classList?.contains("canvas");
+Idiomorph.defaults.callbacks.beforeNodeRemoved = (old) => !old.matches?.(".field > .problem");
+
+/** Whether a field is another one than the page has sent it. */
+function isFilledIn(field) {
+  if (!field.options) return field.value !== field.defaultValue;
+  const sent = [...field.options].find((option) => option.defaultSelected) ?? field.options[0];
+  return !sent?.selected;
+}
+
+// With keys one comes past choices on the way to another: what is sent at once then waits for Enter, or until it is left.
+let byKeys, held;
+function send() {
+  const choice = held;
+  held = undefined;
+  choice?.dispatchEvent(new Event("change", { bubbles: true }));
+}
+document.addEventListener("keydown", ({ target, key }) => {
+  byKeys = key === "Enter" ? undefined : target;
+  if (key === "Enter" && target === held) send();
+});
+document.addEventListener("pointerdown", () => (byKeys = undefined));
+document.addEventListener("focusout", ({ target }) => target === held && send());
+document.addEventListener(
+  "change",
+  (event) => {
+    const { target, isTrusted } = event;
+    if (!isTrusted || target !== byKeys || !target.closest('[hx-trigger="change"]')) return;
+    event.stopPropagation();
+    held = target;
+  },
+  true,
+);
 
 document.addEventListener("htmx:configRequest", ({ detail }) => {
   detail.headers["X-CSRF-Token"] = token;
@@ -31,7 +64,7 @@ document.addEventListener("htmx:afterRequest", ({ detail }) => {
   // A part that brings itself up to date shows that the site answers again, and answers nothing that somebody sent.
   if (!detail.elt.dataset.version || notice.dataset.silent) notice.hidden = true;
   if (detail.elt.dataset.reset) detail.elt.reset();
-  if (detail.elt.matches(AT_ONCE)) keep(detail.elt);
+  if (detail.elt.matches("[data-version] form")) keep(detail.elt);
 });
 
 for (const name of ["htmx:sendError", "htmx:timeout"]) {
@@ -64,9 +97,10 @@ document.addEventListener("htmx:responseError", ({ detail }) => {
   form?.querySelector("[aria-invalid]")?.focus();
 });
 
-/** What is shown is what holds: to that a form goes back when another choice is refused. */
+/** What was chosen holds: to that a form goes back when another choice is refused. What was written is done. */
 function keep(form) {
   for (const option of form.querySelectorAll("option")) option.defaultSelected = option.selected;
+  form.reset();
 }
 
 function words({ detail, hint }) {

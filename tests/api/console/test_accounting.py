@@ -9,6 +9,7 @@ import re
 import httpx
 import pytest
 
+from api.console import formats
 from tests.api.cluster import V1, Cluster, ok
 from tests.api.console.conftest import PAGE
 from tests.api.steps import run
@@ -62,3 +63,11 @@ async def test_a_key_without_a_name_is_refused_at_its_field(ready: Cluster, brow
     answer = await browser.post("/keys", data={"name": "", "scope": "all", "days": ""}, headers={**PAGE, **PART})
     assert answer.status_code == 422
     assert [told["pointer"] for told in answer.json()["errors"]] == ["/name"]
+
+
+async def test_the_most_that_was_held_is_said_to_be_an_average(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    """A plot of a month has steps of hours, and more may have been held for a moment."""
+    await run(ready, "first", gpu_milli=1500)
+    page = (await browser.get("/accounting?days=30&by=project")).text
+    step_s = (await ok(ready.admin.get(f"{V1}/accounting/timeline")))["step_s"]
+    assert f"on average over {formats.duration(step_s)};" in page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 import httpx
 import pytest
@@ -52,6 +53,20 @@ async def test_a_share_of_the_sites_steps_is_submitted(ready: Cluster, browser: 
     assert session["command"] == ["sh", "-c", "echo hello"]
     assert [service["port"] for service in session["services"]] == [6006, 8888]
     assert session["kind"] == "interactive"
+
+
+async def test_ports_are_parted_by_commas_of_any_keyboard(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    answer = await launch(browser, ports="8888，6006、7007,5000")
+    assert answer.status_code == 204, answer.text
+    assert [service["port"] for service in (await ready.session("first"))["services"]] == [5000, 6006, 7007, 8888]
+
+
+async def test_a_command_is_shown_as_the_form_takes_it(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await launch(browser, command='sh -c "echo hello"')
+    page = (await browser.get("/sessions/first?project=team-a", headers=PAGE)).text
+    (shown,) = re.findall(r"<code>(sh [^<]+)</code>", page)
+    await launch(browser, name="again", command=unescape(shown))
+    assert (await ready.session("again"))["command"] == ["sh", "-c", "echo hello"]
 
 
 async def test_the_slider_ends_with_whole_gpus(ready: Cluster, browser: httpx.AsyncClient) -> None:

@@ -53,6 +53,7 @@ async def test_a_notice_that_begins_later_stands_on_the_page_alone_in_utc(
         ({"text": " "}, "/text"),
         ({"level": "loud"}, "/level"),
         ({"ends_at": "2000-01-01T08:00"}, "/ends_at"),
+        ({"starts_at": "2100-01-02T08:00", "ends_at": "2100-01-01T08:00"}, "/ends_at"),
         ({"ko": "x" * 1001}, "/texts/ko"),
     ],
 )

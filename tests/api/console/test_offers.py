@@ -242,3 +242,36 @@ async def test_no_text_of_a_group_goes_past_translation(ready: Cluster, browser:
     assert unmarked((await browser.get("/resource-groups/big")).text) <= {"big"}
     await browser.post("/presets", data=PRESET, headers=PART)
     assert unmarked((await browser.get("/presets/half")).text) <= {"half"}
+
+
+async def test_what_another_has_changed_of_a_group_meanwhile_stays(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await ok(ready.admin.post(f"{V1}/resource-groups", json={"name": "big", "nodes": ["worker1"]}))
+    (shown,) = re.findall(r'name="shown" value="([^"]+)"', (await browser.get("/resource-groups/big")).text)
+    await ok(ready.admin.patch(f"{V1}/resource-groups/big", json={"purpose": "training"}))
+    said = {"description": "large", "purpose": "", "gpu_model": "", "switch": "", "region": ""}
+    form = {"described": "true", "shown": unescape(shown), **said}
+    changed = await browser.post("/resource-groups/big", data=form, headers=PART)
+    assert changed.status_code == 204, changed.text
+    assert changed.headers["hx-redirect"] == "/resource-groups/big"
+    group = await ok(ready.admin.get(f"{V1}/resource-groups/big"))
+    assert (group["description"], group["purpose"]) == ("large", "training")
+
+
+@pytest.mark.parametrize(
+    ("path", "form", "field", "told"),
+    [
+        ("images", {"name": "My Image", "tag": "1", "reference": "reservoir:5000/a:1"}, "/name", "no name of an image"),
+        ("images", {"name": "a", "tag": "a b", "reference": "reservoir:5000/a:1"}, "/tag", "no tag of an image"),
+        ("resource-groups", {"name": "big", "nodes": "Worker_1"}, "/nodes/0", "no name of a node"),
+        ("users", {"name": "alice", "password": "Correct1horse!", "email": "alice"}, "/email", "no e-mail address"),
+    ],
+)
+async def test_a_name_that_is_none_is_refused_in_words(
+    browser: httpx.AsyncClient, path: str, form: dict[str, str], field: str, told: str
+) -> None:
+    answer = await browser.post(f"/{path}", data=form, headers=PART)
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert (error["pointer"], told in error["detail"]) == (field, True), error
+    assert "^" not in error["detail"] + error["hint"]
+    assert error["hint"] != "correct the value"

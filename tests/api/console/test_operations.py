@@ -236,7 +236,7 @@ async def test_the_audit_log_is_searched_page_by_page(audited: Cluster, monkeypa
         assert lines == sorted(lines, key=int, reverse=True)
         assert len(lines) == len(set(lines)) > 3
         assert "quota_milli: 1000 → 3000" in (await browser.get("/audit?user=%20admin%20&project=Vision")).text
-        for wrong in ("since=yesterday", "action=A%20B", "user=a%20b"):
+        for wrong in ("since=yesterday", "action=A%20B", "user=a%01b"):
             refused = await browser.get(f"/audit?object=projects/vision&{wrong}")
             assert refused.status_code == 422
             assert f'id="problem-{wrong.partition("=")[0]}"' in refused.text
@@ -319,3 +319,18 @@ async def test_no_text_of_these_pages_goes_past_translation(
     log = ("/audit", "/audit/files", "/audit/verification")
     for path in (*health, "/repairs", ordered.headers["hx-redirect"], "/backups", *log):
         assert unmarked((await operator.get(path)).text) <= {"projects", "vision"}, path
+
+
+async def test_a_name_in_any_script_leads_to_its_lines(audited: Cluster) -> None:
+    """Whoever tries to sign in may be called anything, and so may a key."""
+    name = "홍 길동\u202e"
+    async with audited.client(**PAGE) as browser:
+        await sign_in(browser, "admin")
+        await ok(browser.post(f"{V1}/api-keys", json={"name": name}))
+        await audited.settle()
+        (address,) = re.findall(r'href="(/audit\?object=api-keys/[^"]+)"', (await browser.get("/audit")).text)
+        found = await browser.get(address)
+    assert found.status_code == 200, "a link of ours is understood"
+    assert len(re.findall(r'<tr id="l-', found.text)) == 1
+    params = {"object": f"api-keys/{name}"}
+    assert len(await ok(audited.admin.get(f"{V1}/audit", params=params))) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 import httpx
 import pytest
@@ -82,3 +83,16 @@ async def test_a_manager_changes_who_is_in_it_and_no_more(ready: Cluster) -> Non
         assert (await bob.post("/projects/team-a", data={"quota": "9"}, headers=PART)).status_code == 403
     project = await ok(ready.admin.get(f"{V1}/projects/team-a"))
     assert (project["members"], project["quota_milli"]) == (["alice"], 4000)
+
+
+async def test_what_another_has_changed_of_a_project_meanwhile_stays(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    (shown,) = re.findall(r'name="shown" value="([^"]+)"', (await browser.get("/projects/team-a")).text)
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"over_quota": False}))
+    form = {"shown": unescape(shown), "quota": "3", "over_quota": "true"}
+    changed = await browser.post("/projects/team-a", data=form, headers=PART)
+    assert changed.status_code == 204, changed.text
+    assert changed.headers["hx-redirect"] == "/projects/team-a"
+    project = await ok(ready.admin.get(f"{V1}/projects/team-a"))
+    assert (project["quota_milli"], project["over_quota"]) == (3000, False)

@@ -14,7 +14,7 @@ Idiomorph.defaults.callbacks.beforeNodeRemoved = (old) => !old.matches?.(".field
 
 /** Whether a field is another one than the page has sent it. */
 function isFilledIn(field) {
-  if (!field.options) return field.value !== field.defaultValue;
+  if (!field.options) return field.value !== field.defaultValue || field.checked !== field.defaultChecked;
   const sent = [...field.options].find((option) => option.defaultSelected) ?? field.options[0];
   return !sent?.selected;
 }

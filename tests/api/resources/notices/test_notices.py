@@ -68,7 +68,7 @@ async def test_a_notice_does_not_end_before_it_begins(cluster: Cluster) -> None:
     error = await refused(
         cluster.admin.post(NOTICES, json={"text": "x", "starts_at": after(2), "ends_at": after(1)}), 422
     )
-    assert "ends_at" in error["reason"]
+    assert (error["where"], error["reason"]) == ("ends_at", "it would end before it begins")
 
 
 async def test_there_are_no_more_notices_than_anybody_reads(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,8 +56,9 @@ class Turns:
 
 
 WHO, WHAT = r"^[^\x00-\x1f\x7f\uFFFD]{1,64}$", r"^[^\x00-\x1f\x7f\uFFFD]{1,256}$"
-"""Names of users and of what was done to, in any script: a name that was tried stands in the log as it was. U+FFFD is what
-bytes that are no text are read as.
+"""Names of users and of what was done to, in any script: a name that was tried stands in the log as it was.
+
+Bytes that are no text are read as U+FFFD.
 """
 
 DayPath = Annotated[str, Path(pattern=r"^\d{8}(-\d{8})*$", max_length=200)]

@@ -236,9 +236,11 @@ async def test_the_audit_log_is_searched_page_by_page(audited: Cluster, monkeypa
         assert lines == sorted(lines, key=int, reverse=True)
         assert len(lines) == len(set(lines)) > 3
         assert "quota_milli: 1000 → 3000" in (await browser.get("/audit?user=%20admin%20&project=Vision")).text
-        for wrong in ("since=yesterday", "action=A%20B", "user=a%01b"):
+        no_name, no_day = "Nothing is called so", "This is no day"
+        for wrong, said in (("since=yesterday", no_day), ("action=A%20B", no_name), ("user=a%01b", no_name)):
             refused = await browser.get(f"/audit?object=projects/vision&{wrong}")
             assert refused.status_code == 422
+            assert {each for each in (no_name, no_day) if each in refused.text} == {said}
             assert f'id="problem-{wrong.partition("=")[0]}"' in refused.text
             assert 'value="projects/vision"' in refused.text, "what was typed is kept"
         for wrong in ("after=x", "result=good"):

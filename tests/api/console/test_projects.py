@@ -8,7 +8,8 @@ from html import unescape
 import httpx
 import pytest
 
-from tests.api.cluster import V1, Cluster, ok
+from tests.api.cluster import V1, Cluster, ok, sign_in
+from tests.api.console.conftest import PAGE
 
 PART = {"HX-Request": "true"}
 pytestmark = pytest.mark.anyio
@@ -37,6 +38,20 @@ async def test_nobody_sees_projects_of_others(ready: Cluster) -> None:
         page = (await alice.get("/projects")).text
     assert "You are in no project yet" in page
     assert "team-a" not in page
+
+
+async def test_who_may_make_projects_is_sent_to_nobody_else_where_there_is_none(cluster: Cluster) -> None:
+    async with cluster.client(**PAGE) as admin:
+        await sign_in(admin, "admin")
+        for path, leads in (("/", True), ("/launch", True), ("/projects", False)):
+            page = (await admin.get(path)).text
+            assert "There is no project yet." in page
+            assert "ask an administrator" not in page
+            assert ('yet. <a href="/projects">' in page) is leads
+
+
+async def test_the_first_page_leads_to_projects(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    assert '<a href="/projects/team-a">team-a</a>' in (await browser.get("/")).text
 
 
 async def test_a_project_is_made_and_changed(ready: Cluster, browser: httpx.AsyncClient) -> None:

@@ -28,6 +28,8 @@ OF_TESTS = {
     "jit": "off",
 }
 """Settings of a server that many tests use for a short time. It is never killed, and nobody measures it."""
+OWNER = "nobody"
+"""A user of the machine, and a role, who may do nothing but own a database."""
 WATCH = """(
 while [ -d "/proc/$1" ]; do sleep 5; done
 [ ! -d "$3" ] || "$2/pg_ctl" -D "$3/data" -m immediate stop
@@ -75,6 +77,15 @@ def start(folder: Path, settings: Mapping[str, str], owner: int) -> None:
     options = " ".join(f"-c {name}='{value}'" for name, value in settings.items())
     as_server_user(programs_ / "pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", options, "start")
     as_server_user("sh", "-c", WATCH, "sh", str(owner), programs_, folder)
+
+
+def let_owner_in(folder: Path) -> None:
+    """Let the owner of databases into a server, where the machine otherwise keeps all but the server's user out."""
+    os.chown(folder, -1, pwd.getpwnam(OWNER).pw_gid)
+    folder.chmod(0o710)
+    with closing(connect(folder, "postgres")) as connection:
+        if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (OWNER,)).fetchall():
+            connection.execute(f"CREATE ROLE {OWNER} LOGIN")
 
 
 def stop(folder: Path) -> None:

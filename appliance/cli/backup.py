@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 app = group(
     "Backups of the site, on its reservoir node or by the API: "
-    "now, list, history, cancel, verify, restore, rebuild, drill, unseal, key."
+    "now, list, history, cancel, verify, restore, rebuild, drill, unseal, key, signer."
 )
 
 SITE = Path(STATE, SITE_FILE)
@@ -48,6 +48,16 @@ ToTime = Annotated[
         formats=["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H:%M:%S%z", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"],
         help="From that archive, as at a moment; on the clock of this machine where it has no zone.",
     ),
+]
+Unsigned = Annotated[
+    bool,
+    typer.Option(
+        "--unsigned", help="A backup that this site did not sign, too: whoever made it can do anything on the master."
+    ),
+]
+Signer = Annotated[
+    str | None,
+    typer.Option("--signer", help="Who made the backup, as `backup signer` says; by itself as the key's file does."),
 ]
 Identity = Annotated[Path, typer.Option("--identity", help="The private key that backups are sealed to.")]
 
@@ -163,6 +173,7 @@ def restore(
     replace: Annotated[
         bool, typer.Option("--replace", help="Also where the database has sessions; it is kept under another name.")
     ] = False,
+    unsigned: Unsigned = False,
     wal: Wal = False,
     to_time: ToTime = None,
     file: SiteFile = SITE,
@@ -180,7 +191,8 @@ def restore(
         if by_log:
             done = archive.rewind(backups, _known(to_time), replace=replace, held=held)
         else:
-            done = restoring.restore(backups, name, source or backups.folder, replace=replace, held=held)
+            place = source or backups.folder
+            done = restoring.restore(backups, name, place, replace=replace, unsigned=unsigned, held=held)
     if output is Format.JSON:
         print_json(_plain(done))
         return
@@ -196,6 +208,7 @@ def drill(
     *,
     name: Name = None,
     source: From = None,
+    unsigned: Unsigned = False,
     wal: Wal = False,
     to_time: ToTime = None,
     file: SiteFile = SITE,
@@ -213,7 +226,7 @@ def drill(
         if by_log:
             done = archive.rehearse(backups, _known(to_time), held)
         else:
-            done = restoring.drill(backups, name, source or backups.folder, held)
+            done = restoring.drill(backups, name, source or backups.folder, unsigned=unsigned, held=held)
     if output is Format.JSON:
         print_json(_plain(done))
         return
@@ -221,12 +234,20 @@ def drill(
 
 
 @app.command("unseal")
-def unseal(identity: Identity, name: Name = None, source: From = None, output: FormatOption = Format.TABLE) -> None:
+def unseal(
+    identity: Identity,
+    name: Name = None,
+    source: From = None,
+    *,
+    signer: Signer = None,
+    unsigned: Unsigned = False,
+    output: FormatOption = Format.TABLE,
+) -> None:
     """Put authority, keys, site file and uploads onto a new reservoir node, before its first deploy."""
     from appliance.site.backup import restore as restoring
     from appliance.site.backup.make import FOLDER
 
-    record, count = restoring.unseal(name, source or FOLDER, identity)
+    record, count = restoring.unseal(name, source or FOLDER, identity, _by(signer, identity, unsigned=unsigned))
     next_ = f"Now deploy with {SITE}, then run `penstock backup restore`."
     show(
         {"backup": record.name, "files": count},
@@ -242,6 +263,8 @@ def rebuild(
     name: Name = None,
     source: From = None,
     *,
+    signer: Signer = None,
+    unsigned: Unsigned = False,
     key: Key = None,
     trust_first: TrustFirst = False,
     replace_key: ReplaceKey = False,
@@ -258,8 +281,9 @@ def rebuild(
     from reservoir.intake.trust import Spoken
 
     spoken = Spoken(public_key(key), trust_first, replace_key)
+    by = _by(signer, identity, unsigned=unsigned)
     with screen() as listener:
-        done = Rebuild(source or FOLDER, identity, bundle, listener, spoken=spoken).run(name)
+        done = Rebuild(source or FOLDER, identity, bundle, by, listener, spoken=spoken).run(name)
     if output is Format.JSON:
         print_json(_plain(done.restored) | {"seconds": done.seconds, "deployment": done.deployment.json()})
     else:
@@ -277,7 +301,21 @@ def key(
     """Make the key that opens sealed backups, away from the site, and print its public half for the site file."""
     from appliance.site.backup import sealing
 
-    show({"recipient": sealing.new_identity(file)}, output, lambda made: print(f"recipient: {made['recipient']}"))
+    line = f"Once the site is deployed, add the line that `penstock backup signer` prints there to {file}."
+    show(
+        {"recipient": sealing.new_identity(file)}, output, lambda made: print(f"recipient: {made['recipient']}\n{line}")
+    )
+
+
+@app.command("signer")
+def signer(output: FormatOption = Format.TABLE) -> None:
+    """Print who signs this site's backups, for the key's file: a bare machine takes those of nobody else."""
+    from appliance.site import deployment
+    from appliance.site.backup import signature
+    from appliance.site.backup.secrets import Places
+
+    deployment.require_controller(read_site(SITE))
+    show({"signer": signature.signer(Places())}, output, lambda made: print(f"{signature.LINE}{made['signer']}"))
 
 
 @app.command("carry-out", hidden=True)
@@ -313,6 +351,17 @@ def _backups(file: Path) -> Iterator[tuple[Backups, Alone]]:
     deployment.require_controller(site)
     with alone(deployment.STATE) as held, screen() as listener:
         yield Backups(site, listener.event), held
+
+
+def _by(signer: str | None, identity: Path, *, unsigned: bool) -> str:
+    """Return who may have made a backup that a bare machine comes back from; with none anybody."""
+    from appliance.site.backup import signature
+
+    if unsigned and signer:
+        raise InputError(
+            "one of both says that anybody may have made it", where="--unsigned", hint="say --signer or --unsigned"
+        )
+    return "" if unsigned else signature.named(signer, identity)
 
 
 def _is_by_log(name: str | None, source: Path | None, to_time: datetime | None, *, wal: bool) -> bool:

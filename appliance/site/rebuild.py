@@ -13,8 +13,8 @@ from pathlib import Path
 
 from appliance.site import deployment, inventory
 from appliance.site.alone import alone
-from appliance.site.backup import restore
-from appliance.site.backup.catalogue import Catalogue, Record
+from appliance.site.backup import restore, signature
+from appliance.site.backup.catalogue import Record
 from appliance.site.backup.make import Backups
 from appliance.site.backup.restore import Restored
 from appliance.site.backup.secrets import AUTHORITY, Places, require_bare
@@ -40,19 +40,21 @@ class Rebuilt:
 class Rebuild:
     """A rebuild from the backups in `source`, opened by `identity`, and from a bundle.
 
-    `spoken` says whose bundle to trust, where neither installer nor backup does.
+    `by` is who may have made the backup, in hex; with none it is anybody's. `spoken` says whose bundle to trust, where
+    neither installer nor backup does.
     """
 
     source: Path
     identity: Path
     bundle: Path
+    by: str
     listener: DeployListener
     places: Places = field(default_factory=Places)
     spoken: Spoken = field(default_factory=Spoken)
 
     def run(self, name: str | None) -> Rebuilt:
         """Rebuild from a backup by its name, or the newest good one."""
-        record = Catalogue(self.source).choose(name)
+        record = signature.chosen(self.source, name, self.by)
         seconds: dict[str, float] = {}
         with _clock(seconds, "unseal"):
             self._unseal(record)
@@ -69,7 +71,9 @@ class Rebuild:
             )
         with _clock(seconds, "restore"), alone(self.places.state) as held:
             backups = Backups(site, self.listener.event, places=self.places)
-            restored = restore.restore(backups, record.name, self.source, replace=False, held=held)
+            restored = restore.restore(
+                backups, record.name, self.source, replace=False, unsigned=not self.by, held=held
+            )
         self._under_way.unlink()
         return Rebuilt(restored, deployed, seconds)
 
@@ -95,7 +99,7 @@ class Rebuild:
         require_bare(self.places)
         self.places.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         files.write(self._under_way, record.name + "\n", 0o600)
-        restore.unseal(record.name, self.source, self.identity, self.places)
+        restore.unseal(record.name, self.source, self.identity, self.by, self.places)
 
 
 @contextmanager

@@ -34,7 +34,7 @@ def write(root: Path, timestamp: int, progress: Progress = silent) -> Written:
     with store.changing():
         held = store.imported()
         blobs, damaged = _sound(store, progress)
-        key = ed25519.read_key(store.site_key) if store.site_key.exists() else ed25519.new_key(store.site_key)
+        key = ed25519.own_key(store.site_key)
         receipt = Receipt(
             site=keychain.raw(key.public_key()),
             serial=_next_serial(store),

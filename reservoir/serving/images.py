@@ -73,7 +73,7 @@ def build(path: Path, root: Path, cache: Cache, timestamp: int, progress: Progre
             for identity, held in store.newest().items():
                 if (held.name, held.artifacts) == (bundle.name, bundle.artifacts):
                     return Imported(identity, changed=False)
-            key = ed25519.read_key(store.site_key) if store.site_key.exists() else ed25519.new_key(store.site_key)
+            key = ed25519.own_key(store.site_key)
             blobs = [cache.path(blob) for blob in bundle.sizes()]
             folder = bundles.assemble(bundle, blobs, key, Path(work), {})
             return take_held(store, folder, Spoken(key.public_key()), own=True, progress=progress)

@@ -99,6 +99,11 @@ def read_key(path: Path) -> SigningKey:
     return open_key(path)[0]
 
 
+def own_key(path: Path) -> SigningKey:
+    """Return the private key at `path`, which is made where there is none."""
+    return read_key(path) if path.exists() else new_key(path)
+
+
 def open_key(path: Path) -> tuple[SigningKey, bytes | None]:
     """Return the private key at `path`, and its password where it is encrypted."""
     try:

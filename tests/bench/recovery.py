@@ -46,12 +46,17 @@ def run(site: LabSite, *words: str) -> str:
     return done.stdout
 
 
-def before(site: LabSite, backups: Path) -> tuple[str, str]:
-    """Let people work at the site and take a backup out of it; returns its authority and the password of a person."""
+def before(site: LabSite, backups: Path, key: Path) -> tuple[str, str]:
+    """Let people work at the site, and take a backup and its signer out of it.
+
+    Returns the site's authority and the password of a person.
+    """
     site.up()
     site.login()
     site.project()
     run(site, "penstock", "backup", "now")
+    with key.open("a") as file:
+        file.write(run(site, "penstock", "backup", "signer"))
     docker("cp", f"{site.containers['node1']}:/var/lib/penstock/backup", str(backups))
     return Path(site.lab["ca"]).read_text(), site.own_password.read_text()
 
@@ -92,7 +97,7 @@ def main() -> None:
         site = LabSite(path, bundles=ROOT / "build" / "bundle", config_home=folder / "config")
         site.bundle = newest_bundle()
         try:
-            kept = before(site, folder / "backups")
+            kept = before(site, folder / "backups", key)
             figures = rebuild(site, folder / "backups", key)
             missed = lost(site, *kept)
         finally:

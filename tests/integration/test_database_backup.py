@@ -7,6 +7,7 @@ import gzip
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
@@ -30,7 +31,7 @@ class Databases:
         self.socket = socket
         self.name = str(make_url(postgresql.new_database(socket, template)).database)
         self.dump = folder / "one.sql.gz"
-        self.server = backup.Server((), {"PGHOST": str(self.socket), "PGUSER": "tests"})
+        self.server = backup.Server({"PGHOST": str(self.socket), "PGUSER": "tests"})
         self.beside = f"scratch_{uuid4().hex}"
 
     def sql(self, statement: str, database: str = "") -> list[Any]:
@@ -45,7 +46,13 @@ class Databases:
         )
 
     def act(self, action: str, **options: Any) -> dict[str, Any]:
-        given = {"database": self.name, "owner": "tests", "beside": self.beside, "dump": str(self.dump), "kept": ""}
+        given = {
+            "database": self.name,
+            "owner": postgresql.OWNER,
+            "beside": self.beside,
+            "dump": str(self.dump),
+            "kept": "",
+        }
         done: dict[str, Any] = backup.act({"action": action, "left_out": [], **given, **options}, self.server)
         return done
 
@@ -59,6 +66,7 @@ def installed(postgresql_server: Path) -> str:
     """The name of a database with all tables, to which nobody is connected."""
     url = postgresql.new_database(postgresql_server)
     asyncio.run(migrated(url))
+    postgresql.let_owner_in(postgresql_server)
     return str(make_url(url).database)
 
 
@@ -137,6 +145,34 @@ def test_a_dump_that_was_cut_off_while_it_was_packed_is_refused(databases: Datab
     assert databases.beside not in databases.server.databases()
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "SET ROLE NONE; CREATE ROLE evil SUPERUSER;",
+        "SET SESSION AUTHORIZATION tests; CREATE ROLE evil SUPERUSER;",
+        "SET ROLE NONE; COPY alembic_version FROM PROGRAM 'echo 1';",
+    ],
+)
+def test_a_dump_may_do_what_the_owner_of_the_database_may(databases: Databases, forged: str) -> None:
+    made = databases.made()
+    plain = gzip.decompress(databases.dump.read_bytes())
+    databases.dump.write_bytes(gzip.compress(plain + forged.encode() + b"\n"))
+    with pytest.raises(backup.FaultError, match=r"psql: .*(permission denied|must be)"):
+        databases.act("check", tables=made["tables"], sha256=backup._hash(databases.dump))
+    assert databases.sql("SELECT rolname FROM pg_roles WHERE rolname = 'evil'") == []
+
+
+def test_what_a_dump_starts_is_the_owners(databases: Databases) -> None:
+    made = databases.made()
+    plain = gzip.decompress(databases.dump.read_bytes())
+    # others may come into none of pytest's folders
+    with TemporaryDirectory() as open_to_all:
+        Path(open_to_all).chmod(0o777)
+        databases.dump.write_bytes(gzip.compress(plain + f"\\! id --user --name > {open_to_all}/who\n".encode()))
+        databases.act("check", tables=made["tables"], sha256=backup._hash(databases.dump))
+        assert Path(open_to_all, "who").read_text().strip() == postgresql.OWNER
+
+
 def test_a_database_that_is_lost_comes_back_with_its_owner(databases: Databases) -> None:
     databases.fill(1000)
     made = databases.made()
@@ -145,7 +181,7 @@ def test_a_database_that_is_lost_comes_back_with_its_owner(databases: Databases)
     assert databases.act("swap") == {"present": True, "changed": True, "kept": ""}
     assert databases.sql("SELECT count(*) FROM presets") == [(1000,)]
     owner = "SELECT tableowner FROM pg_tables WHERE tablename = 'presets'"
-    assert databases.sql(owner) == [("tests",)]
+    assert databases.sql(owner) == [(postgresql.OWNER,)]
 
 
 def test_a_database_with_work_is_replaced_only_by_name_and_kept(databases: Databases) -> None:

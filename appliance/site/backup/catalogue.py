@@ -40,7 +40,8 @@ class Record:
     name. It was `verified` when its dump was last loaded and counted. `copied` is the folder of its copy, `apart`
     says whether that is another disk; `uncopied` why there is none. `remade` is when its dump
     that is not compressed was found damaged. `archived` is the full backup that was taken with it beside the archive of
-    the database's log; `unarchived` why there is none. `problem` says why it is not good.
+    the database's log; `unarchived` why there is none. `problem` says why it is not good. `signature` is the site's, in
+    base64, over what the files have; those of earlier releases have none.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Record:
     unarchived: str = ""
     problem: str = ""
     number: int = 0
+    signature: str = ""
 
     @property
     def good(self) -> bool:

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from appliance.site import playbook
 from appliance.site.alone import Alone
-from appliance.site.backup import database, sealing
+from appliance.site.backup import database, sealing, signature
 from appliance.site.backup.catalogue import DUMP, SEALED, Catalogue, Record, described, flush, hash_of, under_way
 from appliance.site.backup.secrets import MASTER, Places, members
 from appliance.site.model import Site
@@ -83,9 +83,11 @@ class Backups:
         if not record.files:
             record = self.catalogue.choose(name)
         try:
+            signature.require_own(self.folder, record, self.places)
             self.catalogue.require_whole(record, *record.needed)
             if identity and record.sealed:
-                with sealing.opened(self.folder / record.seal, identity) as archive:
+                sha256 = record.files[record.seal][1]
+                with sealing.opened(self.folder / record.seal, identity, self.folder, sha256) as archive:
                     archive.getmembers()
             database.check(self.site, self.folder, record, **self._how(held))
         except IntegrityError as error:
@@ -118,6 +120,8 @@ class Backups:
 
     def _make(self, record: Record, held: Alone | None) -> None:
         dump, plain = self.folder / record.dump, self.folder / record.plain
+        # made before anything is sealed: a site that comes back signs with it
+        key = signature.own_key(self.places)
         with TemporaryDirectory(dir=self.folder, prefix=f"{record.name}.") as scratch, under_way(Path(scratch)):
             local = Path(scratch) / MASTER
             made = database.make(self.site, dump, local, **self._how(held))
@@ -138,13 +142,14 @@ class Backups:
                 sealing.seal([(local, MASTER), *members(self.places, Path(scratch))], recipient, sealed)
                 record.files[sealed.name] = described(sealed)
                 record.sealed = True
+        signature.sign(record, key)
 
     def _fail(self, record: Record, error: BaseException) -> None:
         """Keep why there is no backup, and nothing else of it."""
         self.catalogue.remove(record.name)
         problem = error.problems[0] if isinstance(error, PenstockError) else None
         record.problem = str(problem or error or type(error).__name__)
-        record.files, record.sealed, record.verified = {}, False, ""
+        record.files, record.sealed, record.verified, record.signature = {}, False, "", ""
         try:
             self.catalogue.write(record)
             self.catalogue.prune_failed(self.site.backup.keep)

@@ -127,7 +127,7 @@ def begun(order: BackupOrder) -> BackupOrderReport:
 def _do(order: BackupOrder, backups: Backups, held: Alone) -> tuple[str, float]:
     """Return the backup that an order was about, and how many seconds its way back took."""
     if order.action is BackupAction.DRILL:
-        drilled = restore.drill(backups, order.backup, backups.folder, held)
+        drilled = restore.drill(backups, order.backup, backups.folder, held=held)
         return drilled.record.name, drilled.seconds
     taken = backups.take(held) if order.action is BackupAction.NOW else backups.verify(order.backup, None, held)
     return taken.name, taken.seconds.get("restore", 0.0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.site.alone import Alone
-from appliance.site.backup import database, sealing
+from appliance.site.backup import database, sealing, signature
 from appliance.site.backup.catalogue import Catalogue, Record
 from appliance.site.backup.make import Backups
 from appliance.site.backup.secrets import MASTER, Places, put_back
@@ -27,9 +27,20 @@ class Restored:
     kept: str = ""
 
 
-def restore(backups: Backups, name: str | None, source: Path, *, replace: bool, held: Alone | None = None) -> Restored:
-    """Put the database of a backup in the place of the master's; `replace` allows that where there is work in it."""
-    record = Catalogue(source).choose(name)
+def restore(
+    backups: Backups,
+    name: str | None,
+    source: Path,
+    *,
+    replace: bool,
+    unsigned: bool = False,
+    held: Alone | None = None,
+) -> Restored:
+    """Put the database of a backup in the place of the master's; `replace` allows that where there is work in it.
+
+    `unsigned` takes one whoever made it.
+    """
+    record = _chosen(backups, name, source, unsigned=unsigned)
     begin = time.monotonic()
     Catalogue(source).require_whole(record, record.dump)
     now = backups.clock()
@@ -48,9 +59,11 @@ def restore(backups: Backups, name: str | None, source: Path, *, replace: bool, 
     return Restored(record, (now - record.moment).total_seconds(), round(time.monotonic() - begin, 1), done["kept"])
 
 
-def drill(backups: Backups, name: str | None, source: Path, held: Alone | None = None) -> Restored:
+def drill(
+    backups: Backups, name: str | None, source: Path, *, unsigned: bool = False, held: Alone | None = None
+) -> Restored:
     """Do what a restore does up to the database itself, into a scratch database; changes nothing."""
-    record = Catalogue(source).choose(name)
+    record = _chosen(backups, name, source, unsigned=unsigned)
     begin = time.monotonic()
     Catalogue(source).require_whole(record, record.dump)
     how = {"state": backups.places.state, "listen": backups.listen, "held": held}
@@ -59,10 +72,13 @@ def drill(backups: Backups, name: str | None, source: Path, held: Alone | None =
     return Restored(record, point, round(time.monotonic() - begin, 1))
 
 
-def unseal(name: str | None, source: Path, identity: Path, places: Places | None = None) -> tuple[Record, int]:
-    """Put authority, keys and state of a site onto a machine that has none; returns the backup and how many files."""
+def unseal(name: str | None, source: Path, identity: Path, by: str, places: Places | None = None) -> tuple[Record, int]:
+    """Put authority, keys and state of a site onto a machine that has none; returns the backup and how many files.
+
+    `by` is who may have made it, as `signature.chosen` takes it.
+    """
     places = places or Places()
-    record = Catalogue(source).choose(name)
+    record = signature.chosen(source, name, by)
     if not record.sealed:
         raise ConflictError(
             "nothing is sealed in this backup",
@@ -71,5 +87,16 @@ def unseal(name: str | None, source: Path, identity: Path, places: Places | None
         )
     Catalogue(source).require_whole(record, record.seal)
     places.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with sealing.opened(source / record.seal, identity) as archive:
+    with sealing.opened(source / record.seal, identity, places.state, record.files[record.seal][1]) as archive:
         return record, put_back(archive, places, master=places.state / MASTER)
+
+
+def _chosen(backups: Backups, name: str | None, source: Path, *, unsigned: bool) -> Record:
+    """Return a backup that this site made; where root alone writes, one of a release that signed none, too."""
+    if unsigned:
+        return Catalogue(source).choose(name)
+    if source != backups.folder:
+        return signature.chosen(source, name, signature.signer(backups.places))
+    record = Catalogue(source).choose(name)
+    signature.require_own(source, record, backups.places)
+    return record

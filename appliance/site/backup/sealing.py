@@ -6,6 +6,7 @@ nothing was altered or cut off.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tarfile
 import threading
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import BinaryIO
 
 import pyrage
 
@@ -66,19 +68,40 @@ def seal(members: Iterable[Member], recipient: str, target: Path) -> None:
         raise failed[0]
 
 
+class _Read:
+    """A file that is read once, with the hash of what was read: others may give another content the next time."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._hash = hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        piece = self._file.read(size)
+        self._hash.update(piece)
+        return piece
+
+    def require(self, sha256: str) -> None:
+        while self.read(1 << 20):
+            pass
+        if self._hash.hexdigest() != sha256:
+            raise tarfile.ReadError("it was altered while it was read")
+
+
 @contextmanager
-def opened(source: Path, identity: Path) -> Iterator[tarfile.TarFile]:
-    """Give the archive of a sealed file.
+def opened(source: Path, identity: Path, scratch: Path, sha256: str) -> Iterator[tarfile.TarFile]:
+    """Give the archive of a sealed file whose hash is known; `scratch` is a folder of this machine for what is in it.
 
     Raises InputError where the key is another one, UnavailableError where a disk fails, IntegrityError where it was
     altered.
     """
     key = _identity(identity)
     # it has no name, and goes with this process
-    with TemporaryFile(dir=source.parent) as plain:
+    with TemporaryFile(dir=scratch) as plain:
         try:
-            with source.open("rb") as sealed:
+            with source.open("rb") as file:
+                sealed = _Read(file)
                 pyrage.decrypt_io(sealed, plain, [key])
+                sealed.require(sha256)
             plain.seek(0)
             with tarfile.open(fileobj=plain, mode="r:gz") as archive:
                 yield archive

@@ -28,7 +28,7 @@ author: Penstock
 options:
   action: {type: str, required: true, choices: [make, check, protect, load, swap, drop], description: What to do.}
   database: {type: str, required: true, description: Name of the database.}
-  owner: {type: str, required: true, description: Role that owns it.}
+  owner: {type: str, required: true, description: "Role that owns it, and the user of the machine who has it."}
   beside: {type: str, required: true, description: Name of the database that a dump is loaded into.}
   dump: {type: path, default: "", description: The compressed dump.}
   left_out: {type: list, elements: str, default: [], description: Tables whose rows are not in a dump.}
@@ -48,7 +48,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "tables": {"type": "dict", "default": {}},
     "kept": {"type": "str", "default": ""},
 }
-AS_POSTGRES = ("runuser", "--user=postgres", "--")
 PIECE = 1 << 20
 WORK = ("sessions", "projects", "volumes")
 """Tables that are empty after a first deploy, and hold somebody's work later."""
@@ -66,15 +65,15 @@ class FaultError(Exception):
 class Server:
     """PostgreSQL of this machine, by the user who may do everything there."""
 
-    def __init__(self, prefix: Sequence[str] = AS_POSTGRES, environment: Mapping[str, str] | None = None) -> None:
-        """Take note of what stands in front of each program, and of variables for it."""
-        self._prefix = prefix
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        """Take note of variables for each program."""
         self._environment = environment or {}
 
-    def start(self, words: Sequence[str], settings: str = "", **streams: Any) -> subprocess.Popen[bytes]:
-        """Start a program of PostgreSQL; `settings` are those of its connection."""
-        said = {**os.environ, **self._environment, "LC_ALL": "C.UTF-8"} | ({"PGOPTIONS": settings} if settings else {})
-        return subprocess.Popen([*self._prefix, *words], env=said, cwd="/", stderr=subprocess.PIPE, **streams)
+    def start(self, words: Sequence[str], user: str = "postgres", **streams: Any) -> subprocess.Popen[bytes]:
+        """Start a program of PostgreSQL, as a user of the machine."""
+        said = {**os.environ, **self._environment, "LC_ALL": "C.UTF-8"}
+        words = ["runuser", f"--user={user}", "--", *words]
+        return subprocess.Popen(words, env=said, cwd="/", stderr=subprocess.PIPE, **streams)
 
     def run(self, *words: str) -> str:
         """Run a program of PostgreSQL and return what it prints."""
@@ -245,8 +244,9 @@ def _dump(server: Server, words: Sequence[str], path: Path) -> dict[str, Any]:
 
 
 def _fill(server: Server, database: str, owner: str, dump: Path) -> None:
-    words = [*PSQL, "--output=/dev/null", "--dbname", database]
-    with server.start(words, f"-c role={owner}", stdin=subprocess.PIPE) as process:
+    # a dump is a program of psql, which starts others: it may do what the owner of the database may, and no more
+    words = [*PSQL, "--output=/dev/null", "--username", owner, "--dbname", database]
+    with server.start(words, owner, stdin=subprocess.PIPE) as process:
         try:
             with gzip.open(dump) as packed, _open(process.stdin) as writing:
                 while piece := packed.read(PIECE):

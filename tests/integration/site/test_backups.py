@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from appliance.site import deployment, inventory
-from appliance.site.backup import health, restore, sealing
+from appliance.site.backup import health, restore, sealing, signature
 from appliance.site.backup.catalogue import Catalogue, Record
 from appliance.site.backup.make import Backups
 from appliance.site.backup.secrets import MASTER, Places
@@ -37,8 +37,10 @@ SITE: dict[str, Any] = {
 NOW = datetime(2026, 11, 23, 7, 30, tzinfo=UTC)
 KILLED_AFTER = """
 import os, sys
+from appliance.site import inventory
 from appliance.site.backup import database, make
-from tests.integration.site.test_backups import backups_of
+from tests.integration.site.test_backups import backups_of, owned
+inventory.build = owned
 made = database.make
 def killed(*words, **how):
     made(*words, **how)
@@ -55,15 +57,26 @@ def backups_of(folder: str | Path, recipient: str, **settings: object) -> Backup
     return Backups(Site.model_validate(site), lambda _: None, top / "backup", places, lambda: NOW)
 
 
+BUILD = inventory.build
+
+
+def owned(*words: Any, **how: Any) -> dict[str, Any]:
+    """Return the inventory of a site whose database has the tests' owner."""
+    hosts = BUILD(*words, **how)
+    hosts["all"]["hosts"]["n1"]["database_owner"] = postgresql.OWNER
+    return hosts
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[Path]:
     """A PostgreSQL with the database of a site, which programs find by the environment."""
     with postgresql.running_server() as folder, pytest.MonkeyPatch.context() as patch:
+        postgresql.let_owner_in(folder)
+        patch.setattr(inventory, "build", owned)
         patch.setenv("PGHOST", str(folder))
         patch.setenv("PGUSER", "tests")
         with closing(postgresql.connect(folder, "postgres")) as connection:
-            connection.execute("CREATE ROLE penstock")
-            connection.execute("CREATE DATABASE penstock OWNER penstock")
+            connection.execute(f"CREATE DATABASE penstock OWNER {postgresql.OWNER}")
         with closing(postgresql.connect(folder, "penstock")) as connection:
             connection.execute("CREATE TABLE sessions AS SELECT generate_series(1, 1000) AS id")
             connection.execute("CREATE TABLE gpu_samples AS SELECT generate_series(1, 10) AS id")
@@ -109,7 +122,6 @@ def filled(folder: Path, key: Path) -> Backups:
         places.state / "audit-key": "seal",
         places.state / "site.yml": json.dumps(SITE),
         places.state / "runs/1/stdout": "a log",
-        places.root / "keys/site.key": "signing",
         places.index / "server/+files/a/p.whl": "wheel",
         places.settings / "api.local.env": "SETTING=1",
         places.settings / "api.env": "a deploy writes it",
@@ -122,7 +134,7 @@ def filled(folder: Path, key: Path) -> Backups:
 
 
 def test_a_backup_has_the_database_and_everything_that_nobody_brings_back(
-    once: tuple[Path, Record], taken: Backups, key: Path
+    once: tuple[Path, Record], taken: Backups, key: Path, tmp_path: Path
 ) -> None:
     record = once[1]
     assert record.name == "penstock-20261123-073000"
@@ -135,7 +147,7 @@ def test_a_backup_has_the_database_and_everything_that_nobody_brings_back(
     assert record.schema == "0024"
     assert taken.catalogue.records() == [record]
     assert "authority" not in (taken.folder / record.seal).read_bytes().decode(errors="replace")
-    with sealing.opened(taken.folder / record.seal, key) as archive:
+    with sealing.opened(taken.folder / record.seal, key, tmp_path, record.files[record.seal][1]) as archive:
         names = {member.name for member in archive}
     files = {"state/pki/ca.key", "state/audit-key", "state/site.yml", "keys/site.key", "settings/api.local.env"}
     assert names == files | {MASTER, "index/+files/a/p.whl", "index/.sqlite"}
@@ -146,12 +158,12 @@ def test_a_bare_machine_gets_back_what_was_sealed_and_no_other_site_does(
     taken: Backups, key: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(ConflictError, match="has the authority of a site already"):
-        restore.unseal(None, taken.folder, key, taken.places)
+        restore.unseal(None, taken.folder, key, signature.signer(taken.places), taken.places)
     bare = backups_of(tmp_path / "bare", "age1" + "q" * 58).places
-    restore.unseal(None, taken.folder, key, bare)
+    restore.unseal(None, taken.folder, key, signature.signer(taken.places), bare)
     assert (bare.state / "pki/ca.key").read_text() == "authority"
     assert (bare.state / "pki/ca.key").stat().st_mode == (taken.places.state / "pki/ca.key").stat().st_mode
-    assert (bare.root / "keys/site.key").read_text() == "signing"
+    assert (bare.root / "keys/site.key").read_text() == (taken.places.root / "keys/site.key").read_text()
     assert (bare.settings / "api.local.env").read_text() == "SETTING=1"
     assert (bare.state / MASTER).is_file()
     with closing(sqlite3.connect(bare.index / "server/.sqlite")) as database:
@@ -163,7 +175,7 @@ def test_another_key_opens_nothing_and_takes_nothing_from_the_backup(taken: Back
     sealing.new_identity(tmp_path / "other.txt")
     bare = backups_of(tmp_path / "bare", "age1" + "q" * 58).places
     with pytest.raises(InputError, match="--identity"):
-        restore.unseal(None, taken.folder, tmp_path / "other.txt", bare)
+        restore.unseal(None, taken.folder, tmp_path / "other.txt", signature.signer(taken.places), bare)
     assert not (bare.state / "pki").exists()
     with pytest.raises(InputError, match="--identity"):
         taken.verify(record.name, tmp_path / "other.txt")
@@ -344,7 +356,7 @@ def test_a_restore_brings_back_database_and_files_and_keeps_what_was_there(
     backups.take()
     own.write_text("another log")
     bare = backups_of(tmp_path / "bare", str(backups.site.backup.recipient))
-    restore.unseal(None, backups.folder, key, bare.places)
+    restore.unseal(None, backups.folder, key, signature.signer(backups.places), bare.places)
     bare = replace(bare, clock=lambda: NOW + timedelta(hours=2))
     with pytest.raises(ProcessError, match="--replace"):
         restore.restore(bare, None, backups.folder, replace=False)
@@ -394,16 +406,17 @@ def test_a_bare_machine_is_rebuilt_step_by_step(
     ) -> Deployment:
         assert (site.name, bundle.name, json.loads(file)) == ("lab", "bundle", SITE)
         assert (state / "pki/ca.key").read_text() == "authority"
-        assert (root / "keys/site.key").read_text() == "signing"
+        assert (root / "keys/site.key").read_text() == (taken.places.root / "keys/site.key").read_text()
         with closing(postgresql.connect(server, "postgres")) as connection:
             connection.execute("DROP DATABASE penstock WITH (FORCE)")
-            connection.execute("CREATE DATABASE penstock OWNER penstock")
+            connection.execute(f"CREATE DATABASE penstock OWNER {postgresql.OWNER}")
         with closing(postgresql.connect(server, "penstock")) as connection:
             connection.execute("CREATE TABLE sessions (id int)")
         return Deployment(site.name, "1", bundle.name, "now")
 
     monkeypatch.setattr(deployment, "deploy", deploy)
-    done = Rebuild(taken.folder, key, tmp_path / "bundle", DeployListener(), bare).run(None)
+    by = signature.signer(taken.places)
+    done = Rebuild(taken.folder, key, tmp_path / "bundle", by, DeployListener(), bare).run(None)
     assert list(done.seconds) == ["unseal", "deploy", "restore"]
     assert done.restored.record.tables["sessions"] == 1000
     assert done.restored.kept == "", "nothing of a new database is kept"

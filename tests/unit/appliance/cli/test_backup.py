@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from appliance.cli import backup
 from appliance.cli.backup import app
 from appliance.site import deployment
-from appliance.site.backup import archive, make
+from appliance.site.backup import archive, make, signature
 from appliance.site.backup import restore as restoring
 from appliance.site.backup.archive import Window
 from appliance.site.backup.catalogue import Catalogue, Record
@@ -26,6 +27,7 @@ from common.errors import InputError, PartialError, Problem, ProcessError
 
 EXAMPLE = str(Path(__file__).parents[4] / "inventory/example/site.yml")
 NOW = f"{datetime.now(UTC):%FT%TZ}"
+SIGNER = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
 RECORD = Record(
     "penstock-20261123-073000",
     NOW,
@@ -45,7 +47,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
     monkeypatch.setattr(Backups, "verify", lambda *_: RECORD)
     done = Restored(RECORD, 3600, 12.5, "penstock_before_1")
     monkeypatch.setattr(restoring, "restore", lambda *_, **__: done)
-    monkeypatch.setattr(restoring, "drill", lambda *_: done)
+    monkeypatch.setattr(restoring, "drill", lambda *_, **__: done)
     monkeypatch.setattr(restoring, "unseal", lambda *_: (RECORD, 7))
     return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
 
@@ -123,8 +125,38 @@ def test_one_of_a_clock_that_was_ahead_is_named(
 
 
 def test_what_was_sealed_comes_back_before_a_deploy(run: Callable[..., Any], tmp_path: Path) -> None:
-    result = run("unseal", "--identity", tmp_path / "key.txt", "--from", tmp_path)
+    words = ("unseal", "--identity", tmp_path / "key.txt", "--from", tmp_path)
+    result = run(*words, "--signer", SIGNER)
     assert "7 files are back. Now deploy with /var/lib/penstock/site/site.yml" in result.stdout
+
+
+def test_a_bare_machine_is_told_whose_backups_it_takes(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def unseal(_: object, __: Path, ___: Path, by: str) -> tuple[Record, int]:
+        asked.append(by)
+        return RECORD, 7
+
+    monkeypatch.setattr(restoring, "unseal", unseal)
+    words = ("unseal", "--identity", tmp_path / "key.txt", "--from", tmp_path)
+    assert isinstance(run(*words).exception, InputError)
+    assert isinstance(run(*words, "--unsigned", "--signer", SIGNER).exception, InputError)
+    run(*words, "--signer", SIGNER)
+    run(*words, "--unsigned")
+    (tmp_path / "key.txt").write_text(f"# signer: {SIGNER}\n")
+    run(*words)
+    assert asked == [SIGNER, "", SIGNER]
+
+
+def test_the_line_for_the_file_of_the_key_is_printed(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(signature, "signer", lambda _: SIGNER)
+    monkeypatch.setattr(backup, "SITE", Path(EXAMPLE))
+    assert run("signer").stdout == f"# signer: {SIGNER}\n"
+    assert json.loads(run("signer", "-o", "json").stdout) == {"signer": SIGNER}
 
 
 def test_a_key_is_made_for_one_reader_and_never_twice(run: Callable[..., Any], tmp_path: Path) -> None:
@@ -141,7 +173,7 @@ def test_a_rebuild_says_what_each_step_took_and_who_was_left_out(
     steps = {"unseal": 1.0, "deploy": 200.5, "restore": 12.0}
     done = Rebuilt(Restored(RECORD, 3600, 12.0), deployed, steps)
     monkeypatch.setattr(Rebuild, "run", lambda *_: done)
-    words = ("rebuild", "--identity", "key.txt", "--bundle", "/media/penstock")
+    words = ("rebuild", "--identity", "key.txt", "--signer", SIGNER, "--bundle", "/media/penstock")
     assert "back after 213.5 s: unseal 1.0 s, deploy 200.5 s, restore 12.0 s" in run(*words).stdout
     assert json.loads(run(*words, "-o", "json").stdout)["seconds"] == steps
     deployed.left_out = {"worker1": [Problem("worker1", "it is down", "deploy again")]}

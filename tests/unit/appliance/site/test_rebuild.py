@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from appliance.site import deployment
-from appliance.site.backup import restore, sealing
+from appliance.site.backup import restore, sealing, signature
 from appliance.site.backup.catalogue import Catalogue, Record, described
 from appliance.site.backup.restore import Restored
 from appliance.site.backup.secrets import Places, members
@@ -59,8 +59,10 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
         record = Record(name, "2026-11-23T02:00:00Z", sealed=True, verified="2026-11-23T02:01:00Z")
         sealing.seal(members(before, tmp_path), recipient, backups / record.seal)
         record.files[record.seal] = described(backups / record.seal)
+        signature.sign(record, signature.own_key(before))
         Catalogue(backups).write(record)
-    found = Machine(Rebuild(backups, key, tmp_path / "bundle", DeployListener(), places(tmp_path / "bare")))
+    by, bare = signature.signer(before), places(tmp_path / "bare")
+    found = Machine(Rebuild(backups, key, tmp_path / "bundle", by, DeployListener(), bare))
 
     def deployed(site: Any, bundle: Path, *_: object, file: str, spoken: Spoken, **__: object) -> Deployment:
         assert (site.name, bundle.name, file) == ("s", "bundle", SITE)
@@ -68,8 +70,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
         found.do("deploy")
         return Deployment("s", "1", "b", "now")
 
-    def restored(_: object, name: str, source: Path, *, replace: bool, held: object) -> Restored:
-        assert (source, replace) == (backups, False)
+    def restored(_: object, name: str, source: Path, *, replace: bool, unsigned: bool, held: object) -> Restored:
+        assert (source, replace, unsigned) == (backups, False, not found.rebuild.by)
         found.do(f"restore {name}")
         return Restored(Catalogue(source).choose(name), 60, 1)
 

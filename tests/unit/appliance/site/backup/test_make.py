@@ -18,6 +18,7 @@ import pytest
 from appliance.site.backup import database, health, make
 from appliance.site.backup.catalogue import FEW, Catalogue, described
 from appliance.site.backup.make import Backups
+from appliance.site.backup.secrets import Places
 from appliance.site.model import Site
 from common.checks import CheckState
 from common.errors import ConflictError, ProcessError, UnavailableError
@@ -43,7 +44,8 @@ class Days:
 
     @property
     def backups(self) -> Backups:
-        return Backups(self.site, lambda _: None, self.folder / "backup", clock=lambda: self.now)
+        places = Places(*(self.folder / name for name in ("site", "reservoir", "index", "etc")))
+        return Backups(self.site, lambda _: None, self.folder / "backup", places, lambda: self.now)
 
     def go(self, days: int) -> None:
         for _ in range(days):

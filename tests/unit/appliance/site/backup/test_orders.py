@@ -68,7 +68,7 @@ def test_what_was_ordered_is_done_and_its_record_names_the_backup(
     orders: Orders, monkeypatch: pytest.MonkeyPatch, action: str, seconds: float
 ) -> None:
     played = Played()
-    monkeypatch.setattr(restore, "drill", lambda backups, name, *_: backups.drill(name))
+    monkeypatch.setattr(restore, "drill", lambda backups, name, *_, **__: backups.drill(name))
     done = carry_out(begun(order(action)), orders, played.opened)
     assert played.done == [(action,) if action == "now" else (action, None)]
     assert (done.state, done.backup, done.seconds, done.reason) == (BackupOrderState.DONE, NAME, seconds, "")

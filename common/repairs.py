@@ -113,7 +113,7 @@ _ALL = (
         "5-I",
         ("default image deleted",),
         "the publication's images are in the registry, listed, and on the workers",
-        ("publish_images", "register_images", "start_master", "pull_images", "start_worker"),
+        ("start_services", "publish_images", "register_images", "start_master", "pull_images", "start_worker"),
         spreads=True,
     ),
 )

@@ -171,14 +171,18 @@ class HealthCheck:
     async def _registry(self) -> list[Check]:
         url = f"https://{self._settings.registries[0]}/v2/" if self._settings.registries else ""
         hint = "look at `systemctl status docker-registry nginx` on the reservoir"
-        return await self._answers("registry", "registry answers", url, hint)
+        # nginx says 502 where the registry behind it is gone
+        return await self._answers("registry", "registry answers", url, hint, ill=REPAIR_OF["registry"])
 
     async def _edge(self) -> list[Check]:
         hint = "look at `systemctl status penstock-edge` on the master"
         return await self._answers("edge", "edge answers", self._settings.apps_url, hint)
 
-    async def _answers(self, identity: str, name: str, url: str, hint: str) -> list[Check]:
-        """Return whether a service answers over TLS that the site's authority vouches for, and for how long it does."""
+    async def _answers(self, identity: str, name: str, url: str, hint: str, ill: str = "") -> list[Check]:
+        """Return whether a service answers over TLS that the site's authority vouches for, and for how long it does.
+
+        `ill` is the repair of one that answers and cannot do what it is asked for.
+        """
         if not url:
             return []
         context = ssl.create_default_context(cafile=str(self._settings.agent_ca))
@@ -193,9 +197,8 @@ class HealthCheck:
             said = f"{url}: {error or type(error).__name__}"
             return [Check.of(identity, name, ok=False, evidence=said, hint=hint, repair=REPAIR_OF[identity])]
         # it may ask for a login, or know nothing at this address: it answers all the same
-        works = Check.of(
-            identity, name, ok=status < httpx.codes.INTERNAL_SERVER_ERROR, evidence=f"{url} answers {status}", hint=hint
-        )
+        ok, said = status < httpx.codes.INTERNAL_SERVER_ERROR, f"{url} answers {status}"
+        works = Check.of(identity, name, ok=ok, evidence=said, hint=hint, repair=ill)
         return [works, self._lasts(url, ssl.cert_time_to_seconds(until))]
 
     def _lasts(self, url: str, until: float) -> Check:

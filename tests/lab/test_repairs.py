@@ -228,6 +228,12 @@ def test_a_lost_node_is_disconnected_and_connected(repairs: Repairs) -> None:
     assert repairs.mend("5-H2", repairs.worker, begin) == [("", False), ("restart_agent", True)]
 
 
+def test_a_registry_that_stopped_runs_again(repairs: Repairs) -> None:
+    begin = repairs.break_(repairs.journey.reservoir, "systemctl stop docker-registry")
+    node = repairs.journey.reservoir
+    assert repairs.mend("5-I", node, begin, "--limit", node) == [("", False), ("start_services", True)]
+
+
 def test_default_images_that_were_deleted_come_back_from_the_bundle(repairs: Repairs) -> None:
     """They are gone from the registry, from the API and from a worker."""
     journey = repairs.journey

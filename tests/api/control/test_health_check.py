@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import http.server
 import socket
+import ssl
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +23,7 @@ from api.tables.health import HealthAlert
 from common.checks import Check, CheckState
 from common.protocol import ContainerState, ContainerStatus
 from tests.api.cluster import V1, Cluster, ok, running_cluster
+from tests.integration.agent.conftest import Authority, make_authority
 
 pytestmark = pytest.mark.anyio
 
@@ -255,3 +261,46 @@ async def test_what_the_scheduler_says_of_itself_is_told_at_once(ready: Cluster,
     )
     await leader.see(0)
     assert (await checks(ready, ""))["scheduler"]["state"] == "ok"
+
+
+class RegistryCheck(EdgeCheck):
+    """A leader that looks at a registry."""
+
+    async def registry(self) -> Check:
+        return (await HealthCheck._registry(self))[0]
+
+
+@contextmanager
+def answering(status: int, authority: Authority) -> Iterator[int]:
+    """Serve one status over TLS; gives the port."""
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue("registry"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(("status", "state", "repair"), [(200, "ok", ""), (401, "ok", ""), (502, "fail", "5-I")])
+async def test_a_registry_that_is_gone_behind_its_front_has_a_repair(
+    ready: Cluster, tmp_path: Path, status: int, state: str, repair: str
+) -> None:
+    authority = make_authority(tmp_path)
+    with answering(status, authority) as port:
+        more = {"agent_ca": authority.ca, "registries": [f"127.0.0.1:{port}"]}
+        settings = ready.settings.model_copy(update=more)
+        seen = await RegistryCheck(ready.database, settings, ready.clock).registry()
+    assert (seen.state, seen.repair) == (state, repair), seen.evidence

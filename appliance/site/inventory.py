@@ -61,6 +61,9 @@ GATHERED_LOGS = "/var/log/journal/remote"
 ALIASES = {NodeRole.MASTER: "penstock", NodeRole.RESERVOIR: "reservoir"}
 """Names under which the services of a role are reached, beside the name of the node itself."""
 
+NAMED_FILES = ("alerts_mail_ca", "alerts_webhook_ca", "audit_syslog_ca", "ldap_bind_password_file", "ldap_ca")
+"""Settings of the control API that name a file of the master."""
+
 Variables = dict[str, Any]
 
 
@@ -165,6 +168,7 @@ def _site(site: Site, version: str, state: str, root: str) -> Variables:
         "site_edge": site.edge.model_dump(),
         "site_gpu_plugins": site.gpu.plugins,
         "site_control_api": _control_api(site),
+        "site_named_files": named_files(site),
         "site_backup_hour": site.backup.hour,
         "site_wal": site.backup.model_dump(include={"wal_to", "wal_days", "wal_timeout_s"}),
         "site_package_index": site.package_index.model_dump(),
@@ -222,6 +226,12 @@ def _calls(site: Site, node: Node) -> dict[str, str]:
         workers = site.with_role(NodeRole.WORKER)
         calls |= {f"agent of {each.name}": f"https://{each.name}:{each.agent_port}{HEALTH_PATH}" for each in workers}
     return calls
+
+
+def named_files(site: Site) -> list[str]:
+    """Return the files of the master that the site names and no deploy brings: passwords, and authorities of others."""
+    said = _control_api(site)
+    return sorted({said[name] for name in NAMED_FILES if said.get(name)})
 
 
 def _control_api(site: Site) -> Variables:

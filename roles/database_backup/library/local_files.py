@@ -16,18 +16,20 @@ from ansible.module_utils.basic import AnsibleModule
 DOCUMENTATION = r"""
 module: local_files
 short_description: Pack the files of a node that match patterns, or put them back
-description: What is there already when files are put back stays beside, with another ending.
+description: What matches a pattern and is there already when files are put back stays beside, with another ending.
 author: Penstock
 options:
   action: {type: str, required: true, choices: [pack, unpack], description: What to do.}
   archive: {type: path, required: true, description: The archive.}
   patterns: {type: list, elements: str, required: true, description: Which files; no others are put back.}
+  named: {type: list, elements: str, default: [], description: Paths of files that are put back only where nothing is.}
 """
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "action": {"type": "str", "required": True, "choices": ["pack", "unpack"]},
     "archive": {"type": "path", "required": True},
     "patterns": {"type": "list", "elements": "str", "required": True},
+    "named": {"type": "list", "elements": "str", "default": []},
 }
 BEFORE = ".before"
 
@@ -35,17 +37,19 @@ BEFORE = ".before"
 def main() -> None:
     """Return how many files there were as `count`."""
     module = AnsibleModule(argument_spec=OPTIONS)
-    archive, patterns = Path(module.params["archive"]), module.params["patterns"]
+    archive, patterns, named = (module.params[name] for name in ("archive", "patterns", "named"))
+    act = pack if module.params["action"] == "pack" else unpack
     try:
-        count = pack(archive, patterns) if module.params["action"] == "pack" else unpack(archive, patterns)
+        count = act(Path(archive), patterns, named)
     except (OSError, tarfile.TarError) as error:
         module.fail_json(msg=f"{archive}: {error}. Hint: look at the disk of this node.")
     module.exit_json(changed=True, count=count)
 
 
-def pack(archive: Path, patterns: Sequence[str]) -> int:
+def pack(archive: Path, patterns: Sequence[str], named: Sequence[str]) -> int:
     """Write an archive that root alone reads, and return how many files it has."""
-    found = [path for pattern in patterns for path in _matching(pattern) if path.is_file()]
+    matching = [path for pattern in patterns for path in _matching(pattern)]
+    found = [path for path in dict.fromkeys([*matching, *map(Path, named)]) if path.is_file()]
     with archive.open("wb") as file:
         os.fchmod(file.fileno(), 0o600)
         with tarfile.open(fileobj=file, mode="w:gz") as packed:
@@ -54,8 +58,8 @@ def pack(archive: Path, patterns: Sequence[str]) -> int:
     return len(found)
 
 
-def unpack(archive: Path, patterns: Sequence[str]) -> int:
-    """Put the files back that match; what matches and is there now gets another name."""
+def unpack(archive: Path, patterns: Sequence[str], named: Sequence[str]) -> int:
+    """Put the files back that match, and those that are named and gone; what matches and is there gets another name."""
     for pattern in patterns:
         for present in _matching(pattern):
             present.rename(f"{present}{BEFORE}")
@@ -64,7 +68,9 @@ def unpack(archive: Path, patterns: Sequence[str]) -> int:
         for member in packed:
             target = Path("/", member.name)
             content = packed.extractfile(member)
-            if content is None or ".." in target.parts or not any(fnmatch(str(target), each) for each in patterns):
+            matches = any(fnmatch(str(target), each) for each in patterns)
+            gone = str(target) in named and not os.path.lexists(target)
+            if content is None or ".." in target.parts or not (matches or gone):
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
             with content, target.open("wb") as file:

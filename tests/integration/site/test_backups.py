@@ -338,6 +338,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             "database_backup_socket": str(tmp_path / "socket"),
             "database_backup_migrate": ["migrate"],
             "database_backup_local": [f"{tmp_path}/own/*.log"],
+            "database_backup_named": [f"{tmp_path}/ldap.password"],
         }
         return hosts
 
@@ -353,8 +354,11 @@ def test_a_restore_brings_back_database_and_files_and_keeps_what_was_there(
     own = tmp_path / "own/20261123.log"
     own.parent.mkdir()
     own.write_text("line 1")
+    password = tmp_path / "ldap.password"
+    password.write_text("secret")
     backups.take()
     own.write_text("another log")
+    password.unlink()
     bare = backups_of(tmp_path / "bare", str(backups.site.backup.recipient))
     restore.unseal(None, backups.folder, key, signature.signer(backups.places), bare.places)
     bare = replace(bare, clock=lambda: NOW + timedelta(hours=2))
@@ -372,6 +376,7 @@ def test_a_restore_brings_back_database_and_files_and_keeps_what_was_there(
     with closing(postgresql.connect(server, done.kept)) as connection:
         assert connection.execute("SELECT count(*) FROM sessions").fetchall() == [(3,)]
     assert own.read_text() == "line 1"
+    assert password.read_text() == "secret"
     assert own.with_name("20261123.log.before").read_text() == "another log"
     told = [line.split()[0] for line in api.read_text().splitlines()]
     assert told.index("stop") < told.index("start")

@@ -10,7 +10,9 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
+from api.settings import Settings
 from appliance.site import groups, inventory
+from appliance.site.inventory import NAMED_FILES
 from appliance.site.model import Site
 from common.settings.package_index import PackageIndexSettings
 
@@ -61,6 +63,20 @@ def test_an_ordinary_ssh_user_becomes_root() -> None:
     worker = build(ssh={"user": "operator"})["hosts"]["worker1"]
     assert worker["ansible_become"] is True
     assert "ansible_ssh_private_key_file" not in worker
+
+
+def test_files_of_the_master_that_the_site_names_are_in_its_backups() -> None:
+    named = {"alerts": {"webhook": "https://hook.example/", "webhook_ca": "/etc/ssl/hook.pem"}}
+    assert build()["vars"]["site_named_files"] == []
+    assert build(**named)["vars"]["site_named_files"] == ["/etc/ssl/hook.pem"]
+
+
+def test_every_setting_that_names_a_file_of_the_master_is_known() -> None:
+    paths = {
+        name for name, field in Settings.model_fields.items() if "'^/'" in repr((field.metadata, field.annotation))
+    }
+    folders = {"host_paths", "pvc_root", "storages"}
+    assert paths - folders == set(NAMED_FILES)
 
 
 def test_services_are_named_beside_their_nodes() -> None:

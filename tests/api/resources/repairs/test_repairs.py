@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,18 @@ async def test_runs_of_the_command_line_are_told_afterwards(ordering: Cluster, c
     await tell(controller, local | {"state": "running"})
     (listed,) = await ok(ordering.admin.get(f"{V1}/repair-runs"))
     assert (listed["by"], listed["state"], listed["reason"]) == ("root", "stopped", "it is still there")
+
+
+@pytest.mark.parametrize(("said", "told"), [("a\\u0000b", "a\\x00b"), ("a\\udc80b", "a\\udc80b")])
+async def test_whatever_a_playbook_printed_gets_through(
+    ordering: Cluster, controller: httpx.AsyncClient, said: str, told: str
+) -> None:
+    step = STEP | {"evidence": "SAID", "tasks": ["SAID"]}
+    body = json.dumps({"runs": [run(state="stopped", reason="SAID", steps=[step])]}).replace("SAID", said)
+    await ok(controller.post(CONTROLLER_PATH, content=body, headers={"Content-Type": "application/json"}))
+    (listed,) = await ok(ordering.admin.get(f"{V1}/repair-runs"))
+    shown = await ok(ordering.admin.get(f"{V1}/repair-runs/{listed['id']}"))
+    assert (shown["reason"], shown["steps"][0]["evidence"], shown["steps"][0]["tasks"]) == (told, told, [told])
 
 
 async def test_one_order_waits_at_a_time(ordering: Cluster, controller: httpx.AsyncClient) -> None:

@@ -179,12 +179,11 @@ async def test_what_the_controller_has_taken_is_not_called_back_unless_it_never_
     assert "is running" in (await refused(ordering.admin.post(f"{V1}{listed}/{placed['id']}/cancel"), 409))["reason"]
 
 
-@pytest.mark.parametrize(("times", "refuses"), [(2, True), (20, False)], ids=["again", "again and again"])
-async def test_what_the_controller_takes_once_more_is_its_own_again_unless_it_never_gets_anywhere(
-    ordering: Cluster, controller: httpx.AsyncClient, times: int, refuses: bool
+async def test_what_the_controller_takes_once_more_is_its_own_again(
+    ordering: Cluster, controller: httpx.AsyncClient
 ) -> None:
     placed = await ok(ordering.admin.post(f"{V1}{ORDERS['repair'][0]}", json={}))
-    for _ in range(times):
+    for _ in range(2):
         assert (await ok(controller.post(CONTROLLER_PATH, json={})))["order"]
         async with ordering.database.transaction() as db:
             row = await db.get(RepairRun, UUID(placed["id"]))
@@ -193,8 +192,34 @@ async def test_what_the_controller_takes_once_more_is_its_own_again_unless_it_ne
             early = (now() - timedelta(minutes=1)).isoformat()
             row.record = {name: early if name == "taken_at" else value for name, value in row.record.items()}
     assert (await ok(controller.post(CONTROLLER_PATH, json={})))["order"]
-    reply = await ordering.admin.post(f"{V1}/repair-runs/{placed['id']}/cancel")
-    assert (reply.status_code == 409) is refuses, reply.text
+    await refused(ordering.admin.post(f"{V1}/repair-runs/{placed['id']}/cancel"), 409)
+
+
+@pytest.mark.parametrize(("kind", "state"), [("repair", "interrupted"), ("backup", "failed")])
+async def test_what_the_controller_takes_again_and_again_and_never_begins_ends_and_the_next_one_runs(
+    ordering: Cluster, controller: httpx.AsyncClient, kind: str, state: str
+) -> None:
+    orders, listed = ORDERS[kind]
+    body, name = ({}, "order") if kind == "repair" else ({"action": "now"}, "backup_order")
+    placed = await ok(ordering.admin.post(f"{V1}{orders}", json=body))
+    for _ in range(controller_orders.MOST_TAKEN):
+        assert (await ok(controller.post(CONTROLLER_PATH, json={})))[name]["id"] == placed["id"]
+    assert (await ok(controller.post(CONTROLLER_PATH, json={})))[name] is None
+    shown = await ok(ordering.admin.get(f"{V1}{listed}/{placed['id']}"))
+    assert (shown["state"], bool(shown["finished_at"])) == (state, True)
+    assert "the controller has taken it 10 times and not begun it" in shown["reason"]
+    assert "penstock-controller" in shown["reason"]
+    after = await ok(ordering.admin.post(f"{V1}{orders}", json=body))
+    order = (await ok(controller.post(CONTROLLER_PATH, json={})))[name]
+    assert order["id"] == after["id"]
+    # the first one had begun all the same, and could not say so: what it does counts, and how it ended stays
+    first = {"id": placed["id"], "by": "admin", "ordered_at": placed["ordered_at"]}
+    first |= {"repair": "5-A"} if kind == "repair" else {"action": "now"}
+    for told in ("running", "healthy" if kind == "repair" else "done", "running"):
+        one = run(**first | {"state": told}) if kind == "repair" else first | {"state": told}
+        await ok(controller.post(CONTROLLER_PATH, json={"runs" if kind == "repair" else "backup_orders": [one]}))
+    shown = await ok(ordering.admin.get(f"{V1}{listed}/{placed['id']}"))
+    assert shown["state"] == ("healthy" if kind == "repair" else "done")
 
 
 async def test_who_orders_is_told_when_the_controller_was_last_heard_of(

@@ -6,6 +6,7 @@ it, as long as nobody asks for what is new.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
@@ -25,12 +26,26 @@ Why = Annotated[str, Field(max_length=MAX_REASON)]
 MAX_WORDS = 20_000
 
 
-def _cut(value: object) -> object:
-    return f"{value[: MAX_WORDS - 1]}…" if isinstance(value, str) and len(value) > MAX_WORDS else value
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+"""What neither UTF-8 nor PostgreSQL can have in a text."""
 
 
-Words = Annotated[str, BeforeValidator(_cut), Field(max_length=MAX_WORDS)]
-"""What programs have said: the rest of a longer text is left out, for what it is about has to be told all the same."""
+def as_told(most: int) -> BeforeValidator:
+    """Mark a text of which whatever is in it is told: what no text can have is written out, and the rest of one that
+    has more than `most` characters is left out.
+    """
+
+    def mended(value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        text = _NO_TEXT.sub(lambda found: found[0].encode("unicode_escape").decode(), value[: most + 1])
+        return text if len(text) <= most else f"{text[: most - 1]}…"
+
+    return BeforeValidator(mended)
+
+
+Words = Annotated[str, as_told(MAX_WORDS), Field(max_length=MAX_WORDS)]
+"""What programs have said, which is told in any case."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from subprocess import CompletedProcess
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -13,6 +15,8 @@ from common.errors import ProcessError, UnavailableError
 
 TAIL_LINES = 15
 CHUNK = 1 << 20
+ENDS_S = 5.0
+"""So long a program that is ended may take to be gone."""
 
 
 def require(program: str, package: str, otherwise: str = "") -> str:
@@ -53,17 +57,17 @@ def run(
         raise UnavailableError(f"there is no program {words[0]}", where=words[0], hint=hint)
     try:
         if most_bytes:
-            return _run_bounded(words, most_bytes, hint, env=env, input=stdin.encode(), timeout=timeout_s)
-        done = subprocess.run(
+            return _run_bounded(words, most_bytes, stdin, hint=hint, timeout_s=timeout_s, env=env)
+        done = _ended(
             _tied(words),
+            stdin,
+            timeout_s,
             env=env,
             cwd=cwd,
-            input=stdin,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            check=False,
-            timeout=timeout_s,
         )
     except OSError as error:
         raise UnavailableError(f"cannot start {words[0]}: {error.strerror}", where=words[0], hint=hint) from error
@@ -74,14 +78,38 @@ def run(
         raise ProcessError(_with_tail(why, said) if said else why, where=words[0], hint=hint) from error
     if done.returncode not in accepted:
         raise failure(words, done.returncode, done.stderr.strip() or done.stdout.strip(), hint)
-    return done.stdout
+    text: str = done.stdout
+    return text
 
 
-def _run_bounded(words: list[str], most_bytes: int, hint: str, **how: Any) -> str:
+def _ended(words: list[str], stdin: str | bytes, timeout_s: float | None, **how: Any) -> CompletedProcess[Any]:
+    """Run a program to its end; raises subprocess.TimeoutExpired, for one, too, that a kernel does not let go.
+
+    `subprocess.run` waits on for that one: with a file system whose server is gone, for ever.
+    """
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, **how)
+    try:
+        said, wrong = process.communicate(stdin, timeout_s)
+    except BaseException:
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(ENDS_S)
+        raise
+    finally:
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe:
+                with suppress(BrokenPipeError):
+                    pipe.close()
+    return CompletedProcess(words, process.returncode, said, wrong)
+
+
+def _run_bounded(
+    words: list[str], most_bytes: int, stdin: str, *, hint: str, timeout_s: float | None, env: Mapping[str, str] | None
+) -> str:
     """Run a program whose output goes into a file that cannot grow beyond a size: whoever goes on to write is ended."""
     bounded = [require("prlimit", "util-linux"), f"--fsize={most_bytes}", "--", *words]
     with TemporaryFile() as said:
-        done = subprocess.run(_tied(bounded), stdout=said, stderr=subprocess.STDOUT, check=False, **how)
+        done = _ended(_tied(bounded), stdin.encode(), timeout_s, env=env, stdout=said, stderr=subprocess.STDOUT)
         said.seek(0)
         text = said.read(most_bytes).decode(errors="replace")
     if done.returncode != 0:

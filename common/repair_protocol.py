@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, FiniteFloat
 
 from common.backup_protocol import MAX_BACKUPS, MAX_ORDERS, BackupOrder, BackupOrderReport, BackupReport
 from common.check_protocol import MAX_CHECKS, CheckReport
-from common.messages import Report, Words, else_read
+from common.messages import Report, Words, as_told, else_read
 from common.repairs import RunState
 
 CONTROLLER = "controller.penstock"
@@ -26,7 +26,7 @@ MAX_NODES = 1000
 MAX_STEPS = 5000
 MAX_TASKS = 1000
 
-Word = Annotated[str, Field(max_length=255)]
+Word = Annotated[str, as_told(255), Field(max_length=255)]
 
 
 class StepReport(Report):
@@ -37,7 +37,7 @@ class StepReport(Report):
     rung: Word = ""
     ok: bool = False
     evidence: Words = ""
-    seconds: float = 0.0
+    seconds: FiniteFloat = 0.0
     tasks: list[Words] = Field(default=[], max_length=MAX_TASKS)
 
 

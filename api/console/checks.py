@@ -34,7 +34,7 @@ router = Router(prefix="/health/checks")
 class AcknowledgementForm(BaseModel):
     """For how long nobody is told of a check, and why."""
 
-    hours: Annotated[int, Field(ge=1, le=8784)]
+    hours: Annotated[int, Field(ge=1, le=2160)]
     comment: Annotated[str, Field(max_length=1000)] = ""
 
 

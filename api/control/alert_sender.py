@@ -31,8 +31,8 @@ AT_ONCE = 50
 """So many changes are told together."""
 ANSWER_S = 10.0
 """So long one of them may take to say that it has a change."""
-MAIL_S = 30.0
-"""So long a mail server may take for all that it says, and so long all is told that a webhook is told in one go."""
+RECEIVER_S = 30.0
+"""So long a receiver may take in one go: a mail server for all that it says, a webhook for all that it is told."""
 FIRST_S, LONGEST_S = 5.0, 600.0
 """How long after a try that failed the next one comes, at first and at most."""
 SMTP = 25
@@ -59,7 +59,7 @@ class AlertSender:
         """Post changes one after the other. Where none comes through, the others wait with it; so does who has no time
         left for them.
         """
-        end = time.monotonic() + MAIL_S
+        end = time.monotonic() + RECEIVER_S
         for place, alert in enumerate(alerts):
             if time.monotonic() > end:
                 return
@@ -145,7 +145,7 @@ class _Server(smtplib.SMTP):
         found = socket.create_connection((host, port), timeout)
         # TLS gives the connection to another socket, and this one stays
         self._way = found.dup()
-        self._end = threading.Timer(MAIL_S, self._leave)
+        self._end = threading.Timer(RECEIVER_S, self._leave)
         self._end.daemon = True
         self._end.start()
         return found

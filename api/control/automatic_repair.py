@@ -20,6 +20,7 @@ from api.database import Database
 from api.resources.audit import lines
 from api.resources.audit import service as audit
 from api.resources.health import service as health
+from api.resources.health.bounds import ALARM
 from api.resources.nodes import service as nodes
 from api.resources.repairs import automatic, service
 from api.resources.repairs.automatic import ALWAYS, Failing, Limits, Nodes, Past, name
@@ -36,9 +37,6 @@ log = structlog.get_logger()
 
 EVERY_S = 5.0
 """So often it is looked whether one is to be ordered."""
-ALARM = "repair"
-"""The check that tells of repairs that do not help."""
-
 Rows: TypeAlias = Sequence[Row[HealthCheck, str]]
 """Checks with the names of their nodes."""
 
@@ -105,11 +103,13 @@ class AutomaticRepair:
             # somebody looks after it already
             and not (row.acknowledged_until and row.acknowledged_until > self._clock.now())
         ]
-        well = await health.last_well(db, {node for _, node in wanted}) if wanted else {}
+        well = await health.last_well(db, {node for _, node in wanted}, self._clock.now()) if wanted else {}
 
         def well_at(row: HealthCheck, node: str) -> datetime:
-            own, alarm = (node, row.check_id, row.thing), (node, ALARM, row.check_id)
-            return max(well.get(own, ALWAYS), well.get(alarm, ALWAYS))
+            own, alarm = well.get((node, row.check_id, row.thing)), well.get((node, ALARM, row.check_id))
+            # that an alarm came, and so was none before, opens nothing
+            known = (own and own.since, own and own.until, alarm and alarm.since)
+            return max((moment for moment in known if moment), default=ALWAYS)
 
         return {
             row: Failing(row.check_id, row.repair, row.since, node or None, well_at(row, node)) for row, node in wanted

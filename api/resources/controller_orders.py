@@ -14,16 +14,16 @@ from api.clock import now
 from api.database import ORDERS_LOCK, exclusively
 from api.tables.backups import BackupOrder
 from api.tables.repairs import RepairRun
-from common.errors import ConflictError, NotFoundError
+from common.errors import ConflictError, NotFoundError, Problem
 
-ORDERED, CANCELLED = "ordered", "cancelled"
-"""States of both kinds of orders: one that waits, and one that was called back."""
+ORDERED, RUNNING, CANCELLED = "ordered", "running", "cancelled"
+"""States of both kinds of orders: one that waits, one that the controller does, and one that was called back."""
 MOST = 100
 """So many orders of a kind are listed."""
 BEGINS = timedelta(seconds=30)
 """Within so long the controller says what it has begun; what it has not begun by then has not reached it."""
 MOST_TAKEN = 10
-"""An order that the controller has taken so often is none that it begins."""
+"""An order that the controller has taken so often and not begun ends, so that others have their turn."""
 _TAKEN, _TIMES = "taken_at", "taken_times"
 
 Order = TypeVar("Order", RepairRun, BackupOrder)
@@ -57,13 +57,26 @@ async def waiting_alone(db: AsyncSession, kind: type[Order]) -> Order | None:
 async def hand_out(db: AsyncSession, kind: type[Order]) -> Order | None:
     """Return the order that the controller is to do next, and note that it takes it; None where none waits.
 
-    It takes one again where the answer did not reach it the last time.
+    It takes one again where the answer did not reach it the last time, but not for ever.
     """
-    order = await waiting(db, kind)
-    times = order.record.get(_TIMES, 0) + 1 if order else 0
-    if order and times <= MOST_TAKEN:
-        order.record = {**order.record, _TAKEN: now().isoformat(), _TIMES: times}
-    return order
+    while order := await waiting(db, kind):
+        times = order.record.get(_TIMES, 0) + 1
+        if times <= MOST_TAKEN:
+            order.record = {**order.record, _TAKEN: now().isoformat(), _TIMES: times}
+            return order
+        hint = "look at `journalctl -u penstock-controller` on the reservoir node, and order it again"
+        reason = Problem("", f"the controller has taken it {MOST_TAKEN} times and not begun it", hint)
+        order.status, order.reason, order.finished_at = kind.NOT_BEGUN, str(reason), now()
+        await db.flush()
+    return None
+
+
+def is_settled(order: RepairRun | BackupOrder) -> bool:
+    """Return whether the controller has told how an order ended.
+
+    What was ended here may have begun all the same, and then it is what the controller tells.
+    """
+    return order.status not in (ORDERED, RUNNING, CANCELLED) and _TIMES not in order.record
 
 
 async def cancel(db: AsyncSession, kind: type[Order], identity: UUID, user: str) -> Order:

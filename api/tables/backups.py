@@ -10,6 +10,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from api.tables.base import Base
 from api.tables.controller_orders import ControllerOrder
+from common.backup_protocol import BackupOrderState
 
 
 class Backup(Base):
@@ -27,6 +28,7 @@ class BackupOrder(ControllerOrder, Base):
 
     __tablename__ = "backup_orders"
     NOUN = "order"
+    NOT_BEGUN = BackupOrderState.FAILED
 
     action: Mapped[str] = mapped_column(String(16))
     backup: Mapped[str | None] = mapped_column(String(64))

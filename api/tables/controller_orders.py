@@ -14,9 +14,12 @@ from api.clock import now
 
 
 class ControllerOrder:
-    """An order, as the controller told of it last. `record` has what it told, `NOUN` is what errors call it."""
+    """An order, as the controller told of it last. `record` has what it told, `NOUN` is what errors call it, and
+    `NOT_BEGUN` the state of one that the controller never began.
+    """
 
     NOUN: ClassVar[str]
+    NOT_BEGUN: ClassVar[str]
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
     user_name: Mapped[str] = mapped_column(String(255))

@@ -7,6 +7,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from api.tables.base import Base
 from api.tables.controller_orders import ControllerOrder
+from common.repairs import RunState
 
 
 class RepairRun(ControllerOrder, Base):
@@ -17,6 +18,7 @@ class RepairRun(ControllerOrder, Base):
 
     __tablename__ = "repair_runs"
     NOUN = "run"
+    NOT_BEGUN = RunState.INTERRUPTED
 
     name: Mapped[str] = mapped_column(String(16))
     node: Mapped[str | None] = mapped_column(String(255))

@@ -12,7 +12,7 @@ from api.resources.backups import repository
 from api.resources.backups.schemas import BackupOrderRequest, BackupOrderView, BackupView
 from api.tables.backups import Backup, BackupOrder
 from common import backup_protocol
-from common.backup_protocol import OPEN_ORDERS, BackupOrderReport, BackupOrderState
+from common.backup_protocol import BackupOrderReport, BackupOrderState
 from common.errors import ConflictError, NotFoundError
 from common.repair_protocol import ControllerReport
 
@@ -76,12 +76,9 @@ async def take(db: AsyncSession, report: ControllerReport, *, wants: bool) -> ba
 
 
 async def _note(db: AsyncSession, told: BackupOrderReport) -> None:
-    """Take in one order. What was ordered here stays as it was ordered, and what is over stays over.
-
-    What was called back and had begun all the same is what it is.
-    """
+    """Take in one order. What was ordered here stays as it was ordered, and what is over stays over."""
     known = await db.get(BackupOrder, UUID(told.id))
-    if known is None or BackupOrderState(known.status) not in OPEN_ORDERS | {BackupOrderState.CANCELLED}:
+    if known is None or controller_orders.is_settled(known):
         # one of before a restore is nobody's any more
         return
     known.status, known.reason, known.finished_at = told.state, told.reason, told.finished_at

@@ -22,7 +22,9 @@ MAX_TOLD = 100
 """So many of the alerts that wait may be of one node."""
 CHECKS, HISTORY = "checks", "history"
 AGENT = "agent"
-OTHERS = frozenset({AGENT, CHECKS})
+ALARM = "repair"
+"""The check that tells of repairs that do not help."""
+OTHERS = frozenset({AGENT, ALARM, CHECKS})
 """Checks of a node that its agent does not make."""
 
 

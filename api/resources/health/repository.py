@@ -103,7 +103,9 @@ async def heard(db: AsyncSession, check_id: str) -> datetime | None:
 
 async def note_heard(db: AsyncSession, check_id: str, at: datetime, every: timedelta) -> None:
     """Let the controller's own check have occurred, unless it has within `every`."""
-    own = update(HealthCheck).where(*_own(check_id), HealthCheck.occurred_at < at - every)
+    # one of later than this moment is of a clock that was put back
+    is_time = (HealthCheck.occurred_at < at - every) | (HealthCheck.occurred_at > at)
+    own = update(HealthCheck).where(*_own(check_id), is_time)
     await db.execute(own.values(occurred_at=at))
 
 
@@ -145,15 +147,28 @@ async def state_before(db: AsyncSession, node: str, check: HealthCheck) -> Check
     return await db.scalar(query.order_by(HealthChange.number.desc()).limit(1))
 
 
-async def last_well(db: AsyncSession, nodes: Collection[str]) -> Mapping[tuple[str, str, str], datetime]:
-    """Return when the checks of nodes, `""` for the site, were well last, by node, check and thing; without those of
-    which that is not known.
+class Well(NamedTuple):
+    """When a check became well last, and when it was well last, as it came to another state; None: not known."""
+
+    since: datetime | None
+    until: datetime | None
+
+
+async def last_well(db: AsyncSession, nodes: Collection[str], at: datetime) -> Mapping[tuple[str, str, str], Well]:
+    """Return when the checks of nodes, `""` for the site, were well last, by node, check and thing.
+
+    What is of later than `at` is of a clock that was put back since, and says nothing.
     """
     key = HealthChange.node, HealthChange.check_id, HealthChange.thing
-    was_well = select(*key, func.max(HealthChange.at)).where(
-        among(HealthChange.node, nodes), HealthChange.after == CheckState.OK
+    last = func.max(HealthChange.at)
+    became, was = HealthChange.after == CheckState.OK, HealthChange.before == CheckState.OK
+    well = select(*key, last.filter(became), last.filter(was)).where(
+        among(HealthChange.node, nodes), became | was, HealthChange.at <= at
     )
-    return {(node, check, thing): at for node, check, thing, at in await db.execute(was_well.group_by(*key))}
+    return {
+        (node, check, thing): Well(since, until)
+        for node, check, thing, since, until in await db.execute(well.group_by(*key))
+    }
 
 
 async def forget(db: AsyncSession, before: datetime, limit: int) -> int:

@@ -26,6 +26,8 @@ from common.repair_protocol import SILENT_S, NodeChecks
 
 NAMED = 3
 """So many failing checks of a node are named."""
+LONGEST = timedelta(days=90)
+"""So long a check may be acknowledged: who knows of it for longer has forgotten it."""
 
 CONTROLLER = "controller"
 SILENT = timedelta(seconds=SILENT_S)
@@ -185,9 +187,12 @@ async def changes(
 async def acknowledge(
     db: AsyncSession, settings: Settings, id_: UUID, request: AcknowledgementRequest, caller: Identity
 ) -> CheckView:
-    """Tell nobody of a check until a moment; raises NotFoundError, and InputError for one that is over."""
+    """Tell nobody of a check until a moment; raises NotFoundError, and InputError for one that is over or far away."""
     if request.until <= now():
         raise InputError("that moment is over", where="until", hint="write a later one")
+    if request.until > now() + LONGEST:
+        reason = f"nobody is told of a check for {LONGEST.days} days at most"
+        raise InputError(reason, where="until", hint="write an earlier one, and acknowledge it again when that is over")
     row, name = await _get(db, id_)
     row.acknowledged_until, row.acknowledged_by, row.comment = request.until, caller.name, request.comment
     return _view(row, name, settings)

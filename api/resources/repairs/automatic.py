@@ -76,22 +76,24 @@ def choose(
         and not (too_many and not REPAIRS[each.repair].spreads)
         and _tries(each, runs, at) < TRIES
         and not _is_to_show(each, runs, limits, at)
-        and len(_ordered(each, runs)) < TRIES
+        and len(_ordered(each, runs, at)) < TRIES
     ]
     return min(wanted, key=lambda each: (each.since, each.node or "", each.check), default=None)
 
 
 def gave_up(each: Failing, runs: Sequence[Past], limits: Limits, at: datetime) -> Sequence[Past]:
     """Return the runs that did not help a check, where no more are ordered; none where one may help yet."""
-    ordered = _ordered(each, runs)
+    ordered = _ordered(each, runs, at)
     is_over = not any(run.state in OPEN for run in ordered) and not _is_to_show(each, runs, limits, at)
     return ordered if len(ordered) >= TRIES and is_over else ()
 
 
-def _ordered(failing: Failing, runs: Iterable[Past]) -> Sequence[Past]:
-    """Return the runs that were ordered for a check since it was well."""
+def _ordered(failing: Failing, runs: Iterable[Past], at: datetime) -> Sequence[Past]:
+    """Return the runs that were ordered for a check since it was well; of those in the future, which are of a clock
+    that was put back, nobody knows.
+    """
     own = failing.node, name(failing.check)
-    return [run for run in runs if (run.node, run.by) == own and run.ordered_at >= failing.well_at]
+    return [run for run in runs if (run.node, run.by) == own and failing.well_at <= run.ordered_at <= at]
 
 
 def _is_to_show(failing: Failing, runs: Iterable[Past], limits: Limits, at: datetime) -> bool:

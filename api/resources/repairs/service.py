@@ -147,10 +147,7 @@ async def _check_node(db: AsyncSession, name: str, workers: Collection[str]) -> 
 
 
 async def _note(db: AsyncSession, told: RunReport) -> None:
-    """Take in one run. What was ordered of it here stays as it was ordered, and what is over stays over.
-
-    What was called back and had begun all the same is what it is.
-    """
+    """Take in one run. What was ordered of it here stays as it was ordered, and what is over stays over."""
     run = await db.get(RepairRun, UUID(told.id))
     if run is None:
         run = RepairRun(
@@ -164,7 +161,7 @@ async def _note(db: AsyncSession, told: RunReport) -> None:
             status=RunState.ORDERED,
         )
         db.add(run)
-    elif RunState(run.status) not in OPEN | {RunState.CANCELLED}:
+    elif controller_orders.is_settled(run):
         return
     run.status, run.reason, run.finished_at = told.state, told.reason, told.finished_at
     run.record = told.model_dump(mode="json", include={"tried", "sick", "steps"})

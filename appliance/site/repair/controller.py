@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import httpx
@@ -24,6 +24,7 @@ from appliance.site.model import Site
 from appliance.site.node_health import NodeHealth
 from appliance.site.repair import unit
 from appliance.site.repair.record import Record, Records
+from appliance.site.repair.telling import Telling, report
 from common import repairs
 from common.backup_protocol import OPEN_ORDERS, BackupOrderReport, BackupReport
 from common.errors import NotFoundError, PenstockError
@@ -44,6 +45,7 @@ EVERY_S, WITHOUT_ORDERS_S = 2.0, 30.0
 WHILE_HELD_S = 15.0
 """So soon it is looked again whether a deploy has ended."""
 ANSWER_S = 10.0
+JSON = {"Content-Type": "application/json"}
 
 
 class Controller:
@@ -83,8 +85,9 @@ class Controller:
         self._start_order = start_order
         self._look_at_order = look_at_order
         self._pki = state / "pki"
-        self._told: dict[str, RunReport] = {}
-        self._told_orders: list[BackupOrderReport] = []
+        self._told: Telling[RunReport] = Telling()
+        self._told_orders: Telling[BackupOrderReport] = Telling()
+        self._untold: set[str] = set()
         self._told_backups: list[BackupReport] | None = None
         self._trouble = ""
 
@@ -121,31 +124,46 @@ class Controller:
     def turn(self, ask: Callable[[ControllerReport], ControllerReply]) -> None:
         """Tell what is new, and start what was ordered unless something runs.
 
-        What the API did not hear is told again, all of it: it may have been restored to what it knew before.
+        What the API did not hear is told again, all of it: it may have been restored to what it knew before. More than
+        a message takes is told in parts, one each turn.
         """
-        runs = {record.id: self._now(record) for record in self._records.all()[:MAX_RUNS]}
+        records = {record.id: self._now(record) for record in self._records.all()[:MAX_RUNS]}
+        runs = self._tellable(records.values())
         orders = [self._look_at_order(order, self._orders) for order in self._orders.all()]
         backups = self._orders.backups()
-        idle = not any(run.state in OPEN for run in runs.values()) and not any(o.state in OPEN_ORDERS for o in orders)
-        report = ControllerReport(
-            runs=[run for run in runs.values() if self._told.get(run.id) != run],
-            wants=self._takes_orders and idle,
+        works = any(run.state in OPEN for run in records.values()) or any(o.state in OPEN_ORDERS for o in orders)
+        told = ControllerReport(
+            runs=self._told.part(runs),
+            backup_orders=self._told_orders.part(orders),
+            # one that is not told yet would be handed out again
+            wants=self._takes_orders and not works and self._told.is_all and self._told_orders.is_all,
             nodes=self._seen,
             backups=backups if backups != self._told_backups else None,
-            backup_orders=[order for order in orders if order not in self._told_orders],
         )
-        self._told, self._told_orders, self._told_backups = {}, [], None
-        reply = ask(report)
-        self._told, self._told_orders, self._told_backups = runs, orders, backups
-        self._seen = None
-        if reply.order and reply.order.id not in runs:
+        self._told_backups = None
+        reply = ask(told)
+        self._told.heard()
+        self._told_orders.heard()
+        self._told_backups, self._seen = backups, None
+        if reply.order and reply.order.id not in records:
             self._begin(reply.order)
         if (order := reply.backup_order) and order.id not in {known.id for known in orders}:
             self._start_order(backup_orders.begun(order), self._orders)
 
-    def _now(self, record: Record) -> RunReport:
-        now = self._look(record.id, self._records) if record.state in OPEN else record
-        return RunReport.model_validate(now.plain() | {"finished_at": now.finished_at or None})
+    def _now(self, record: Record) -> Record:
+        return self._look(record.id, self._records) if record.state in OPEN else record
+
+    def _tellable(self, records: Iterable[Record]) -> list[RunReport]:
+        """Return runs as they are told; of one that cannot be told it is said here, once, and the others go on."""
+        found: list[RunReport] = []
+        for record in records:
+            try:
+                found.append(report(record))
+            except ValidationError as error:
+                if record.id not in self._untold:
+                    self._say(f"the API cannot be told of run {record.id}: {error.errors(include_url=False)[0]['msg']}")
+                self._untold.add(record.id)
+        return found
 
     def _begin(self, order: RepairOrder) -> None:
         try:
@@ -156,14 +174,14 @@ class Controller:
         ordered = order.model_dump(mode="json") | {"repair": known.id}
         self._start(Record(**ordered), self._records)
 
-    def _ask(self, report: ControllerReport) -> ControllerReply:
+    def _ask(self, told: ControllerReport) -> ControllerReply:
         trust = ssl.create_default_context(cafile=self._pki / "ca.crt")
         trust.load_verify_locations(cafile=self._pki / pki.LIST)
         trust.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
         pair = self._pki / pki.CONTROLLER_FOLDER / "node"
         trust.load_cert_chain(pair.with_suffix(".crt"), pair.with_suffix(".key"))
         with httpx.Client(verify=trust, timeout=ANSWER_S, trust_env=False) as client:
-            answer = client.post(self._url, json=report.model_dump(mode="json"))
+            answer = client.post(self._url, content=told.model_dump_json(), headers=JSON)
             answer.raise_for_status()
             return ControllerReply.model_validate_json(answer.content)
 

@@ -305,7 +305,7 @@ async def test_a_webhook_that_never_ends_keeps_nobody(
 async def test_a_mail_server_that_never_ends_is_left(
     database_url: str, post: tuple[Post, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alert_sender, "MAIL_S", 0.5)
+    monkeypatch.setattr(alert_sender, "RECEIVER_S", 0.5)
     greeting = partial(drip, begin=b"220-wait\r\n", piece=b"220-a moment\r\n")
     async with await asyncio.start_server(greeting, "127.0.0.1", 0) as server:
         changes: dict[str, Any] = {

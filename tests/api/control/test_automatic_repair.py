@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from api.clock import now
+from api.tables.health import HealthChange, HealthCheck
+from api.tables.repairs import RepairRun
 from common.check_protocol import CheckReport
 from common.checks import CheckState
 from common.repair_protocol import CONTROLLER, CONTROLLER_PATH
@@ -105,6 +108,14 @@ async def test_a_check_that_fails_orders_its_repair_for_its_node(repairing: Clus
     assert len(await runs(repairing)) == 1
 
 
+async def test_an_agent_does_not_say_that_a_repair_helps(repairing: Cluster) -> None:
+    """Its certificate may be in the wrong hands, and each time it said so three more would be tried."""
+    told = {"id": "repair", "name": "repair", "thing": "engine", "state": CheckState.FAIL}
+    await repairing.heartbeat(checks=[CheckReport.model_validate(told)])
+    await passes(repairing)
+    assert await alarm(repairing) is None
+
+
 async def test_it_is_in_the_audit_log(repairing: Cluster) -> None:
     await says(repairing, "fail")
     await repairing.settle()
@@ -188,6 +199,25 @@ async def test_one_that_helped_has_time_to_show(repairing: Cluster) -> None:
     assert len(await runs(repairing)) == 1
     await passes(repairing, seconds=114)
     assert len(await runs(repairing)) == 2
+
+
+@pytest.mark.parametrize("is_well_between", [True, False])
+async def test_a_clock_that_was_put_back_neither_lets_one_be_tried_for_ever_nor_never(
+    repairing: Cluster, *, is_well_between: bool
+) -> None:
+    await says(repairing, "fail")
+    await says(repairing, "ok")
+    await fails_on(repairing, 4)
+    if is_well_between:
+        await says(repairing, "ok")
+    async with repairing.database.transaction() as db:
+        for kind, column in ((HealthChange, "at"), (HealthCheck, "since"), (RepairRun, "created_at")):
+            moment = getattr(kind, column)
+            await db.execute(update(kind).values({column: moment + timedelta(days=365)}))
+        await db.execute(update(RepairRun).values(finished_at=RepairRun.finished_at + timedelta(days=365)))
+    # what is known is of a year from now
+    assert await fails_on(repairing, 24) == ["stopped"] * 3
+    assert await alarm(repairing)
 
 
 async def test_no_alarm_stays_where_nothing_is_repaired_any_more(repairing: Cluster) -> None:

@@ -13,6 +13,7 @@ import pytest
 from api.endpoints.access import check_routes
 from api.endpoints.app import create_app
 from common.errors import PenstockError
+from common.protocol import HEARTBEAT_PATH
 from tests.api.cluster import V1, Cluster
 from tests.api.endpoints import scene
 from tests.api.endpoints.rights import (
@@ -151,6 +152,13 @@ async def test_everybody_reaches_with_every_route_as_far_as_the_table_says(
     assert len(told.answers) > 200
     missing = told.faults("" if person in NOBODY else person)
     assert not missing, missing
+
+
+async def test_what_agents_ask_for_is_matched_before_all_else(cluster: Cluster) -> None:
+    """Routes are tried one after the other, and nobody asks as often."""
+    paths = [route.path for route in routes_of(cluster.app)]
+    of_agents = [path for path in paths if path.startswith("/agent/")]
+    assert (paths[: len(of_agents)], paths[0]) == (of_agents, HEARTBEAT_PATH)
 
 
 async def test_the_application_does_not_start_with_a_route_that_nobody_has_decided_on(cluster: Cluster) -> None:

@@ -33,10 +33,16 @@ LENIENT: set[Path] = {
     *(("node_info", "hcas", 0, name) for name in ("name", "link_layer", "state")),
     ("node_info", "interfaces", 0, "name"),
     ("runs", 0, "state"),
+    *(("runs", 0, name) for name in ("by", "limit", "reason")),
+    *(("runs", 0, name, 0) for name in ("tried", "sick")),
+    *(("runs", 0, "steps", 0, name) for name in ("node", "rung", "evidence")),
+    ("runs", 0, "steps", 0, "tasks", 0),
+    ("backups", 0, "problem"),
+    ("backup_orders", 0, "reason"),
     ("backup_orders", 0, "state"),
 }
 """Words of agents that a later release may add to, of which one that is not known is read as what promises least; and
-what a user's program or a driver wrote, whose signs are replaced by ones that every terminal shows.
+what a program or a driver wrote, whose signs are replaced by ones that every terminal shows.
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 
 import pytest
@@ -20,6 +21,25 @@ def test_a_program_that_takes_too_long_has_told_why() -> None:
         process.run(["sh", "-c", r"printf 'full\377, I try again\n' >&2; exec sleep 60"], timeout_s=5)
     with pytest.raises(ProcessError, match=r"sleep has not ended after 0\.1 s\.\Z"):
         process.run(["sleep", "60"], timeout_s=0.1)
+
+
+@pytest.mark.parametrize("most_bytes", [0, 4096])
+def test_a_program_that_a_kernel_does_not_let_go_is_left(monkeypatch: pytest.MonkeyPatch, most_bytes: int) -> None:
+    """As one that waits for the disk of a server that is gone, and does not even end by KILL."""
+    left: list[subprocess.Popen[str]] = []
+
+    def in_vain(one: subprocess.Popen[str]) -> None:
+        left.append(one)
+
+    monkeypatch.setattr(process, "ENDS_S", 0.2)
+    monkeypatch.setattr(subprocess.Popen, "kill", in_vain)
+    begun = time.monotonic()
+    with pytest.raises(ProcessError, match=r"has not ended after 0\.1 s"):
+        process.run(["sleep", "20"], timeout_s=0.1, most_bytes=most_bytes)
+    assert time.monotonic() - begun < 10
+    for one in left:
+        one.terminate()
+        one.wait()
 
 
 def test_a_program_that_says_more_than_it_may_is_ended() -> None:

@@ -227,6 +227,19 @@ async def test_an_acknowledgement_has_an_end_and_keeps_the_node_closed(ready: Cl
     assert (await refused(ready.admin.put(path, json=over), 422))["where"] == "until"
 
 
+async def test_an_acknowledgement_ends_after_90_days_at_most(ready: Cluster) -> None:
+    await told(ready, disk())
+    path = f"{V1}/health/checks/{(await check_of(ready))['id']}/acknowledgement"
+    await ok(ready.admin.put(path, json={"until": (now() + timedelta(days=90)).isoformat()}))
+    too_long = {"until": (now() + timedelta(days=90, minutes=1)).isoformat()}
+    problem = await refused(ready.admin.put(path, json=too_long), 422)
+    assert (problem["where"], "90 days" in problem["reason"], "acknowledge it again" in problem["hint"]) == (
+        "until",
+        True,
+        True,
+    )
+
+
 async def test_checks_of_a_node_go_with_it_and_its_history_stays(ready: Cluster) -> None:
     await told(ready, disk())
     await ok(ready.admin.patch(f"{V1}/nodes/worker1/mode", json={"mode": "maintenance"}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,18 @@ async def test_runs_of_the_command_line_are_told_afterwards(ordering: Cluster, c
     assert (listed["by"], listed["state"], listed["reason"]) == ("root", "stopped", "it is still there")
 
 
+@pytest.mark.parametrize(("said", "told"), [("a\\u0000b", "a\\x00b"), ("a\\udc80b", "a\\udc80b")])
+async def test_whatever_a_playbook_printed_gets_through(
+    ordering: Cluster, controller: httpx.AsyncClient, said: str, told: str
+) -> None:
+    step = STEP | {"evidence": "SAID", "tasks": ["SAID"]}
+    body = json.dumps({"runs": [run(state="stopped", reason="SAID", steps=[step])]}).replace("SAID", said)
+    await ok(controller.post(CONTROLLER_PATH, content=body, headers={"Content-Type": "application/json"}))
+    (listed,) = await ok(ordering.admin.get(f"{V1}/repair-runs"))
+    shown = await ok(ordering.admin.get(f"{V1}/repair-runs/{listed['id']}"))
+    assert (shown["reason"], shown["steps"][0]["evidence"], shown["steps"][0]["tasks"]) == (told, told, [told])
+
+
 async def test_one_order_waits_at_a_time(ordering: Cluster, controller: httpx.AsyncClient) -> None:
     await ok(ordering.admin.post(f"{V1}/repairs/5-A/runs", json={}))
     told = await refused(ordering.admin.post(f"{V1}/repairs/5-B/runs", json={}), 409)
@@ -166,12 +179,11 @@ async def test_what_the_controller_has_taken_is_not_called_back_unless_it_never_
     assert "is running" in (await refused(ordering.admin.post(f"{V1}{listed}/{placed['id']}/cancel"), 409))["reason"]
 
 
-@pytest.mark.parametrize(("times", "refuses"), [(2, True), (20, False)], ids=["again", "again and again"])
-async def test_what_the_controller_takes_once_more_is_its_own_again_unless_it_never_gets_anywhere(
-    ordering: Cluster, controller: httpx.AsyncClient, times: int, refuses: bool
+async def test_what_the_controller_takes_once_more_is_its_own_again(
+    ordering: Cluster, controller: httpx.AsyncClient
 ) -> None:
     placed = await ok(ordering.admin.post(f"{V1}{ORDERS['repair'][0]}", json={}))
-    for _ in range(times):
+    for _ in range(2):
         assert (await ok(controller.post(CONTROLLER_PATH, json={})))["order"]
         async with ordering.database.transaction() as db:
             row = await db.get(RepairRun, UUID(placed["id"]))
@@ -180,8 +192,34 @@ async def test_what_the_controller_takes_once_more_is_its_own_again_unless_it_ne
             early = (now() - timedelta(minutes=1)).isoformat()
             row.record = {name: early if name == "taken_at" else value for name, value in row.record.items()}
     assert (await ok(controller.post(CONTROLLER_PATH, json={})))["order"]
-    reply = await ordering.admin.post(f"{V1}/repair-runs/{placed['id']}/cancel")
-    assert (reply.status_code == 409) is refuses, reply.text
+    await refused(ordering.admin.post(f"{V1}/repair-runs/{placed['id']}/cancel"), 409)
+
+
+@pytest.mark.parametrize(("kind", "state"), [("repair", "interrupted"), ("backup", "failed")])
+async def test_what_the_controller_takes_again_and_again_and_never_begins_ends_and_the_next_one_runs(
+    ordering: Cluster, controller: httpx.AsyncClient, kind: str, state: str
+) -> None:
+    orders, listed = ORDERS[kind]
+    body, name = ({}, "order") if kind == "repair" else ({"action": "now"}, "backup_order")
+    placed = await ok(ordering.admin.post(f"{V1}{orders}", json=body))
+    for _ in range(controller_orders.MOST_TAKEN):
+        assert (await ok(controller.post(CONTROLLER_PATH, json={})))[name]["id"] == placed["id"]
+    assert (await ok(controller.post(CONTROLLER_PATH, json={})))[name] is None
+    shown = await ok(ordering.admin.get(f"{V1}{listed}/{placed['id']}"))
+    assert (shown["state"], bool(shown["finished_at"])) == (state, True)
+    assert "the controller has taken it 10 times and not begun it" in shown["reason"]
+    assert "penstock-controller" in shown["reason"]
+    after = await ok(ordering.admin.post(f"{V1}{orders}", json=body))
+    order = (await ok(controller.post(CONTROLLER_PATH, json={})))[name]
+    assert order["id"] == after["id"]
+    # the first one had begun all the same, and could not say so: what it does counts, and how it ended stays
+    first = {"id": placed["id"], "by": "admin", "ordered_at": placed["ordered_at"]}
+    first |= {"repair": "5-A"} if kind == "repair" else {"action": "now"}
+    for told in ("running", "healthy" if kind == "repair" else "done", "running"):
+        one = run(**first | {"state": told}) if kind == "repair" else first | {"state": told}
+        await ok(controller.post(CONTROLLER_PATH, json={"runs" if kind == "repair" else "backup_orders": [one]}))
+    shown = await ok(ordering.admin.get(f"{V1}{listed}/{placed['id']}"))
+    assert shown["state"] == ("healthy" if kind == "repair" else "done")
 
 
 async def test_who_orders_is_told_when_the_controller_was_last_heard_of(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,15 @@ from appliance.site.backup.catalogue import Record as Backup
 from appliance.site.repair.controller import WHILE_HELD_S, Controller
 from appliance.site.repair.record import Record, Records, Step, moment
 from common.backup_protocol import BackupOrder, BackupOrderState
-from common.repair_protocol import LOOK_S, ControllerReply, ControllerReport, NodeChecks, RepairOrder
+from common.repair_protocol import (
+    LOOK_S,
+    MAX_STEPS,
+    MAX_TASKS,
+    ControllerReply,
+    ControllerReport,
+    NodeChecks,
+    RepairOrder,
+)
 from common.repairs import RunState
 from tests.unit.appliance.site.repair.test_ladder import site
 
@@ -111,6 +121,80 @@ def test_a_run_of_which_much_is_said_is_told_without_the_rest(controller: Contro
     controller.turn(api)
     [run] = api.heard[0].runs
     assert [text[-1] for text in (run.reason, *run.steps[0].tasks)] == ["…", "…"]
+
+
+def test_more_than_one_message_takes_is_told_in_parts(controller: Controller, records: Records) -> None:
+    steps = [Step("m1", moment(), evidence="no route to host " * 1000) for _ in range(50)]
+    every = [Record("5-A", "root", state=RunState.STOPPED, steps=steps) for _ in range(8)]
+    for record in every:
+        records.keep(record)
+    api = Api()
+    for _ in every:
+        controller.turn(api)
+    controller.turn(api)
+    assert [len(report.model_dump_json()) < 2 << 20 for report in api.heard] == [True] * 9
+    assert sorted(run.id for report in api.heard for run in report.runs) == sorted(record.id for record in every)
+    wants = [report.wants for report in api.heard]
+    assert wants == [False] * 7 + [True] * 2, "what is not told yet would be handed out again"
+
+
+def test_a_run_that_is_too_long_is_told_by_its_end_with_a_word_of_the_rest(
+    controller: Controller, records: Records
+) -> None:
+    tasks = [f"task {number}: changed" for number in range(MAX_TASKS + 5)]
+    steps = [Step("m1", moment(), evidence=str(number)) for number in range(MAX_STEPS + 5)]
+    long, wide = (Record("5-A", "root", state=RunState.STOPPED) for _ in range(2))
+    long.steps, wide.steps = steps, [Step("m1", moment(), tasks=tasks)]
+    records.keep(long)
+    records.keep(wide)
+    api = Api()
+    controller.turn(api)
+    controller.turn(api)
+    told = {run.id: run for report in api.heard for run in report.runs}
+    first, *_, last = told[long.id].steps
+    assert last.evidence == str(MAX_STEPS + 4)
+    left_out = MAX_STEPS + 5 - len(told[long.id].steps)
+    where = f"`penstock repair history {long.id}` on the reservoir node has all"
+    assert (left_out > 0, first.tasks) == (True, [f"{left_out} steps before this one are left out: {where}"])
+    [step] = told[wide.id].steps
+    assert "tasks before these are left out" in step.tasks[0]
+    assert step.tasks[-1] == f"task {MAX_TASKS + 4}: changed"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [("a\0b", "a\\x00b"), ("a\udc80b", "a\\udc80b"), ("\0" * 30_000, f"{chr(92)}x00" * 4999 + "\\x0…")],
+)
+def test_what_no_text_can_have_is_told_in_other_signs(
+    controller: Controller, records: Records, said: str, told: str
+) -> None:
+    records.keep(
+        Record("5-A", "root", state=RunState.STOPPED, reason=said, steps=[Step("m1", moment(), evidence=said)])
+    )
+    api = Api()
+    controller.turn(api)
+    [run] = api.heard[0].runs
+    assert (run.reason, run.steps[0].evidence) == (told, told)
+    assert json.loads(run.model_dump_json())["reason"] == told
+
+
+def test_no_record_keeps_the_others_from_being_told(
+    controller: Controller, records: Records, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd: Any = {"penstock": "says no text"}
+    long = Record("5-A", "root", limit="m" * 300, state=RunState.REFUSED)
+    untold = Record("5-A", "root", state=RunState.STOPPED, steps=[Step("m1", moment(), evidence=odd)])
+    timeless = Record("5-A", "root", state=RunState.STOPPED, ordered_at="2026-11-23T12:00:00")
+    for record in (long, untold, timeless):
+        records.keep(record)
+    api = Api()
+    controller.turn(api)
+    controller.turn(api)
+    told = {run.id: run for run in api.heard[0].runs}
+    assert told.keys() == {long.id, untold.id}
+    assert told[long.id].limit == "m" * 254 + "…"
+    assert (told[untold.id].steps, "its steps cannot be told" in told[untold.id].reason) == ([], True)
+    assert capsys.readouterr().out.count(timeless.id) == 1
 
 
 def test_what_the_api_did_not_hear_is_told_again(controller: Controller, records: Records) -> None:

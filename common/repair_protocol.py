@@ -23,6 +23,7 @@ AWAY_S = 120.0
 """After so long without a word of the controller, orders wait for it to come back."""
 MAX_RUNS = 50
 MAX_NODES = 1000
+MAX_COMMANDS = 100
 MAX_STEPS = 5000
 MAX_TASKS = 1000
 
@@ -59,6 +60,23 @@ class RunReport(Report):
     steps: list[StepReport] = Field(default=[], max_length=MAX_STEPS)
 
 
+class CommandReport(Report):
+    """A command that somebody ran on the controller as root, such as `backup restore`, and that is over.
+
+    `reason` says why it is not `ok`; one without an end was broken off. `object` is what it was about, in the words of
+    the audit log.
+    """
+
+    id: Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+    command: Word
+    object: Word
+    by: Word
+    began_at: AwareDatetime
+    ended_at: AwareDatetime | None = None
+    ok: bool = False
+    reason: Words = ""
+
+
 class NodeChecks(Report):
     """The checks of a node that has no agent; those without a `node` are of the site."""
 
@@ -70,6 +88,7 @@ class ControllerReport(Report):
     """What the controller tells: runs and orders that are new or have changed, and whether it `wants` an order.
 
     After a look, `nodes` has all checks that it makes. `backups` are all that there are, None where that is as it was.
+    `commands` are those of which the API has not answered that it heard; after a lost answer one comes twice.
     """
 
     runs: list[RunReport] = Field(default=[], max_length=MAX_RUNS)
@@ -77,6 +96,7 @@ class ControllerReport(Report):
     nodes: list[NodeChecks] | None = Field(default=None, max_length=MAX_NODES)
     backups: list[BackupReport] | None = Field(default=None, max_length=MAX_BACKUPS)
     backup_orders: list[BackupOrderReport] = Field(default=[], max_length=MAX_ORDERS)
+    commands: list[CommandReport] = Field(default=[], max_length=MAX_COMMANDS)
 
 
 class RepairOrder(Report):

@@ -14,6 +14,7 @@ from api.auth.workers import Workers
 from api.endpoints.access import Caller, SettingsOf, action, for_controller
 from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
+from api.resources.audit import service as audit
 from api.resources.backups import service as backups
 from api.resources.health import service as health
 from api.resources.repairs import service
@@ -95,10 +96,11 @@ async def cancel_repair(run_id: UUID, caller: Caller, db: Transaction) -> Repair
 @controller.post(CONTROLLER_PATH)
 @for_controller
 async def report_repairs(message: ControllerReport, db: Transaction, settings: SettingsOf) -> ControllerReply:
-    """Take what the controller tells of runs, looks and backups, and say what was ordered.
+    """Take what the controller tells of runs, looks, backups and commands, and say what was ordered.
 
     No other certificate will do.
     """
+    await service.tell(db, message.commands, wanted=audit.is_on(settings))
     if message.nodes is not None:
         await health.record_controller(db, settings, message.nodes)
     else:

@@ -68,7 +68,9 @@ def now(file: SiteFile = SITE, output: FormatOption = Format.TABLE) -> None:
     if _is_elsewhere(file):
         backup_orders.run(BackupAction.NOW, None, output)
         return
-    with _backups(file) as (backups, held):
+    from appliance.site import commands
+
+    with _backups(file) as (backups, held), commands.told("backup now", "backups"):
         record = backups.take(held)
     if output is Format.JSON:
         print_json(asdict(record))
@@ -183,11 +185,13 @@ def restore(
 
     What runs and the database does not know is left alone, and told by `penstock node list`.
     """
+    from appliance.site import commands
     from appliance.site.backup import archive
     from appliance.site.backup import restore as restoring
 
     by_log = _is_by_log(name, source, to_time, wal=wal)
-    with _backups(file) as (backups, held):
+    subject = "backups/wal" if by_log else _subject(name)
+    with _backups(file) as (backups, held), commands.told("backup restore", subject):
         if by_log:
             done = archive.rewind(backups, _known(to_time), replace=replace, held=held)
         else:
@@ -244,10 +248,13 @@ def unseal(
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Put authority, keys, site file and uploads onto a new reservoir node, before its first deploy."""
+    from appliance.site import commands
     from appliance.site.backup import restore as restoring
     from appliance.site.backup.make import FOLDER
 
-    record, count = restoring.unseal(name, source or FOLDER, identity, _by(signer, identity, unsigned=unsigned))
+    by = _by(signer, identity, unsigned=unsigned)
+    with commands.told("backup unseal", _subject(name)):
+        record, count = restoring.unseal(name, source or FOLDER, identity, by)
     next_ = f"Now deploy with {SITE}, then run `penstock backup restore`."
     show(
         {"backup": record.name, "files": count},
@@ -275,6 +282,7 @@ def rebuild(
     A worker that is down, unfit or fails is left out and named, with exit code 11; the next deploy catches it up.
     """
     from appliance.cli.progress import screen
+    from appliance.site import commands
     from appliance.site.backup.make import FOLDER
     from appliance.site.rebuild import Rebuild
     from appliance.site.rollout import require_all
@@ -282,7 +290,7 @@ def rebuild(
 
     spoken = Spoken(public_key(key), trust_first, replace_key)
     by = _by(signer, identity, unsigned=unsigned)
-    with screen() as listener:
+    with commands.told("backup rebuild", _subject(name)), screen() as listener:
         done = Rebuild(source or FOLDER, identity, bundle, by, listener, spoken=spoken).run(name)
     if output is Format.JSON:
         print_json(_plain(done.restored) | {"seconds": done.seconds, "deployment": done.deployment.json()})
@@ -351,6 +359,10 @@ def _backups(file: Path) -> Iterator[tuple[Backups, Alone]]:
     deployment.require_controller(site)
     with alone(deployment.STATE) as held, screen() as listener:
         yield Backups(site, listener.event), held
+
+
+def _subject(name: str | None) -> str:
+    return f"backups/{name or 'newest'}"
 
 
 def _by(signer: str | None, identity: Path, *, unsigned: bool) -> str:

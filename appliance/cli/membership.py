@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -67,7 +68,8 @@ def add(
     print(f"{changed.node}: added to {file}")
     if no_deploy:
         return
-    _join(file, changed)
+    with _told("node add", changed.node):
+        _join(file, changed)
 
 
 def remove(
@@ -91,13 +93,14 @@ def remove(
     changed = membership.left(text, str(file), name)
     if not yes:
         typer.confirm(f"Take {name} out of the site?", abort=True, err=True)
-    with screen() as listener:
-        membership.detach(before, changed.site, name, listener.event, gone=gone)
-    _write(file, text, changed)
-    print(f"{name}: taken out of {file}")
-    if no_deploy:
-        return
-    _deploy(file, changed, [])
+    with _told("node remove", name):
+        with screen() as listener:
+            membership.detach(before, changed.site, name, listener.event, gone=gone)
+        _write(file, text, changed)
+        print(f"{name}: taken out of {file}")
+        if no_deploy:
+            return
+        _deploy(file, changed, [])
     print(f"{name}: its certificate is revoked; `penstock node delete {name}` takes it off the API's list")
 
 
@@ -126,12 +129,20 @@ def replace(
     if not yes:
         typer.confirm(f"Put {machine.hostname} in the place of {name}?", abort=True, err=True)
     without = membership.left(text, str(file), name).site
-    with screen() as listener:
-        membership.detach(before, without, name, listener.event, gone=gone)
-    deployment.revoke(before, name)
-    _write(file, text, changed)
-    print(f"{name}: {where} in {file}")
-    _join(file, changed)
+    with _told("node replace", name):
+        with screen() as listener:
+            membership.detach(before, without, name, listener.event, gone=gone)
+        deployment.revoke(before, name)
+        _write(file, text, changed)
+        print(f"{name}: {where} in {file}")
+        _join(file, changed)
+
+
+def _told(command: str, name: str) -> AbstractContextManager[object]:
+    """Return what notes a command about a node for the audit log."""
+    from appliance.site import commands
+
+    return commands.told(command, f"nodes/{name}")
 
 
 def _ask(site: Site, address: IPv4Address) -> Machine:

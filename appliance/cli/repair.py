@@ -129,13 +129,15 @@ def serve(
 
 def _run(repair: Repair, *, limit: str | None, dry_run: bool, agreed: bool) -> Iterator[Record]:
     """Start a run and yield its record whenever it has changed, until it is over."""
-    from appliance.site import deployment, settings
+    from appliance.site import commands, deployment, settings
     from appliance.site.repair import unit
     from appliance.site.repair.record import Record, Records
 
     if deployment.is_controller():
         record, records = Record(repair.id, settings.caller(), limit, dry_run, agreed), Records()
-        unit.start(record, records)
+        # it goes on without this process: what comes of it is told as a run
+        with commands.told("repair run", f"repairs/{repair.id}/runs"):
+            unit.start(record, records)
         yield from unit.follow(record, records)
         return
     from appliance.cli import config

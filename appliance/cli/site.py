@@ -92,7 +92,7 @@ def deploy(
     """
     from appliance.cli import plan_text
     from appliance.cli.progress import screen
-    from appliance.site import deployment, planning
+    from appliance.site import commands, deployment, planning
     from appliance.site.rollout import require_all
     from reservoir.intake.trust import Spoken
 
@@ -125,7 +125,7 @@ def deploy(
         show(told.json(), output, lambda _: plan_text.show(told))
         require_all(told.left_out)
         raise typer.Exit(planning.CHANGES if told.changes else 0)
-    with screen() as listener:
+    with commands.told("site deploy", _nodes(chosen)), screen() as listener:
         spoken = Spoken(public_key(key), trust_first, replace_key)
         text = read_text(file)
         done = deployment.deploy(site, bundle, listener, file=text, limit=chosen, spoken=spoken)
@@ -135,6 +135,11 @@ def deploy(
         _print_deployment(site, done)
     accept_gpus(file, text, done)
     require_all(done.left_out)
+
+
+def _nodes(chosen: list[str] | None) -> str:
+    """Return what a deploy is about, in the words of the audit log."""
+    return f"nodes/{','.join(chosen)}" if chosen else "nodes"
 
 
 def accept_gpus(file: Path, text: str, done: Deployment) -> None:
@@ -225,10 +230,11 @@ def revoke(file: SiteFile, node: Annotated[str, typer.Argument(help="Node whose 
 
     A node that leaves the site is only taken out of its file: the next deploy revokes its certificate.
     """
-    from appliance.site import deployment
+    from appliance.site import commands, deployment
 
     site = read_site(file)
-    deployment.revoke(site, node)
+    with commands.told("site revoke", f"nodes/{node}"):
+        deployment.revoke(site, node)
     print(f"{node}: its certificate is revoked; run `penstock site deploy` now, which tells all nodes")
 
 
@@ -240,11 +246,13 @@ def renew(output: FormatOption = Format.TABLE) -> None:
     Workers that are down are tried again the next day, those with something else on them wait for a deploy.
     """
     from appliance.cli.progress import screen
-    from appliance.site import renewal
+    from appliance.site import commands, renewal
     from appliance.site.rollout import require_all
 
-    with screen() as listener:
+    with commands.told("site renew", "nodes") as told, screen() as listener:
         done = renewal.renew(listener)
+        if not done.deploy:
+            told.changed_nothing()
     show(done.json(), output, lambda _: _print_renewal(done))
     require_all(done.without)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from datetime import UTC
+from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
 from api.resources import controller_orders
+from api.resources.audit import lines
+from api.resources.audit import service as audit
 from api.resources.health import service as health
 from api.resources.nodes import service as nodes
 from api.resources.repairs import automatic, repository
@@ -25,7 +29,7 @@ from api.resources.repairs.schemas import (
 from api.tables.repairs import RepairRun
 from common import repairs
 from common.errors import ConflictError, NotFoundError
-from common.repair_protocol import AWAY_S, ControllerReport, RepairOrder, RunReport
+from common.repair_protocol import AWAY_S, CommandReport, ControllerReport, RepairOrder, RunReport
 from common.repairs import OPEN, REPAIRS, RUNGS, RunState
 from common.sentence import Sentence, Several
 
@@ -131,6 +135,23 @@ async def take(db: AsyncSession, report: ControllerReport) -> RepairOrder | None
     await db.flush()
     run = await controller_orders.hand_out(db, RepairRun) if report.wants else None
     return RepairOrder.model_validate(_plain(run) | {"id": str(run.id)}) if run else None
+
+
+async def tell(db: AsyncSession, commands: Iterable[CommandReport], *, wanted: bool) -> None:
+    """Tell the audit log of what somebody did on the controller as root; `wanted` says whether a log is kept."""
+    for told in commands if wanted else ():
+        entry = lines.by_itself(
+            time=f"{told.began_at.astimezone(UTC):%FT%T.%fZ}",
+            user=f"command:{told.by}",
+            action=told.command.replace(" ", "_"),
+            method="COMMAND",
+            object=told.object,
+            status=HTTPStatus.OK if told.ok else HTTPStatus.INTERNAL_SERVER_ERROR,
+            result="done" if told.ok else "failed",
+            reason=told.reason,
+            request=told.id,
+        )
+        await audit.add(db, entry, changes=False)
 
 
 async def _check_node(db: AsyncSession, name: str, workers: Collection[str]) -> None:

@@ -19,7 +19,7 @@ MASTER = "master.tar.gz"
 """What the master alone has: local settings and the audit log."""
 
 AUTHORITY = "pki"
-PASSING = {"ansible", "backup-orders", "hosts.json", "lock", "rebuild", "runs"}
+PASSING = {"ansible", "backup-orders", "commands", "hosts.json", "lock", "rebuild", "runs"}
 """What of the state a next deploy makes anew."""
 DATABASES = b"SQLite format 3\0"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 from pydantic import ValidationError
 
-from appliance.site import pki, settings
+from appliance.site import commands, pki, settings
 from appliance.site.alone import is_held
 from appliance.site.backup import orders as backup_orders
 from appliance.site.backup.make import FOLDER
@@ -139,11 +139,13 @@ class Controller:
             wants=self._takes_orders and not works and self._told.is_all and self._told_orders.is_all,
             nodes=self._seen,
             backups=backups if backups != self._told_backups else None,
+            commands=commands.over(self._state),
         )
         self._told_backups = None
         reply = ask(told)
         self._told.heard()
         self._told_orders.heard()
+        commands.forget(self._state, told.commands)
         self._told_backups, self._seen = backups, None
         if reply.order and reply.order.id not in records:
             self._begin(reply.order)

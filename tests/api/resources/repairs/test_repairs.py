@@ -299,3 +299,28 @@ async def test_an_order_is_in_the_audit_log(ordering: Cluster) -> None:
     entries = await ok(ordering.admin.get(f"{V1}/audit", params={"action": "repair_run"}))
     (line,) = entries
     assert (line["user"], line["result"], line["changes"][0]["after"]["agreed"]) == ("admin", "done", True)
+
+
+async def test_what_root_did_on_the_controller_is_in_the_audit_log(
+    ordering: Cluster, controller: httpx.AsyncClient
+) -> None:
+    done = {
+        "id": str(uuid4()),
+        "command": "backup restore",
+        "object": "backups/penstock-20261123-020000",
+        "by": "ann",
+        "began_at": "2026-11-23T12:00:00.5Z",
+        "ended_at": "2026-11-23T12:01:00Z",
+        "ok": True,
+    }
+    failed = done | {"id": str(uuid4()), "command": "site deploy", "object": "nodes", "ok": False, "reason": "no\0room"}
+    await ok(controller.post(CONTROLLER_PATH, json={"commands": [done, failed]}))
+    await ordering.settle()
+    told = await ok(ordering.admin.get(f"{V1}/audit", params={"user": "command:ann"}))
+    shown = {
+        line["action"]: (line["object"], line["result"], line["reason"], line["request"], line["time"]) for line in told
+    }
+    assert shown == {
+        "backup_restore": (done["object"], "done", "", done["id"], "2026-11-23T12:00:00.500000Z"),
+        "site_deploy": ("nodes", "failed", "no\\x00room", failed["id"], "2026-11-23T12:00:00.500000Z"),
+    }

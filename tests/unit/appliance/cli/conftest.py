@@ -17,6 +17,7 @@ import pytest
 import appliance.client.transport
 from appliance.cli import config, main
 from appliance.client.transport import Transport
+from appliance.site import commands
 from common import problem
 from common.errors import Problem
 
@@ -136,3 +137,11 @@ def run(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[byte
         return code, out.decode(), err.decode()
 
     return invoke
+
+
+@pytest.fixture(autouse=True)
+def noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[tuple[str, str, bool]]]:
+    """Return what commands leave for the audit log: command, object, and whether it went well."""
+    state = tmp_path / "noted"
+    monkeypatch.setattr(commands, "STATE", state)
+    return lambda: [(told.command, told.object, told.ok) for told in commands.over(state)]

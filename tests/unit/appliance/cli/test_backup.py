@@ -228,3 +228,22 @@ def test_the_list_shows_the_recovery_window_or_why_it_is_not_known(
 
     monkeypatch.setattr(archive, "window", away)
     assert "unknown: master1: the master is down" in run("list", "-f", site).stdout
+
+
+def test_what_changes_something_is_noted_for_the_audit_log(
+    run: Callable[..., Any], noted: Callable[[], list[tuple[str, str, bool]]], tmp_path: Path
+) -> None:
+    run("list", "-f", EXAMPLE)
+    run("drill", "-f", EXAMPLE)
+    run("verify", "-f", EXAMPLE)
+    assert noted() == []
+    run("now", "-f", EXAMPLE)
+    run("restore", "-f", EXAMPLE)
+    run("restore", RECORD.name, "-f", EXAMPLE)
+    run("unseal", "--identity", tmp_path / "key.txt", "--signer", SIGNER)
+    assert noted() == [
+        ("backup now", "backups", True),
+        ("backup restore", "backups/newest", True),
+        ("backup restore", f"backups/{RECORD.name}", True),
+        ("backup unseal", "backups/newest", True),
+    ]

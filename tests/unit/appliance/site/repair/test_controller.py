@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from appliance.site import commands
 from appliance.site.alone import alone
 from appliance.site.backup.catalogue import Catalogue
 from appliance.site.backup.catalogue import Record as Backup
@@ -301,3 +302,18 @@ def test_backups_are_told_when_they_have_changed_and_after_the_api_was_away(
     controller.turn(api)
     told = [None if each.backups is None else [backup.name for backup in each.backups] for each in api.heard]
     assert told == [[], None, [name], [name]]
+
+
+def test_commands_of_root_are_told_until_the_api_has_heard_of_them(controller: Controller, tmp_path: Path) -> None:
+    with commands.told("backup restore", "backups/newest", tmp_path):
+        pass
+
+    def away(_: ControllerReport) -> ControllerReply:
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        controller.turn(away)
+    api = Api()
+    controller.turn(api)
+    controller.turn(api)
+    assert [[told.command for told in report.commands] for report in api.heard] == [["backup restore"], []]

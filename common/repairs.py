@@ -121,7 +121,7 @@ REPAIRS: dict[str, Repair] = {repair.id: repair for repair in _ALL}
 
 REPAIR_OF: dict[str, str] = {
     "agent": "5-H2",
-    "database": "5-F",
+    "database": "5-C",
     "edge": "5-A",
     "engine": "5-D",
     "registry": "5-I",

@@ -23,6 +23,7 @@ from appliance.site.deployment import STATE
 from appliance.site.model import Site
 from appliance.site.node_health import NodeHealth
 from appliance.site.repair import unit
+from appliance.site.repair.outage import AFTER_S, Outage
 from appliance.site.repair.record import Record, Records
 from appliance.site.repair.telling import Telling, report
 from common import repairs
@@ -90,6 +91,7 @@ class Controller:
         self._untold: set[str] = set()
         self._told_backups: list[BackupReport] | None = None
         self._trouble = ""
+        self._outage = Outage(state, now)
 
     def run(self) -> None:
         """Work for ever; what goes wrong is said once, and tried again. Each round is a sign of life."""
@@ -142,7 +144,12 @@ class Controller:
             commands=commands.over(self._state),
         )
         self._told_backups = None
-        reply = ask(told)
+        try:
+            reply = ask(told)
+        except httpx.HTTPError as error:
+            self._mend(error, records.values())
+            raise
+        self._outage.ends()
         self._told.heard()
         self._told_orders.heard()
         commands.forget(self._state, told.commands)
@@ -151,6 +158,14 @@ class Controller:
             self._begin(reply.order)
         if (order := reply.backup_order) and order.id not in {known.id for known in orders}:
             self._start_order(backup_orders.begun(order), self._orders)
+
+    def _mend(self, error: httpx.HTTPError, records: Iterable[Record]) -> None:
+        """Begin the repair of an API that does not answer for long, where the site wants that."""
+        if isinstance(error, httpx.HTTPStatusError) and error.response.status_code < httpx.codes.INTERNAL_SERVER_ERROR:
+            self._outage.ends()
+        elif record := self._outage.repair(self._site(), records):
+            self._say(f"the API has not answered for {AFTER_S:g} s: {record.repair} begins")
+            self._start(record, self._records)
 
     def _now(self, record: Record) -> Record:
         return self._look(record.id, self._records) if record.state in OPEN else record

@@ -84,9 +84,12 @@ class Records:
     def keep(self, record: Record) -> None:
         """Write a record, and forget the oldest."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        files.write(self._path(record.id), json.dumps(record.plain(), indent=1) + "\n", 0o600)
+        path = self._path(record.id)
+        files.write(path, json.dumps(record.plain(), indent=1) + "\n", 0o600)
         if record.state is RunState.ORDERED:
-            for old in sorted(self.folder.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
+            # by a clock that was put back this one may be the oldest
+            others = sorted(set(self.folder.glob("*.json")) - {path}, key=lambda other: other.stat().st_mtime)
+            for old in others[: max(len(others) - KEPT + 1, 0)]:
                 old.unlink(missing_ok=True)
 
     def get(self, identity: str) -> Record:

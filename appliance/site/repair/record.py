@@ -65,7 +65,7 @@ class Record:
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Self:
         """Return a record from its plain data; what a later release has beside it is passed over."""
-        steps = [Step(**_known(Step, step)) for step in plain["steps"]]
+        steps = [Step(**_known(Step, step) | {"tasks": [*step.get("tasks", [])]}) for step in plain["steps"]]
         ended = plain["finished_at"] or ""
         return cls(**{**_known(cls, plain), "steps": steps, "state": RunState(plain["state"]), "finished_at": ended})
 

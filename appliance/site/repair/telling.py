@@ -1,4 +1,4 @@
-"""What the controller tells of runs: each is cut to what a message takes, and more than one takes is told in parts."""
+"""Reports of runs for the API: each is cut to what a message takes, and more than one takes is told in parts."""
 
 from __future__ import annotations
 

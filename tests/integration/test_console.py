@@ -317,6 +317,34 @@ def test_a_choice_that_is_refused_says_why_and_shows_again_what_holds(site: Site
         site.report(name, 3)
 
 
+def test_a_double_click_extends_a_session_once(site: Site) -> None:
+    """As does one more click while the site has not answered the first."""
+    site.submit("extended", kind="interactive", limit_s=7200)
+
+    def ends_at() -> datetime | None:
+        told = ok(site.admin.get(f"{V1}/sessions/extended", params={"project": "team-a"}))["expires_at"]
+        return told and datetime.fromisoformat(told)
+
+    site.until(ends_at)
+    before = ends_at()
+    with browser(site, WIDTHS[-1]) as window:
+        page = window.page
+        window.open("/login?next=/sessions/extended?project=team-a")
+        sign_in(page, "admin", PASSWORD)
+        extend = page.get_by_role("button", name="Extend")
+        expect(extend).to_be_visible()
+        slow = {"offline": False, "latency": 1500, "downloadThroughput": -1, "uploadThroughput": -1}
+        page.context.new_cdp_session(page).send("Network.emulateNetworkConditions", slow)
+        extend.click(click_count=2, delay=100)
+        page.wait_for_timeout(700)
+        extend.click()
+        site.until(lambda: ends_at() != before)
+        page.wait_for_timeout(3500)
+    assert before is not None
+    assert ends_at() == before + timedelta(hours=1)
+    site.admin.delete(f"{V1}/sessions/extended", params={"project": "team-a"}).raise_for_status()
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_an_administrator_sees_the_site_and_takes_a_node_out_of_service(site: Site, width: int) -> None:
     for number in range(3):

@@ -43,6 +43,13 @@ document.addEventListener(
   true,
 );
 
+// Who clicks twice means it once; a part that has changed meanwhile may show another button there by then.
+document.addEventListener(
+  "click",
+  (event) => event.detail > 1 && event.target.closest("form button") && event.preventDefault(),
+  true,
+);
+
 document.addEventListener("htmx:configRequest", ({ detail }) => {
   detail.headers["X-CSRF-Token"] = token;
   const version = detail.elt.dataset.version;

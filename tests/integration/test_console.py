@@ -317,6 +317,65 @@ def test_a_choice_that_is_refused_says_why_and_shows_again_what_holds(site: Site
         site.report(name, 3)
 
 
+def test_a_double_click_extends_a_session_once(site: Site) -> None:
+    """As does one more click while the site has not answered the first."""
+    site.submit("extended", kind="interactive", limit_s=7200)
+
+    def ends_at() -> datetime | None:
+        told = ok(site.admin.get(f"{V1}/sessions/extended", params={"project": "team-a"}))["expires_at"]
+        return told and datetime.fromisoformat(told)
+
+    site.until(ends_at)
+    before = ends_at()
+    with browser(site, WIDTHS[-1]) as window:
+        page = window.page
+        window.open("/login?next=/sessions/extended?project=team-a")
+        sign_in(page, "admin", PASSWORD)
+        extend = page.get_by_role("button", name="Extend")
+        expect(extend).to_be_visible()
+        slow = {"offline": False, "latency": 1500, "downloadThroughput": -1, "uploadThroughput": -1}
+        page.context.new_cdp_session(page).send("Network.emulateNetworkConditions", slow)
+        extend.click(click_count=2, delay=100)
+        page.wait_for_timeout(700)
+        extend.click()
+        site.until(lambda: ends_at() != before)
+        page.wait_for_timeout(3500)
+    assert before is not None
+    assert ends_at() == before + timedelta(hours=1)
+    site.admin.delete(f"{V1}/sessions/extended", params={"project": "team-a"}).raise_for_status()
+
+
+AWAY = {"errors": [{"detail": "the API does not answer", "hint": "try again later, or tell the administrator"}]}
+"""What the edge tells a program while the API is away."""
+
+
+def test_a_page_says_that_the_site_does_not_answer_until_it_does(site: Site) -> None:
+    """In the reader's language, which the edge does not know; what somebody sent meanwhile has to be sent again."""
+    away = {"status": 502, "content_type": "application/problem+json", "json": AWAY}
+    with new_page("127.0.0.1") as page:
+        page.goto(f"{site.url}/login?next=/sessions")
+        sign_in(page, "admin", PASSWORD)
+        page.wait_for_url(f"{site.url}/sessions")
+        alert = page.locator("#notice")
+        page.route(
+            "**/*", lambda route: route.fulfill(**away) if "hx-request" in route.request.headers else route.continue_()
+        )
+        expect(alert).to_have_text("The site does not answer. This page goes on as soon as it does.")
+        page.get_by_role("button", name="Sign out").click()
+        expect(alert).to_have_text("The site does not answer: try again in a moment")
+        page.wait_for_timeout(4000)
+        expect(alert).to_have_text("The site does not answer: try again in a moment")
+        page.reload()
+        expect(alert).to_have_text("The site does not answer. This page goes on as soon as it does.")
+        page.unroute("**/*")
+        expect(alert).to_be_hidden()
+        busy = {"status": 503, "json": {"errors": [{"detail": "the database is busy", "hint": ""}]}}
+        page.route("**/sessions", lambda route: route.fulfill(**busy))
+        expect(alert).to_have_text("the database is busy")
+        page.unroute("**/sessions")
+        expect(alert).to_be_hidden(timeout=20_000)
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_an_administrator_sees_the_site_and_takes_a_node_out_of_service(site: Site, width: int) -> None:
     for number in range(3):

@@ -41,7 +41,7 @@ def signs(tmp_path: Path) -> Iterator[socket.socket]:
 
 
 def start(folder: Path, program: str) -> subprocess.Popen[bytes]:
-    words = [sys.executable, "-m", "common.watched", "--http", folder / "socket", "--"]
+    words: list[str | Path] = [sys.executable, "-m", "common.watched", "--http", folder / "socket", "--"]
     said = {"NOTIFY_SOCKET": str(folder / "notify"), "WATCHDOG_USEC": str(int(EVERY_S * 4e6))}
     return subprocess.Popen([*words, sys.executable, "-c", program, folder / "socket"], env={**os.environ, **said})
 

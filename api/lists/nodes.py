@@ -30,6 +30,7 @@ from api.tables.sessions import HOLDS, Container, GpuShareRow, Session
 from api.tables.written import written
 from common.errors import NotFoundError
 from common.natural_order import natural
+from common.sentence import Sentence
 
 GROUPS_S = 5.0
 """For so long the groups of nodes are remembered: they change seldom, and reading them means to look at every GPU."""
@@ -115,7 +116,9 @@ async def one(db: AsyncSession, name: str) -> Row:
     """Return one node; raises NotFoundError."""
     row = (await db.execute(select(*_COLUMNS).where(Node.name == name))).one_or_none()
     if row is None:
-        raise NotFoundError(f"there is no node {name}", where="name", hint="list the nodes")
+        raise NotFoundError(
+            Sentence("there is no node {name}", name=name), where="name", hint=Sentence("list the nodes")
+        )
     (found,) = await _complete(db, [dict(row._mapping)], await groups.by_node(db))
     return found
 

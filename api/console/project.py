@@ -84,14 +84,7 @@ async def create_project(form: Annotated[NewForm, Form()], caller: Caller, db: T
     response.headers["HX-Redirect"] = f"/projects/{made.name}"
 
 
-async def _sent(form: Annotated[ChangeForm, Form()]) -> ChangeForm:
-    return form
-
-
-Sent = Annotated[ChangeForm, Depends(_sent)]
-
-
-async def _change(form: Sent, connection: HTTPConnection) -> ProjectChange:
+async def _change(form: Annotated[ChangeForm, Form()], connection: HTTPConnection) -> ProjectChange:
     body: dict[str, Any] = {}
     if form.quota is not None:
         body["quota_milli"] = forms.whole("quota_milli", form.quota, 1000)
@@ -125,7 +118,7 @@ async def delete_project(
 async def change_project(
     *,
     name: NamePath,
-    form: Sent,
+    form: Annotated[ChangeForm, Form()],
     change: Annotated[ProjectChange, Depends(_change)],
     caller: Caller,
     db: Transaction,

@@ -27,7 +27,7 @@ from tests.postgresql import new_database
 PASSWORD = "Correct1horse!"
 V1 = "/api/v1"
 WIDTHS = (360, 1280)
-NOISE = ("422", "409", "htmx:sendAbort", "htmx:afterRequest")
+NOISE = ("401", "403", "422", "409", "htmx:sendAbort", "htmx:afterRequest")
 """What browser and htmx make a note of that is no fault: a refused form is told by its status, and who goes to another
 page ends what this one still asks. Of what could not be asked htmx also notes `htmx:sendError`."""
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "console"
@@ -291,6 +291,64 @@ def test_a_page_is_loaded_anew_when_another_tab_has_signed_in_anew(site: Site) -
         expect(tab).to_have_url(f"{site.url}/")
         expect(page.locator(".account span")).to_have_text("frank")
         assert page.url == f"{site.url}/sessions"
+
+
+def test_what_is_filled_in_outlives_the_end_of_a_login(site: Site) -> None:
+    """For who signs in again, at once and in that tab: nobody else is shown it, and no password is kept."""
+    account: dict[str, Any] = {"password": PASSWORD, "must_change_password": False, "role": "admin"}
+    for person in ("grace", "heidi"):
+        ok(site.admin.post(f"{V1}/users", json={"name": person, **account}))
+    with browser(site, WIDTHS[-1]) as window:
+        page = window.page
+        name, command = page.get_by_label("Name", exact=True), page.get_by_label("Command")
+
+        def fill_in_and_send() -> None:
+            expect(page).to_have_url(f"{site.url}/launch")
+            name.fill("late-one")
+            page.get_by_label("GPUs of each container", exact=True).fill("5")
+            page.get_by_label("Kind").select_option("training")
+            command.fill("python train.py")
+            page.context.clear_cookies()
+            name.press("Enter")
+            expect(page).to_have_url(f"{site.url}/login?next=%2Flaunch")
+
+        window.open("/login?next=/launch")
+        sign_in(page, "grace", PASSWORD)
+        fill_in_and_send()
+        sign_in(page, "grace", PASSWORD)
+        expect(page.get_by_text("What you had filled in stands here again")).to_be_visible()
+        expect(name).to_have_value("late-one")
+        expect(command).to_have_value("python train.py")
+        expect(page.get_by_label("Kind")).to_have_value("training")
+        expect(page.locator("output")).to_have_text("0.25")
+        expect(page.locator("#check")).to_contain_text("Fits now")
+        page.reload()
+        expect(name).to_have_value("")
+
+        tab = page.context.new_page()
+        name.fill("late-one")
+        tab.goto(f"{site.url}/login")
+        sign_in(tab, "grace", PASSWORD)
+        expect(tab).to_have_url(f"{site.url}/")
+        page.get_by_role("button", name="Launch", exact=True).click()
+        expect(page.get_by_text("What you had filled in stands here again")).to_be_visible()
+        expect(name).to_have_value("late-one")
+
+        fill_in_and_send()
+        sign_in(page, "heidi", PASSWORD)
+        expect(page.locator(".account span")).to_have_text("heidi")
+        expect(name).to_have_value("")
+        assert page.evaluate("sessionStorage.getItem('filled-in')") is None
+
+        window.open("/users")
+        page.get_by_label("Name", exact=True).fill("ivan")
+        page.get_by_label("First password").fill(PASSWORD)
+        page.context.clear_cookies()
+        page.wait_for_url(f"{site.url}/login?next=%2Fusers")
+        assert PASSWORD not in page.evaluate("JSON.stringify(sessionStorage)")
+        sign_in(page, "heidi", PASSWORD)
+        expect(page.get_by_label("Name", exact=True)).to_have_value("ivan")
+        expect(page.get_by_label("First password")).to_have_value("")
 
 
 def test_a_choice_that_is_refused_says_why_and_shows_again_what_holds(site: Site) -> None:

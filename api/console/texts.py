@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import cache
 from gettext import NullTranslations
 from io import BytesIO
@@ -66,6 +67,10 @@ class Speech:
     def number(self, value: float) -> str:
         """Return a number with at most three digits behind its point."""
         return str(format_decimal(value, locale=self.locale))
+
+    def money(self, value: Decimal) -> str:
+        """Return an amount of money with two digits behind its point, and without its currency."""
+        return str(format_decimal(value, "#,##0.00", locale=self.locale))
 
     def several(self, words: Iterable[str]) -> str:
         """Return several words as a list."""

@@ -69,13 +69,17 @@ async def test_of_what_no_model_is_known_the_usual_price_counts(cluster: Cluster
 
 
 async def test_sums_are_exact_and_only_then_rounded(cluster: Cluster) -> None:
-    """A third of a hundredth three hundred times is one, and ten tenths are one: no double says so."""
     priced(cluster, price_currency="EUR", price_gpu_hour=Decimal("0.01"))
     for _ in range(30):
         await run(cluster, Ran("alice", "team-a", 100), (1, 2))
     assert costs(await report(cluster.admin))["alice"] == "0.03"
+    for model in ("One", "Other"):
+        little = Ran("carol", "team-a", 400)
+        await run(cluster, little, (1, 2))
+        await hold(cluster, little, gpu_models={model: 400})
+    assert costs(await report(cluster.admin))["carol"] == "0.01", "two times 0.004"
     await run(cluster, Ran("bobby", "team-a", 500), (1, 2))
-    assert costs(await report(cluster.admin)) == {"alice": "0.03", "bobby": "0.01", "total": "0.04"}
+    assert costs(await report(cluster.admin)) == {"alice": "0.03", "bobby": "0.01", "carol": "0.01", "total": "0.04"}
 
 
 async def test_a_session_notes_of_which_models_its_gpus_are(ready: Cluster) -> None:

@@ -75,6 +75,13 @@ async def test_only_the_part_within_the_period_and_the_spans_counts(cluster: Clu
     assert known(await report(cluster.admin, start=2))["alice"] == pytest.approx((0.25, 0.1))
 
 
+async def test_what_was_sampled_for_half_of_the_time_is_known_for_half(cluster: Cluster) -> None:
+    who = Ran("alice", "team-a", 1000)
+    await run(cluster, who, (1, 2))
+    await sampled(cluster, who, 1, 1000, minutes=30)
+    assert known(await report(cluster.admin))["alice"] == (0.5, 0.5)
+
+
 async def test_nobody_was_busier_than_what_was_held(cluster: Cluster) -> None:
     """A share may have more of its GPU while nobody else wants that."""
     who = Ran("alice", "team-a", 500)

@@ -155,6 +155,7 @@ def _allowed(session: Session, caller: Identity) -> dict[str, bool]:
         "restart": may(Action.SESSION_RESTART) and session.state in service.RESTARTED,
         "extend": may(Action.SESSION_EXTEND) and runs and session.expires_at is not None and may_add,
         "resize": may(Action.SESSION_RESIZE) and runs,
+        "submit": caller.may(Action.SESSION_SUBMIT, project=session.project),
         "enter": may(Action.SESSION_ENTER) and runs,
         "ended": session.state in ENDED,
     }

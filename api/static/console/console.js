@@ -142,6 +142,8 @@ function beside(form, problem) {
   field.setAttribute("aria-invalid", "true");
   field.setAttribute("aria-describedby", text.id);
   place.append(text);
+  const folded = place.closest("details");
+  if (folded) folded.open = true;
   return true;
 }
 

@@ -142,10 +142,16 @@ function beside(form, problem) {
   field.setAttribute("aria-invalid", "true");
   field.setAttribute("aria-describedby", text.id);
   place.append(text);
-  const folded = place.closest("details");
-  if (folded) folded.open = true;
+  unfold(field);
   return true;
 }
+
+/** What is wrong is seen, even in a part that is folded up. */
+function unfold(field) {
+  const folded = field.closest("details");
+  if (folded) folded.open = true;
+}
+document.addEventListener("invalid", ({ target }) => unfold(target), true);
 
 function forget(form) {
   for (const problem of form.querySelectorAll(".problem")) problem.remove();

@@ -52,6 +52,8 @@ STAYS = {
     ("common/problem.py", "cure"): "a key of what agents of release 0.1.0 answer",
     ("tests/unit/common/test_problem.py", "cure"): "such an answer",
     ("tests/api/migrations/test_words.py", "denials"): "the table's name before the step that is tried there",
+    ("api/endpoints/exposition.py", "gauge"): "Prometheus's own word for a number that goes up and down",
+    ("api/resources/health/metrics.py", "gauge"): "the same",
     ("docs/adr/0029-errors-travel-as-problem-details.md", "cure"): "the same key",
 }
 """Where a word has to stay, and why."""

@@ -72,6 +72,8 @@ RIGHTS = {
     "POST /users/{name}/delete":                         CHANGE_DOMAIN,
     "GET /queue":                                        KNOWN,
     "GET /nodes":                                        "S S D D D D D . .",
+    "GET /nodes/{name}":                                 "S S D D D D D . .",
+    "POST /nodes/{name}/delete":                         OF_THE_SITE,
     "POST /nodes/{name}/interface":                      CHANGE_DOMAIN,
     "POST /nodes/{name}/mode":                           CHANGE_DOMAIN,
     "GET /images":                                        "S S D D P P 0 . .",

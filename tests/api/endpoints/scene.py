@@ -172,6 +172,8 @@ ASKED = {
     "POST /projects/{name}": Asked(form={"add_members": ""}),
     "POST /projects/{name}/delete": Asked(form={"volumes": "keep"}),
     "GET /nodes": Asked(show="{node}"),
+    "GET /nodes/{name}": Asked(),
+    "POST /nodes/{name}/delete": Asked(),
     "POST /nodes/{name}/interface": Asked(form={"interface": ""}),
     "POST /nodes/{name}/mode": Asked(form={"mode": "maintenance"}),
     "GET /images": Asked(show="{image}"),

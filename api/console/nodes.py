@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Form, Request, Response
+from fastapi import Form, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from api.auth.policy import Action
@@ -15,7 +15,6 @@ from api.console.texts import gettext
 from api.control import administration
 from api.control.manager import WakeAfterwards
 from api.endpoints.access import Caller, SettingsOf, action
-from api.endpoints.nodes import MAX_PAGE
 from api.endpoints.transactions import Reading, Transaction
 from api.lists import nodes, session_pages, session_views, stamps
 from api.lists.nodes import Filters, Remembered
@@ -27,7 +26,9 @@ from api.tables.nodes import NodeMode, NodeState
 from api.tables.sessions import HOLDING
 from common.interfaces import MAX_NAME
 
-SHOWN = 100
+SHOWN = 2000
+"""As many as a site is planned for."""
+OF_ONE = 100
 """So many sessions and checks of a node are shown."""
 DRAIN_MINUTES = 10
 MOST_MINUTES = 7 * 24 * 60
@@ -52,19 +53,24 @@ async def list_nodes(
     remembered: Remembered,
     state: NodeState | None = None,
     mode: NodeMode | None = None,
+    q: Annotated[str, Query(max_length=100)] = "",
 ) -> Response:
-    """Show the nodes that the caller may see, by name."""
-    filters = Filters(state, mode, None, await rights.within(db, caller))
+    """Show the nodes that the caller may see, by name: those with some letters in it."""
+    word = q.replace("\0", "").strip().lower() or None
+    filters = Filters(state, mode, None, await rights.within(db, caller), word)
     groups = await remembered.by_node(db, within=filters.within)
-    page = await nodes.page(db, filters, groups, limit=MAX_PAGE)
+    page = await nodes.page(db, filters, groups, limit=SHOWN)
     stamp = await pages.stamp(request, db, stamps.PEOPLE, caller.id, page.tag, request.url)
     if answer := pages.unchanged(request, stamp):
         return answer
     found = await nodes.rows(db, [entry.id for entry in page.entries], groups)
     values = {
+        "q": q,
         "nodes": found,
+        "more": page.more,
         "tabs": _tabs(state, mode),
-        "filtered": state or mode,
+        "state": state,
+        "mode": mode,
         "may_change": caller.allows(Action.NODE_CHANGE),
     }
     return await pages.live(request, "nodes.html", "nodes_live.html", values, stamp=stamp)
@@ -77,7 +83,7 @@ async def show_node(*, name: NamePath, request: Request, caller: Caller, db: Rea
     await rights.check(db, name, caller, Action.NODE_READ)
     node = await nodes.one(db, name)
     filters = session_pages.Filters(node=name, states=HOLDING)
-    page = await session_pages.page(db, caller, filters, limit=SHOWN, after=None, apps=settings.apps)
+    page = await session_pages.page(db, caller, filters, limit=OF_ONE, after=None, apps=settings.apps)
     sessions = await session_views.entries(db, [entry.id for entry in page.entries], settings.apps)
     sees_checks = caller.allows(Action.HEALTH_READ)
     values = {
@@ -85,7 +91,7 @@ async def show_node(*, name: NamePath, request: Request, caller: Caller, db: Rea
         "held": await nodes.held(db, node["id"]),
         "sessions": sessions,
         "seen": {session.id: session for session in sessions},
-        "checks": await health.worst(db, settings, name, NOT_WELL, SHOWN) if sees_checks else None,
+        "checks": await health.worst(db, settings, name, NOT_WELL, OF_ONE) if sees_checks else None,
         "may_change": caller.allows(Action.NODE_CHANGE),
         "minutes": DRAIN_MINUTES,
         "most_minutes": MOST_MINUTES,

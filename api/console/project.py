@@ -21,6 +21,8 @@ from api.resources.schemas import NamePath
 from api.resources.volumes.schemas import AfterProject
 
 LISTS = ("members", "managers")
+MINUTE = len("2026-01-31T23:59")
+"""So much of a moment is in a form."""
 
 router = Router(prefix="/projects")
 Gpus = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
@@ -38,11 +40,19 @@ class NewForm(BaseModel):
 
 
 class ChangeForm(BaseModel):
-    """What to change: the quota in GPUs, or who comes in and who goes; names are parted by spaces or commas."""
+    """What to change: what it may have, or who comes in and who goes; names are parted by spaces or commas.
+
+    The quota is in GPUs. Where it is `described`, the form has its description and its end, too, to the minute in UTC;
+    that is empty where it is open.
+    """
 
     shown: forms.Shown = None
     quota: Gpus | None = None
     over_quota: bool | None = None
+    described: bool = False
+    description: forms.Line = ""
+    ends_at: forms.Line = ""
+    shown_end: forms.Line = ""
     add_members: forms.Line = ""
     remove_members: forms.Line = ""
     add_managers: forms.Line = ""
@@ -59,7 +69,7 @@ async def show_project(*, request: Request, name: NamePath, caller: Caller, db: 
         "change": caller.may(Action.PROJECT_CHANGE, project=found),
         "delete": caller.may(Action.PROJECT_DELETE, project=found),
     }
-    values = {"project": await projects.get_project(name, caller, db), "can": can}
+    values = {"project": await projects.get_project(name, caller, db), "can": can, "minute": MINUTE}
     return await pages.live(request, "project.html", "project_live.html", values)
 
 
@@ -74,19 +84,16 @@ async def create_project(form: Annotated[NewForm, Form()], caller: Caller, db: T
     response.headers["HX-Redirect"] = f"/projects/{made.name}"
 
 
-async def _sent(form: Annotated[ChangeForm, Form()]) -> ChangeForm:
-    return form
-
-
-Sent = Annotated[ChangeForm, Depends(_sent)]
-
-
-async def _change(form: Sent, connection: HTTPConnection) -> ProjectChange:
+async def _change(form: Annotated[ChangeForm, Form()], connection: HTTPConnection) -> ProjectChange:
     body: dict[str, Any] = {}
     if form.quota is not None:
         body["quota_milli"] = forms.whole("quota_milli", form.quota, 1000)
     if form.over_quota is not None:
         body["over_quota"] = form.over_quota
+    if form.described:
+        body["description"] = form.description
+        if form.ends_at != form.shown_end:
+            body["period"] = {"ends_at": f"{form.ends_at}Z" if form.ends_at else None}
     change = forms.differing(ProjectChange, body | forms.lists(form, *LISTS), form.shown)
     auditing.needs(connection, service.needed(change))
     return change
@@ -111,7 +118,7 @@ async def delete_project(
 async def change_project(
     *,
     name: NamePath,
-    form: Sent,
+    form: Annotated[ChangeForm, Form()],
     change: Annotated[ProjectChange, Depends(_change)],
     caller: Caller,
     db: Transaction,

@@ -17,6 +17,7 @@ from api.endpoints.access import Caller, action
 from api.endpoints.transactions import Reading, Transaction
 from api.lists import stamps
 from api.resources.domains import service as domains
+from api.resources.logins import service as logins
 from api.resources.schemas import UserNamePath
 from api.resources.user_policies import service as user_policies
 from api.resources.users import service
@@ -91,6 +92,7 @@ async def show_user(name: UserNamePath, request: Request, caller: Caller, db: Re
         "policies": [each.name for each in await user_policies.every(db)],
         "domains": [each.name for each in await domains.visible(db, caller)],
         "has_password": user.source is UserSource.LOCAL,
+        "logins": len(await logins.of_user(db, user.id)),
     }
     return pages.page(request, "user.html", values)
 
@@ -114,6 +116,14 @@ async def replace_password(
     """Give a user another password, who changes it at the next login; logins and keys end."""
     wanted = forms.checked(PasswordRequest, {"password": password})
     await users.change_user(name, UserChange(password=wanted.password, must_change_password=True), caller, db)
+
+
+@router.post("/{name}/logins/end", status_code=204)
+@action(Action.USER_CHANGE)
+async def end_logins(name: UserNamePath, caller: Caller, db: Transaction, response: Response) -> None:
+    """Sign a user out everywhere; keys stay."""
+    await users.end_logins_of_user(name, caller, db)
+    response.headers["HX-Redirect"] = f"/users/{name}"
 
 
 @router.post("/{name}/delete", status_code=204, dependencies=[REFRESH])

@@ -127,6 +127,18 @@ async def test_who_looks_after_a_domain_changes_its_people_and_what_is_the_sites
     assert (user["email"], user["policy"], user["domain"]) == (None, "students", "acme")
 
 
+async def test_a_user_is_signed_out_everywhere_and_keeps_the_keys(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    async with await ready.user("alice") as program, ready.client(**PAGE) as alice:
+        await sign_in(alice, "alice")
+        count = len(await ok(alice.get(f"{V1}/auth/logins")))
+        assert f"Logins: {count}" in (await browser.get("/users/alice")).text
+        answer = await browser.post("/users/alice/logins/end", headers=PART)
+        assert (answer.status_code, answer.headers["hx-redirect"]) == (204, "/users/alice")
+        assert (await alice.get("/")).headers["location"] == "/login"
+        await ok(program.get(f"{V1}/auth/me"))
+    assert "Logins: 0" in (await browser.get("/users/alice")).text
+
+
 @pytest.mark.usefixtures("marked")
 async def test_no_text_of_the_page_goes_past_translation(browser: httpx.AsyncClient) -> None:
     await browser.post("/users", data=FORM, headers=PART)

@@ -71,6 +71,7 @@ RIGHTS = {
     "GET /users/{name}":                                 CHANGE_DOMAIN,
     "POST /users/{name}":                                CHANGE_DOMAIN,
     "POST /users/{name}/password":                       CHANGE_DOMAIN,
+    "POST /users/{name}/logins/end":                     CHANGE_DOMAIN,
     "POST /users/{name}/delete":                         CHANGE_DOMAIN,
     "GET /queue":                                        KNOWN,
     "GET /nodes":                                        "S S D D D D D . .",

@@ -162,6 +162,7 @@ ASKED = {
     "GET /users/{name}": Asked(),
     "POST /users/{name}/password": Asked(form={"password": PASSWORD}),
     "POST /users/{name}": Asked(form={"disabled": "true"}),
+    "POST /users/{name}/logins/end": Asked(),
     "POST /users/{name}/delete": Asked(),
     "GET /domains": Asked(show="{domain}"),
     "GET /domains/{name}": Asked(),

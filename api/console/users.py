@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from api.auth.identity import Identity
 from api.auth.policy import Action, UserRole
 from api.console import forms, pages
-from api.console.routes import REFRESH, Router, back_to
+from api.console.routes import REFRESH, Router
 from api.endpoints import users
 from api.endpoints.access import Caller, action
 from api.endpoints.transactions import Reading, Transaction
@@ -108,14 +108,25 @@ async def change_user(
         response.headers["HX-Redirect"] = "/users"
 
 
-@router.post("/{name}/password", status_code=204, dependencies=[back_to("/users")])
+@router.post("/{name}/password")
 @action(Action.USER_CHANGE)
 async def replace_password(
-    *, name: UserNamePath, password: Annotated[Line, Form()] = "", caller: Caller, db: Transaction
-) -> None:
-    """Give a user another password, who changes it at the next login; logins and keys end."""
-    wanted = forms.checked(PasswordRequest, {"password": password})
+    *,
+    name: UserNamePath,
+    password: Annotated[Line, Form()] = "",
+    request: Request,
+    caller: Caller,
+    db: Transaction,
+) -> Response:
+    """Give a user another password, who changes it at the next login; logins and keys end.
+
+    One that nobody writes is made, and shown this once.
+    """
+    wanted = forms.checked(PasswordRequest, {"password": password or service.new_password()})
     await users.change_user(name, UserChange(password=wanted.password, must_change_password=True), caller, db)
+    if password:
+        return Response(status_code=204, headers={"HX-Redirect": "/users"})
+    return pages.page(request, "password_made.html", {"password": wanted.password})
 
 
 @router.post("/{name}/logins/end", status_code=204)

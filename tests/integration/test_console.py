@@ -575,7 +575,7 @@ def test_an_administrator_sees_the_site_and_takes_a_node_out_of_service(site: Si
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_an_administrator_drains_a_node_on_its_page_and_signs_a_user_out(site: Site, width: int) -> None:
+def test_an_administrator_drains_a_node_and_replaces_a_password_on_their_pages(site: Site, width: int) -> None:
     site.report("worker1", 9, eth0="10.0.0.1", eth1="10.1.0.1")
     site.submit(f"held-{width}", preemptible=False)
     with browser(site, width) as window:
@@ -599,6 +599,8 @@ def test_an_administrator_drains_a_node_on_its_page_and_signs_a_user_out(site: S
         expect(page.get_by_role("alert")).to_contain_text("drain it first")
 
         window.open(f"/users/alice-{width}")
+        page.get_by_role("button", name="Replace the password").click()
+        expect(page.locator("code.secret")).to_have_text(re.compile(r"^\S{16}$"))
         window.show("user")
         page.get_by_role("button", name="Sign out everywhere").click()
         expect(page.get_by_role("heading", name="Logins: 0")).to_be_visible()

@@ -98,6 +98,20 @@ async def test_a_forgotten_password_is_replaced_and_has_to_be_changed(
         assert known["must_change_password"]
 
 
+async def test_a_password_that_nobody_writes_is_made_and_shown_this_once(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    await browser.post("/users", data=FORM, headers=PART)
+    made = [await browser.post("/users/alice/password", data={"password": ""}, headers=PART) for _ in range(2)]
+    first, last = (unescape(*re.findall(r'<code class="secret">([^<]+)</code>', answer.text)) for answer in made)
+    assert first != last
+    assert last not in (await browser.get("/users/alice")).text
+    async with ready.client() as guest:
+        await refused(guest.post(f"{V1}/auth/login", json={"name": "alice", "password": first}), 401)
+        known = await ok(guest.post(f"{V1}/auth/login", json={"name": "alice", "password": last}))
+        assert known["must_change_password"]
+
+
 async def test_who_signs_in_by_the_directory_is_given_no_password(ready: Cluster, browser: httpx.AsyncClient) -> None:
     await browser.post("/users", data=FORM, headers=PART)
     assert 'hx-post="/users/alice/password"' in (await browser.get("/users/alice")).text

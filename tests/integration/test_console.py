@@ -293,6 +293,32 @@ def test_a_page_is_loaded_anew_when_another_tab_has_signed_in_anew(site: Site) -
         assert page.url == f"{site.url}/sessions"
 
 
+def test_what_happens_in_another_tab_reaches_a_page_that_is_open(site: Site) -> None:
+    """A session that ends, and the end of the login; the way back shows what is there by then."""
+    account: dict[str, Any] = {"password": PASSWORD, "must_change_password": False, "role": "admin"}
+    ok(site.admin.post(f"{V1}/users", json={"name": "judy", **account}))
+    site.submit("elsewhere")
+    with browser(site, WIDTHS[-1]) as window:
+        page = window.page
+        window.open("/login?next=/sessions")
+        sign_in(page, "judy", PASSWORD)
+        follow(page.get_by_role("link", name="elsewhere", exact=True))
+        expect(page.locator("dl .state")).to_have_text("running")
+        tab = page.context.new_page()
+        tab.goto(page.url)
+        tab.on("dialog", lambda dialog: dialog.accept())
+        tab.get_by_role("button", name="End", exact=True).click()
+        expect(page.locator("dl .state")).to_have_text("ended")
+        page.go_back()
+        expect(page).to_have_url(f"{site.url}/sessions")
+        expect(page.get_by_role("link", name="elsewhere", exact=True)).to_have_count(0)
+        tab.get_by_role("button", name="Sign out").click()
+        expect(page).to_have_url(re.compile(r"/login\?next=%2Fsessions"))
+        page.go_back()
+        expect(page.get_by_label("Password", exact=True)).to_be_visible()
+        expect(page.get_by_text("elsewhere")).to_have_count(0)
+
+
 def test_what_is_filled_in_outlives_the_end_of_a_login(site: Site) -> None:
     """For who signs in again, at once and in that tab: nobody else is shown it, and no password is kept."""
     account: dict[str, Any] = {"password": PASSWORD, "must_change_password": False, "role": "admin"}

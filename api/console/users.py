@@ -125,7 +125,7 @@ async def replace_password(
     wanted = forms.checked(PasswordRequest, {"password": password or service.new_password()})
     await users.change_user(name, UserChange(password=wanted.password, must_change_password=True), caller, db)
     if password:
-        return Response(status_code=204, headers={"HX-Redirect": "/users"})
+        return Response(headers={"HX-Redirect": "/users"})
     return pages.page(request, "password_made.html", {"password": wanted.password})
 
 

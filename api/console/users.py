@@ -11,12 +11,13 @@ from pydantic import BaseModel, Field
 from api.auth.identity import Identity
 from api.auth.policy import Action, UserRole
 from api.console import forms, pages
-from api.console.routes import REFRESH, Router, back_to
+from api.console.routes import REFRESH, Router
 from api.endpoints import users
 from api.endpoints.access import Caller, action
 from api.endpoints.transactions import Reading, Transaction
 from api.lists import stamps
 from api.resources.domains import service as domains
+from api.resources.logins import service as logins
 from api.resources.schemas import UserNamePath
 from api.resources.user_policies import service as user_policies
 from api.resources.users import service
@@ -91,6 +92,7 @@ async def show_user(name: UserNamePath, request: Request, caller: Caller, db: Re
         "policies": [each.name for each in await user_policies.every(db)],
         "domains": [each.name for each in await domains.visible(db, caller)],
         "has_password": user.source is UserSource.LOCAL,
+        "logins": len(await logins.of_user(db, user.id)),
     }
     return pages.page(request, "user.html", values)
 
@@ -106,14 +108,33 @@ async def change_user(
         response.headers["HX-Redirect"] = "/users"
 
 
-@router.post("/{name}/password", status_code=204, dependencies=[back_to("/users")])
+@router.post("/{name}/password")
 @action(Action.USER_CHANGE)
 async def replace_password(
-    *, name: UserNamePath, password: Annotated[Line, Form()] = "", caller: Caller, db: Transaction
-) -> None:
-    """Give a user another password, who changes it at the next login; logins and keys end."""
-    wanted = forms.checked(PasswordRequest, {"password": password})
+    *,
+    name: UserNamePath,
+    password: Annotated[Line, Form()] = "",
+    request: Request,
+    caller: Caller,
+    db: Transaction,
+) -> Response:
+    """Give a user another password, who changes it at the next login; logins and keys end.
+
+    One that nobody writes is made, and shown this once.
+    """
+    wanted = forms.checked(PasswordRequest, {"password": password or service.new_password()})
     await users.change_user(name, UserChange(password=wanted.password, must_change_password=True), caller, db)
+    if password:
+        return Response(headers={"HX-Redirect": "/users"})
+    return pages.page(request, "password_made.html", {"password": wanted.password})
+
+
+@router.post("/{name}/logins/end", status_code=204)
+@action(Action.USER_CHANGE)
+async def end_logins(name: UserNamePath, caller: Caller, db: Transaction, response: Response) -> None:
+    """Sign a user out everywhere; keys stay."""
+    await users.end_logins_of_user(name, caller, db)
+    response.headers["HX-Redirect"] = f"/users/{name}"
 
 
 @router.post("/{name}/delete", status_code=204, dependencies=[REFRESH])

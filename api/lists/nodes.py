@@ -124,6 +124,19 @@ async def one(db: AsyncSession, name: str) -> Row:
     return found
 
 
+async def held(db: AsyncSession, node_id: UUID) -> dict[str, list[tuple[UUID, int]]]:
+    """Return which sessions hold how much of each GPU of a node, in milli-GPU by the UUID of the GPU, most first."""
+    milli = func.sum(GpuShareRow.milli)
+    query = select(GpuShareRow.uuid, Session.id, milli).select_from(Container).join(Container.gpu_shares)
+    query = query.join(Session, Session.id == Container.session_id).where(HOLDS, Container.node_id == node_id)
+    found: defaultdict[str, list[tuple[UUID, int]]] = defaultdict(list)
+    for uuid, session_id, part in await db.execute(
+        query.group_by(GpuShareRow.uuid, Session.id).order_by(milli.desc(), Session.id)
+    ):
+        found[uuid].append((session_id, int(part)))
+    return found
+
+
 @cache
 def _statement(asked: frozenset[str]) -> Select[Any]:
     """Return the statement for what is asked: the names of its parameters, but for the limit."""

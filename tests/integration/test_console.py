@@ -632,3 +632,35 @@ def test_an_administrator_sees_the_site_and_takes_a_node_out_of_service(site: Si
         page.get_by_role("searchbox").press_sequentially("-2")
         expect(page.locator("tbody tr")).to_have_count(1)
         expect(page.get_by_role("searchbox")).to_be_focused()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_an_administrator_drains_a_node_and_replaces_a_password_on_their_pages(site: Site, width: int) -> None:
+    site.report("worker1", 9, eth0="10.0.0.1", eth1="10.1.0.1")
+    site.submit(f"held-{width}", preemptible=False)
+    with browser(site, width) as window:
+        page = window.page
+        page.on("dialog", lambda dialog: dialog.accept())
+        window.open("/login?next=/nodes")
+        sign_in(page, "admin", PASSWORD)
+        page.wait_for_url(f"{site.url}/nodes")
+        follow(page.get_by_role("link", name="ready", exact=True))
+        window.show("nodes-ready")
+        follow(page.get_by_role("link", name="worker1"))
+        expect(page.get_by_text("tcp://127.0.0.1:6001")).to_be_visible()
+        window.show("node")
+        page.get_by_label("Minutes").fill("60")
+        page.evaluate("document.body.dispatchEvent(new Event('refresh'))")
+        page.get_by_role("button", name="Drain").click()
+        expect(page.locator("dl")).to_contain_text(re.compile("draining|maintenance"))
+        page.get_by_role("button", name="Back into service").click()
+        expect(page.get_by_role("button", name="Drain")).to_be_visible()
+        page.get_by_role("button", name="Delete").click()
+        expect(page.get_by_role("alert")).to_contain_text("drain it first")
+
+        window.open(f"/users/alice-{width}")
+        page.get_by_role("button", name="Replace the password").click()
+        expect(page.locator("code.secret")).to_have_text(re.compile(r"^\S{16}$"))
+        window.show("user")
+        page.get_by_role("button", name="Sign out everywhere").click()
+        expect(page.get_by_role("heading", name="Logins: 0")).to_be_visible()

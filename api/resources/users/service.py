@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from api.auth import passwords
 from api.auth.directory import Person
 from api.auth.identity import Identity
 from api.auth.policy import Action, UserRole
+from api.resources.schemas import SPECIALS
 from api.resources.users import repository
 from api.resources.users.schemas import UserChange, UserRequest
 from api.tables.users import User, UserSource
@@ -23,6 +25,10 @@ OWN_STAYS = ("role", "disabled", "domain")
 
 OF_THE_SITE = {"domain": Action.USER_MOVE, "policy": Action.USER_LIMIT, "role": Action.USER_AUDIT}
 """What a right of its own is needed to give somebody; of roles, that of an auditor."""
+
+LETTERS = "abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ"
+"""What passwords are made of: letters that nobody takes for a digit."""
+MADE_LENGTH = 16
 
 log = structlog.get_logger()
 
@@ -219,6 +225,12 @@ async def set_password(user: User, password: str, caller: Identity | None) -> No
         )
     user.password_hash = await passwords.make_hash(password)
     _audit("password changed", user, caller)
+
+
+def new_password() -> str:
+    """Return a random password that people can type, of some 78 bits."""
+    letters = (secrets.choice(LETTERS) for _ in range(MADE_LENGTH - 2))
+    return "".join((*letters, secrets.choice("23456789"), secrets.choice(SPECIALS)))
 
 
 async def replace_given_password(user: User, password: str, caller: Identity) -> None:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 from ipaddress import IPv4Address
 
 import httpx
 import pytest
 from markupsafe import escape
-from sqlalchemy import update
+from sqlalchemy import select, update
 
+from api.clock import now
 from api.console import nodes
+from api.console.formats import cores, memory
+from api.resources.health import service as health
 from api.resources.nodes import lending
 from api.tables.nodes import Node
+from common.check_protocol import CheckReport
+from common.checks import CheckState
 from common.interfaces import Interface
 from tests.api.cluster import V1, Cluster, ok
+from tests.api.console.conftest import PAGE
 from tests.api.steps import lose
 
 pytestmark = pytest.mark.anyio
@@ -72,6 +79,93 @@ async def test_a_node_whose_agent_fell_silent_says_why_beside_its_state(
     assert (node["state"], bool(node["message"])) == ("lost", True)
     assert f'<small class="problem">{escape(node["message"])}</small>' in page
     assert "lost" in page
+
+
+async def test_the_list_has_what_nodes_are_and_tabs_of_states_and_modes(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    await ready.add_node("worker2")
+    await ok(ready.admin.post(f"{V1}/resource-groups", json={"name": "rack1", "nodes": ["worker2"], "open": True}))
+    node = await ok(ready.admin.get(f"{V1}/nodes/worker2"))
+    row = (await browser.get("/nodes")).text.partition(f'<tr id="n-{node["id"]}">')[2].partition("</tr>")[0]
+    assert '<a href="/nodes/worker2"' in row
+    for cell in (cores(node["cpu_milli"]), memory(node["memory_mib"]), node["agent_version"], "rack1"):
+        assert f">{cell}<" in row, cell
+    await browser.post("/nodes/worker2/mode", data={"mode": "maintenance"})
+    for query, names in {
+        "state=ready": {"worker1", "worker2"},
+        "mode=maintenance": {"worker2"},
+        "mode=draining": set(),
+        "state=lost": set(),
+    }.items():
+        page = (await browser.get(f"/nodes?{query}")).text
+        assert set(re.findall(r'href="/nodes/(\w+)"', page)) == names, query
+        assert f'<a href="/nodes?{query}" aria-current="page">' in page
+        assert ("No node is like that." in page) == (not names), query
+
+
+async def test_the_page_of_a_node_says_all_of_it_and_who_holds_its_gpus(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    await ready.submit("first", 1500)
+    await ready.settle()
+    node = await ok(ready.admin.get(f"{V1}/nodes/worker1"))
+    page = " ".join((await browser.get("/nodes/worker1")).text.split())
+    for column in ("endpoint", "region", "agent_version", "engine_version", "driver_version", "cuda_version", "os"):
+        assert f"<dd>{escape(node[column]) or '–'}</dd>" in page, column
+    for value in (cores(node["cpu_milli"]), memory(node["memory_mib"]), "1.5 / 4"):
+        assert f"<dd>{value}</dd>" in page
+    for held in ("1", "0.5"):
+        assert re.search(rf'<a href="/sessions/[0-9a-f-]+\?project=team-a">first</a> {held}<', page), held
+    assert re.search(r'<tr id="s-[0-9a-f-]+">', page), "its sessions are listed"
+    assert (await browser.get("/nodes/worker9")).status_code == 404
+
+
+async def test_the_page_of_a_node_has_its_checks(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    check = CheckReport(id="disk", name="disk has room", state=CheckState.FAIL, evidence="97 % is full", thing="/")
+    async with ready.database.transaction() as db:
+        node = (await db.scalars(select(Node))).one()
+        await health.record(db, ready.settings, {node.id: [check]}, {node.id: node})
+    page = (await browser.get("/nodes/worker1")).text
+    assert re.search(r'<a href="/health/checks/[0-9a-f-]+" lang="en">disk has room: /</a>', page)
+    assert "97 % is full" in page
+    async with await ready.user("alice") as alice:
+        assert "97 % is full" not in (await alice.get("/nodes/worker1")).text
+
+
+async def test_what_others_run_on_a_node_has_no_name_for_who_may_not_see_it(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    await ready.submit("secret", 1500)
+    await ready.settle()
+    async with await ready.user("alice") as alice:
+        page = " ".join((await alice.get("/nodes/worker1", headers=PAGE)).text.split())
+    assert "secret" not in page
+    assert "other sessions: 0.5" in page
+    assert "and 1 more" in page
+    assert "/nodes/worker1/mode" not in page
+
+
+async def test_a_drain_gives_people_so_many_minutes(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    assert 'name="minutes"' in (await browser.get("/nodes/worker1")).text
+    for minutes in (60, 10):
+        sent = {"mode": "draining", "minutes": str(minutes)} if minutes != 10 else {"mode": "draining"}
+        assert (await browser.post("/nodes/worker1/mode", data=sent)).status_code == 204
+        until = datetime.fromisoformat((await ok(ready.admin.get(f"{V1}/nodes/worker1")))["drain_until"])
+        assert abs(until - now() - timedelta(minutes=minutes)) < timedelta(minutes=1)
+    sent = {"mode": "draining", "minutes": "-1"}
+    refused = await browser.post("/nodes/worker1/mode", data=sent, headers={"HX-Request": "true"})
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/minutes")
+    assert 'name="minutes"' not in (await browser.get("/nodes/worker1")).text, "it is drained already"
+
+
+async def test_a_node_that_is_empty_and_in_maintenance_is_deleted(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    assert (await browser.post("/nodes/worker1/delete")).status_code == 409
+    await browser.post("/nodes/worker1/mode", data={"mode": "maintenance"})
+    assert 'hx-post="/nodes/worker1/delete"' in (await browser.get("/nodes/worker1")).text
+    answer = await browser.post("/nodes/worker1/delete")
+    assert (answer.status_code, answer.headers["hx-redirect"]) == (204, "/nodes")
+    assert (await browser.get("/nodes/worker1")).status_code == 404
 
 
 async def test_the_overview_counts_what_is_used(ready: Cluster, browser: httpx.AsyncClient) -> None:

@@ -37,6 +37,7 @@ PATHS = (
     "/projects",
     "/overview",
     "/nodes",
+    "/nodes/worker1",
     "/queue",
     "/accounting",
     "/keys",

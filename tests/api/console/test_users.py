@@ -90,11 +90,25 @@ async def test_a_forgotten_password_is_replaced_and_has_to_be_changed(
         assert [told["pointer"] for told in wrong.json()["errors"]] == ["/password"]
         await ok(alice.get(f"{V1}/auth/me"))
         made = await browser.post("/users/alice/password", data={"password": NEW}, headers=PART)
-        assert (made.status_code, made.headers["hx-redirect"]) == (204, "/users")
+        assert (made.status_code, made.headers["hx-redirect"]) == (200, "/users")
         await refused(alice.get(f"{V1}/auth/me"), 401)
     async with ready.client() as guest:
         await refused(guest.post(f"{V1}/auth/login", json={"name": "alice", "password": PASSWORD}), 401)
         known = await ok(guest.post(f"{V1}/auth/login", json={"name": "alice", "password": NEW}))
+        assert known["must_change_password"]
+
+
+async def test_a_password_that_nobody_writes_is_made_and_shown_this_once(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    await browser.post("/users", data=FORM, headers=PART)
+    made = [await browser.post("/users/alice/password", data={"password": ""}, headers=PART) for _ in range(2)]
+    first, last = (unescape(*re.findall(r'<code class="secret">([^<]+)</code>', answer.text)) for answer in made)
+    assert first != last
+    assert last not in (await browser.get("/users/alice")).text
+    async with ready.client() as guest:
+        await refused(guest.post(f"{V1}/auth/login", json={"name": "alice", "password": first}), 401)
+        known = await ok(guest.post(f"{V1}/auth/login", json={"name": "alice", "password": last}))
         assert known["must_change_password"]
 
 
@@ -125,6 +139,18 @@ async def test_who_looks_after_a_domain_changes_its_people_and_what_is_the_sites
         await ok(ready.admin.patch(f"{V1}/users/alice", json={"role": "auditor"}))
         assert '<option value="auditor" selected>' in (await boss.get("/users/alice", headers=PAGE)).text
     assert (user["email"], user["policy"], user["domain"]) == (None, "students", "acme")
+
+
+async def test_a_user_is_signed_out_everywhere_and_keeps_the_keys(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    async with await ready.user("alice") as program, ready.client(**PAGE) as alice:
+        await sign_in(alice, "alice")
+        count = len(await ok(alice.get(f"{V1}/auth/logins")))
+        assert f"Logins: {count}" in (await browser.get("/users/alice")).text
+        answer = await browser.post("/users/alice/logins/end", headers=PART)
+        assert (answer.status_code, answer.headers["hx-redirect"]) == (204, "/users/alice")
+        assert (await alice.get("/")).headers["location"] == "/login"
+        await ok(program.get(f"{V1}/auth/me"))
+    assert "Logins: 0" in (await browser.get("/users/alice")).text
 
 
 @pytest.mark.usefixtures("marked")

@@ -34,6 +34,7 @@ from api.console import (
     sessions,
     terminal,
     users,
+    volumes,
 )
 
 
@@ -63,6 +64,7 @@ def add_console(app: FastAPI) -> None:
         images.router,
         groups.router,
         presets.router,
+        volumes.router,
         checks.router,
         repairs.router,
         backups.router,

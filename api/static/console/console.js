@@ -120,6 +120,7 @@ function beside(form, problem) {
   const field = seen.find((element) => name && (element.name === name || element.dataset.field === name));
   const place = field?.closest(".field");
   if (!place) return false;
+  for (let at = field.closest("details"); at; at = at.parentElement.closest("details")) at.open = true;
   const text = document.createElement("span");
   text.className = "problem";
   text.id = `problem-${name}`;

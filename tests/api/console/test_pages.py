@@ -42,6 +42,7 @@ PATHS = (
     "/keys",
     "/users",
     "/images",
+    "/volumes",
     "/resource-groups",
     "/presets",
     "/user-policies",

@@ -8,14 +8,20 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, Field
 
+from common.hints import hinted
 from common.messages import Report, Words, else_read
+from common.sentence import Sentence
 
 MAX_BACKUPS = 2000
 MAX_ORDERS = 50
 LATE = timedelta(hours=26)
 """A backup a day, and time to take it and try again."""
 
-BackupName = Annotated[str, Field(max_length=64, pattern=r"^penstock-[0-9]{8}-[0-9]{6}$")]
+BackupName = Annotated[
+    str,
+    Field(max_length=64, pattern=r"^penstock-[0-9]{8}-[0-9]{6}$"),
+    hinted(Sentence("write it as the list of backups does"), Sentence("is no name of a backup")),
+]
 
 
 class BackupAction(StrEnum):

@@ -8,6 +8,8 @@ from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
 
+from common.hints import hinted
+from common.sentence import Sentence, Several
 from common.strict import StrictModel
 
 _NEEDED = (
@@ -26,6 +28,13 @@ MAX_COMBINATIONS = 64
 """What the tests of one rule leave to choose from, taken together."""
 
 
+Call = Annotated[
+    str,
+    Field(pattern=r"^[a-z_][a-z0-9_]{1,39}$"),
+    hinted(Sentence("write one such as {example}", example="ptrace"), Sentence("is no system call")),
+]
+
+
 class ArgumentTest(StrictModel):
     """A test of one argument of a system call: it is one of `values`, or has any of `bits`; exactly one of both is set.
 
@@ -40,7 +49,7 @@ class ArgumentTest(StrictModel):
     @model_validator(mode="after")
     def _one(self) -> ArgumentTest:
         if bool(self.values) == bool(self.bits):
-            raise ValueError("write one of `values` and `bits`")
+            raise ValueError(Sentence("write one of `values` and `bits`"))
         return self
 
 
@@ -50,7 +59,7 @@ class SandboxRule(StrictModel):
     The call ends with the error `errno`, or, where the rule `ends` it, the process is killed.
     """
 
-    calls: list[Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{1,39}$")]] = Field(min_length=1, max_length=64)
+    calls: list[Call] = Field(min_length=1, max_length=64)
     when: list[ArgumentTest] = Field(default_factory=list, max_length=6)
     errno: str = Field(default="EPERM", max_length=32)
     ends: bool = False
@@ -59,28 +68,36 @@ class SandboxRule(StrictModel):
     @classmethod
     def _each_once(cls, value: list[ArgumentTest]) -> list[ArgumentTest]:
         if len({test.argument for test in value}) < len(value):
-            raise ValueError("an argument is tested twice; write several values, or several rules")
+            raise ValueError(Sentence("an argument is tested twice; write several values, or several rules"))
         return value
 
     @field_validator("when")
     @classmethod
     def _few(cls, value: list[ArgumentTest]) -> list[ArgumentTest]:
         if math.prod(len(test.values) or test.bits.bit_count() for test in value) > MAX_COMBINATIONS:
-            raise ValueError(f"the tests have more than {MAX_COMBINATIONS} combinations; write fewer values or bits")
+            raise ValueError(
+                Sentence(
+                    "the tests have more than {most} combinations; write fewer values or bits", most=MAX_COMBINATIONS
+                )
+            )
         return value
 
     @model_validator(mode="after")
     def _can_do_without(self) -> SandboxRule:
         needed = NEEDED_CALLS - TESTABLE_CALLS if self.when else NEEDED_CALLS
         if found := sorted(needed.intersection(self.calls)):
-            raise ValueError(f"no container starts without {', '.join(found)}; leave what it needs out")
+            raise ValueError(
+                Sentence("no container starts without {names}; leave what it needs out", names=Several(found))
+            )
         return self
 
     @field_validator("errno")
     @classmethod
     def _is_known(cls, value: str) -> str:
         if value not in errno.errorcode.values():
-            raise ValueError(f"{value} is no error of the system; write one such as EPERM or ENOSYS")
+            raise ValueError(
+                Sentence("{name} is no error of the system; write one such as EPERM or ENOSYS", name=value)
+            )
         return value
 
 

@@ -24,6 +24,10 @@ SERVER = "postgresql"
 
 pytest.register_assert_rewrite("tests.fakes")  # or what fails there would not tell its values
 
+GARBAGE = (20_000, 20, 20)
+"""For how many new objects, and for how many looks, the next look for garbage waits: a run is shorter than what the
+defaults of Python are meant for."""
+
 LIMITS_S = {"integration": 1800, "lab": 3600, "slurm_lab": 3600}
 """How long a test of these tiers may take, with what it sets up for others, on a busy machine."""
 
@@ -43,8 +47,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Let nobody look for garbage among what modules and tests are, while they come and afterwards."""
+    """Let nobody look for garbage among what modules and tests are, while they come and afterwards, nor often."""
     gc.disable()
+    gc.set_threshold(*GARBAGE)
     try:
         return (yield)
     finally:

@@ -16,11 +16,11 @@ import api
 from api.auth.policy import Action
 from api.console.texts import FOLDER
 from api.tables.users import Language
-from common import findings, image_references, repairs, sandbox_rules, starts
+from common import findings, hints, image_references, repairs, sandbox, sandbox_rules, starts
 from common.gpu import share
 
 ROOT = Path(api.__file__).parent
-_SHARED = (findings, image_references, repairs, sandbox_rules, share, starts)
+_SHARED = (findings, hints, image_references, repairs, sandbox, sandbox_rules, share, starts)
 SHARED = tuple(Path(each.__file__ or "") for each in _SHARED)
 """What is said of values that people send, and that the console shows."""
 LANGUAGES = [language.value for language in Language if language is not Language.ENGLISH]

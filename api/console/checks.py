@@ -20,6 +20,7 @@ from api.endpoints.transactions import Reading, Transaction
 from api.lists import stamps
 from api.resources.health import service
 from api.resources.health.schemas import AcknowledgementRequest
+from api.resources.schemas import NODE_NAME
 from common.checks import CheckState
 
 SHOWN, CHANGES = 200, 50
@@ -47,7 +48,7 @@ async def list_checks(
     db: Reading,
     settings: SettingsOf,
     state: Annotated[CheckState | None, Query()] = None,
-    node: Annotated[str, Query(max_length=63, pattern=r"^[A-Za-z0-9._-]*$")] = "",
+    node: Annotated[str, Query(max_length=63, pattern=r"^[A-Za-z0-9._-]*$"), NODE_NAME] = "",
 ) -> Response:
     """Show the checks that are not well, or those in a state, the worst first; those of a node where it is named."""
     states = (state,) if state else NOT_WELL

@@ -134,12 +134,12 @@ NAMES: Mapping[type[StrEnum], Mapping[StrEnum, Sentence]] = {
 
 def gpus(milli: int) -> str:
     """Return milli-GPU as a number of GPUs."""
-    return format_gpus(milli)
+    return format_gpus(milli) if milli < 1_000_000 else number(milli / 1000)
 
 
 def cores(milli: int) -> str:
     """Return thousandths of a core as a number of cores."""
-    return f"{milli / 1000:.15g}"
+    return f"{milli / 1000:.15g}" if milli < 1_000_000 else number(milli / 1000)
 
 
 def memory(mib: int | None) -> str:
@@ -150,7 +150,7 @@ def memory(mib: int | None) -> str:
         return f"{mib} MiB"
     gib = mib / 1024
     # three digits, and all of those before the point
-    return f"{gib:.0f} GiB" if gib >= 100 else f"{gib:.3g} GiB"
+    return f"{number(round(gib))} GiB" if gib >= 100 else f"{gib:.3g} GiB"
 
 
 def moment(at: datetime | None) -> str:

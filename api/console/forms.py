@@ -18,6 +18,14 @@ CHOICES = 20
 _EXACT = 1e-6
 """What a number in a form may be off by, as it has no exact form."""
 
+_PARTS = {
+    **dict.fromkeys(("gpu_milli", "max_gpu_milli", "quota_milli", "limit_milli"), 1000),
+    **dict.fromkeys(("cpu_milli", "max_cpu_milli", "cpu_quota_milli", "cpu_limit_milli"), 1000),
+    **dict.fromkeys(("memory_mib", "max_memory_mib", "memory_quota_mib", "memory_limit_mib"), 1024),
+    **dict.fromkeys(("limit_s", "interactive_limit_s", "interactive_extension_s", "min_runtime_s"), 3600),
+}
+"""How many of the API's units make one of a form's: GPU, core, GiB or hour."""
+
 Body = TypeVar("Body", bound=BaseModel)
 Line = Annotated[str, Field(max_length=2000)]
 """What is typed into one field."""
@@ -32,7 +40,16 @@ def checked(model: type[Body], body: Mapping[str, Any]) -> Body:
     try:
         return model.model_validate(dict(body))
     except ValidationError as error:
-        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in error.errors()]) from None
+        raise RequestValidationError([_in_form(dict(one)) for one in error.errors()]) from None
+
+
+def _in_form(found: dict[str, Any]) -> dict[str, Any]:
+    """Return what is wrong with a body, with the limits of an amount in the units of the form."""
+    place = found["loc"]
+    about = found.get("ctx", {})
+    if parts := _PARTS.get(place[0] if place else ""):
+        about = {name: round(limit / parts, 6) if name in ("ge", "le") else limit for name, limit in about.items()}
+    return found | {"loc": ("body", *place), "ctx": about}
 
 
 def differing(model: type[Body], body: Mapping[str, Any], shown: Mapping[str, Any] | None) -> Body:

@@ -107,14 +107,7 @@ async def create_group(
     response.headers["HX-Redirect"] = f"/resource-groups/{made.name}"
 
 
-async def _sent(form: Annotated[ChangeForm, Form()]) -> ChangeForm:
-    return form
-
-
-Sent = Annotated[ChangeForm, Depends(_sent)]
-
-
-async def _change(form: Sent, connection: HTTPConnection) -> GroupChange:
+async def _change(form: Annotated[ChangeForm, Form()], connection: HTTPConnection) -> GroupChange:
     body: dict[str, Any] = {} if form.open is None else {"open": form.open}
     if form.described:
         body |= form.model_dump(include=SAID)
@@ -130,7 +123,7 @@ async def _change(form: Sent, connection: HTTPConnection) -> GroupChange:
 async def change_group(
     *,
     name: NamePath,
-    form: Sent,
+    form: Annotated[ChangeForm, Form()],
     change: Annotated[GroupChange, Depends(_change)],
     caller: Caller,
     db: Transaction,

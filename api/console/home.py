@@ -41,7 +41,7 @@ async def show_home(
 def _row(limit: LimitView) -> tuple[str, ...]:
     """Return what a limit is of, what is held, what is waited for, what may be, and what is left."""
     amounts: dict[str, tuple[str, Callable[[int], str]]] = {
-        "sessions": (gettext("Sessions"), str),
+        "sessions": (gettext("Sessions"), formats.number),
         "gpu_milli": (gettext("GPUs"), formats.gpus),
         "cpu_milli": (gettext("CPU cores"), formats.cores),
         "memory_mib": (gettext("Memory"), lambda mib: formats.memory(mib) or "0"),

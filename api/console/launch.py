@@ -34,6 +34,7 @@ from api.tables.images import Status
 from api.tables.sessions import MAX_CONTAINERS, Kind
 from common.errors import ConflictError, InputError
 from common.gpu.share import format_gpus
+from common.hints import hinted
 from common.natural_order import natural
 from common.sentence import Sentence
 
@@ -46,6 +47,7 @@ MAX_COMMAND = 1 << 14
 MAX_SHARES = 1 << 13
 """Most characters of a list of shares: of the finest granularity."""
 Line = Annotated[str, Field(max_length=1024)]
+_SHARES = hinted(Sentence("load the page again"), Sentence("is no list of shares"))
 
 router = Router(prefix="/launch")
 
@@ -54,7 +56,7 @@ class Offered(BaseModel):
     """A place of the slider in the list of shares that its page offered, 0 none."""
 
     share: int = Field(default=0, ge=0)
-    shares: Annotated[str, Field(max_length=MAX_SHARES, pattern=r"^(\d{1,5}(,\d{1,5})*)?$")] = ""
+    shares: Annotated[str, Field(max_length=MAX_SHARES, pattern=r"^(\d{1,5}(,\d{1,5})*)?$"), _SHARES] = ""
 
 
 class LaunchQuery(Offered):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Form, Request, Response
+from fastapi import Form, Query, Request, Response
 
 from api.auth.policy import Action
 from api.console import pages
@@ -12,7 +12,6 @@ from api.console.routes import REFRESH, Router
 from api.control import administration
 from api.control.manager import WakeAfterwards
 from api.endpoints.access import Caller, action
-from api.endpoints.nodes import MAX_PAGE
 from api.endpoints.transactions import Reading, Transaction
 from api.lists import nodes, stamps
 from api.lists.nodes import Filters, Remembered
@@ -21,6 +20,9 @@ from api.resources.nodes.schemas import ModeRequest, NodeChange
 from api.resources.schemas import NamePath
 from api.tables.nodes import NodeMode, NodeState
 from common.interfaces import MAX_NAME
+
+SHOWN = 2000
+"""As many as a site is planned for."""
 
 router = Router(prefix="/nodes")
 
@@ -35,16 +37,23 @@ async def list_nodes(
     remembered: Remembered,
     state: NodeState | None = None,
     mode: NodeMode | None = None,
+    q: Annotated[str, Query(max_length=100)] = "",
 ) -> Response:
-    """Show the nodes that the caller may see, by name."""
-    filters = Filters(state, mode, None, await rights.within(db, caller))
+    """Show the nodes that the caller may see, by name: those with some letters in it."""
+    word = q.replace("\0", "").strip().lower() or None
+    filters = Filters(state, mode, None, await rights.within(db, caller), word)
     groups = await remembered.by_node(db, within=filters.within)
-    page = await nodes.page(db, filters, groups, limit=MAX_PAGE)
+    page = await nodes.page(db, filters, groups, limit=SHOWN)
     stamp = await pages.stamp(request, db, stamps.PEOPLE, caller.id, page.tag, request.url)
     if answer := pages.unchanged(request, stamp):
         return answer
     found = await nodes.rows(db, [entry.id for entry in page.entries], groups)
-    values = {"nodes": found, "may_change": caller.allows(Action.NODE_CHANGE), "modes": NodeMode}
+    values = {
+        "q": q,
+        "nodes": found,
+        "more": page.more,
+        "may_change": caller.allows(Action.NODE_CHANGE),
+    }
     return await pages.live(request, "nodes.html", "nodes_live.html", values, stamp=stamp)
 
 

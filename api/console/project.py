@@ -96,14 +96,7 @@ async def create_project(form: Annotated[NewForm, Form()], caller: Caller, db: T
     response.headers["HX-Redirect"] = f"/projects/{made.name}"
 
 
-async def _sent(form: Annotated[ChangeForm, Form()]) -> ChangeForm:
-    return form
-
-
-Sent = Annotated[ChangeForm, Depends(_sent)]
-
-
-async def _change(form: Sent, connection: HTTPConnection) -> ProjectChange:
+async def _change(form: Annotated[ChangeForm, Form()], connection: HTTPConnection) -> ProjectChange:
     body = project_forms.settings(form) if form.described else {}
     change = forms.differing(ProjectChange, body | forms.lists(form, *LISTS), form.shown)
     auditing.needs(connection, service.needed(change))
@@ -129,7 +122,7 @@ async def delete_project(
 async def change_project(
     *,
     name: NamePath,
-    form: Sent,
+    form: Annotated[ChangeForm, Form()],
     change: Annotated[ProjectChange, Depends(_change)],
     caller: Caller,
     db: Transaction,

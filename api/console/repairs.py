@@ -14,7 +14,7 @@ from api.console import forms, pages
 from api.console.routes import REFRESH, Router
 from api.endpoints import auditing, repairs
 from api.endpoints.access import Caller, SettingsOf, action
-from api.endpoints.repairs import WorkersOf
+from api.endpoints.repairs import REPAIR, WorkersOf
 from api.endpoints.transactions import Reading, Transaction
 from api.lists import stamps
 from api.resources.repairs import service
@@ -24,7 +24,7 @@ from api.tables.repairs import RepairRun
 from common.repairs import OPEN
 
 router = Router(prefix="/repairs")
-Word = Annotated[str, Field(max_length=64, pattern=r"^[0-9A-Za-z-]*$")]
+Word = Annotated[str, Field(max_length=64, pattern=r"^[0-9A-Za-z-]*$"), REPAIR]
 
 
 class OrderForm(BaseModel):

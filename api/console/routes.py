@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from api.console import pages, texts
 from api.endpoints.access import note_page
 from api.endpoints.routes import Route
-from common.errors import UnauthenticatedError
+from common.errors import ForbiddenError, UnauthenticatedError
 
 LOGIN, PASSWORD = "/login", "/password"
 SEE_OTHER = 303
@@ -116,6 +116,9 @@ async def _answered(handler: Handler, request: Request, error: Exception) -> Res
     if shows_page:
         request.state.say = partial(_said, request)
     answer = await handler(request, error)
+    if isinstance(error, ForbiddenError) and isinstance(request, Request) and pages.is_of_former_login(request):
+        # another tab has signed in since: the page goes on as that one, and keeps what is filled in
+        answer.headers["HX-Refresh"] = "true"
     return _page_of(request, answer) if shows_page else answer
 
 

@@ -15,6 +15,7 @@ from api.endpoints.access import Caller, action
 from api.endpoints.transactions import Reading
 from api.lists import session_pages, session_search, stamps
 from api.lists.session_search import Search
+from api.resources.schemas import PLACE
 from api.tables.sessions import Session, State
 
 SHOWN = 50
@@ -32,7 +33,7 @@ async def list_sessions(
     q: Annotated[str, Query(max_length=100)] = "",
     mine: bool = False,
     state: State | None = None,
-    before: Annotated[str | None, Query(max_length=64, pattern=r"^[0-9]{1,16}\.[0-9a-f]{32}$")] = None,
+    before: Annotated[str | None, Query(max_length=64, pattern=r"^[0-9]{1,16}\.[0-9a-f]{32}$"), PLACE] = None,
 ) -> Response:
     """Show the sessions that the caller sees: those in a state, or all but what was taken off the lists."""
     # those that were taken off the lists are in no stamp, and are shown where they are asked for alone

@@ -65,7 +65,8 @@ class Speech:
 
     def number(self, value: float) -> str:
         """Return a number with at most three digits behind its point."""
-        return str(format_decimal(value, locale=self.locale))
+        # lists have thousands of small ones, which all our languages write alike
+        return str(value) if type(value) is int and 0 <= value < 1000 else format_decimal(value, locale=self.locale)
 
     def several(self, words: Iterable[str]) -> str:
         """Return several words as a list."""
@@ -106,8 +107,9 @@ def gettext(message: str) -> str:
 
 
 def ngettext(one: str, many: str, count: int) -> str:
-    """Return a text about so many things in the reader's language."""
-    return spoken().ngettext(one, many, count)
+    """Return a text about so many things, with their number, as the reader's language writes both."""
+    speech = spoken()
+    return speech.ngettext(one, many, count).replace("%(num)d", speech.number(count))
 
 
 def said(text: str) -> str:

@@ -149,7 +149,7 @@ def _has_repair(row: HealthCheck) -> bool:
 def _alarm(failing: Failing, useless: Sequence[Past]) -> Check:
     """Return what is told of a check that no repair helps."""
     last = max(useless, key=lambda run: run.ordered_at)
-    said = f"{last.repair} was run {len(useless)} times for {failing.check}, and it is not well; no more is ordered"
+    said = f"{last.repair} was ordered {len(useless)} times for {failing.check}, and it is not well; no more is ordered"
     where = f" --node {failing.node}" if failing.node else ""
     hint = f"look at `penstock repair history`; `penstock health clear {failing.check}{where}` lets it be tried again"
     return Check(ALARM, "automatic repair helps", CheckState.FAIL, said, hint, failing.check)

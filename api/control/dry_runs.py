@@ -105,7 +105,9 @@ class DryRuns:
         if asked.not_yet:
             return _view(asked, 0, asked.not_yet, submission.NOT_DUE, 0)
         if not workloads:
-            raise UnavailableError("the scheduler fails at what is asked for", hint="look into the log of the API")
+            raise UnavailableError(
+                Sentence("the scheduler fails at what is asked for"), hint=Sentence("look into the log of the API")
+            )
         equal = [replace(each, id=f"{each.id}-{number}") for each in workloads for number in range(asked.count)]
         async with self._one_at_a_time:
             try:
@@ -123,7 +125,10 @@ class DryRuns:
     @contextmanager
     def _admitted(self, user_id: UUID) -> Iterator[None]:
         if self._waiting[user_id] >= AT_ONCE:
-            raise ThrottledError(f"{AT_ONCE} dry runs of yours are under way", hint="wait for their answers")
+            raise ThrottledError(
+                Sentence("{count} dry runs of yours are under way", count=AT_ONCE),
+                hint=Sentence("wait for their answers"),
+            )
         self._waiting[user_id] += 1
         try:
             yield

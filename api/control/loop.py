@@ -182,7 +182,9 @@ class Loop:
             await other._residents.look(db, (await scheduling.look(db, moment)).horizon, None)
             read = await other._read(db, moment, with_networks=True)
         if read is None:
-            raise UnavailableError("the scheduler fails at a session", hint="look into the log of the API")
+            raise UnavailableError(
+                Sentence("the scheduler fails at a session"), hint=Sentence("look into the log of the API")
+            )
         return other, self._decider.without_left_out(read.snapshot)
 
     async def workloads(self, db: AsyncSession, ids: Collection[UUID]) -> list[Workload]:

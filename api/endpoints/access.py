@@ -155,7 +155,9 @@ async def authorize(connection: HTTPConnection) -> None:
         raise known.identity.refusal(wanted) if wanted else ForbiddenError("nobody may call this")
     if known.must_change_password and wanted not in _BEFORE_NEW_PASSWORD:
         raise ForbiddenError(
-            "you have to change your password first", where="password", hint="change it: POST /api/v1/auth/password"
+            Sentence("you have to change your password first"),
+            where="password",
+            hint=Sentence("change it: POST /api/v1/auth/password"),
         )
 
 
@@ -278,7 +280,9 @@ def _check_page(connection: HTTPConnection, cookie: str) -> None:
     """Let only pages of our own origin use the cookie: the apps of sessions have the same host, another port."""
     is_websocket = connection.scope["type"] == "websocket"
     if is_websocket and "origin" not in connection.headers:
-        raise ForbiddenError("a login's cookie is for browsers, which send an Origin", hint="send an API key")
+        raise ForbiddenError(
+            Sentence("a login's cookie is for browsers, which send an Origin"), hint=Sentence("send an API key")
+        )
     is_safe = is_websocket or connection.scope["method"] in SAFE_METHODS
     if _is_gone_to(connection):
         return
@@ -291,9 +295,9 @@ def _check_page(connection: HTTPConnection, cookie: str) -> None:
             reason = Sentence("this browser has signed in anew since the page was loaded")
             raise ForbiddenError(reason, where=CSRF_HEADER, hint=Sentence("load the page again"))
         raise ForbiddenError(
-            "the request does not show that a page of ours makes it",
+            Sentence("the request does not show that a page of ours makes it"),
             where=CSRF_HEADER,
-            hint="send the csrf_token of the login, which GET /api/v1/auth/csrf shows too",
+            hint=Sentence("send the csrf_token of the login, which GET /api/v1/auth/csrf shows too"),
         )
 
 
@@ -321,9 +325,14 @@ def check_origin(connection: HTTPConnection) -> None:
     origin = connection.headers.get("origin")
     fetched_by = connection.headers.get("sec-fetch-site", "same-origin")
     if origin is not None and origin != _own_origin(connection):
-        raise ForbiddenError(f"a page of {origin} may not use this login", hint="use the site's own pages")
+        raise ForbiddenError(
+            Sentence("a page of {origin} may not use this login", origin=origin),
+            hint=Sentence("use the site's own pages"),
+        )
     if fetched_by not in ("same-origin", "none"):
-        raise ForbiddenError("a page of another origin may not use this login", hint="use the site's own pages")
+        raise ForbiddenError(
+            Sentence("a page of another origin may not use this login"), hint=Sentence("use the site's own pages")
+        )
 
 
 def _own_origin(connection: HTTPConnection) -> str:

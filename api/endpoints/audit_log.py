@@ -27,8 +27,10 @@ from api.resources.audit.log_files import LogFiles
 from api.resources.audit.schemas import AuditEntryView, AuditFileView, AuditFindingView, AuditVerificationView
 from api.resources.audit.service import Search
 from api.resources.nodes import service as nodes
-from api.resources.schemas import Done, Moment, NameQuery
+from api.resources.schemas import PLACE, Done, Moment, NameQuery
 from common.errors import UnavailableError
+from common.hints import hinted
+from common.sentence import Sentence, Several
 
 router = Router(prefix="/audit", tags=["audit"])
 
@@ -61,7 +63,15 @@ WHO, WHAT = r"^[^\x00-\x1f\x7f\uFFFD]{1,64}$", r"^[^\x00-\x1f\x7f\uFFFD]{1,256}$
 Bytes that are no text are read as U+FFFD.
 """
 
-DayPath = Annotated[str, Path(pattern=r"^\d{8}(-\d{8})*$", max_length=200)]
+DayPath = Annotated[
+    str,
+    Path(pattern=r"^\d{8}(-\d{8})*$", max_length=200),
+    hinted(Sentence("write it as the list of files does"), Sentence("is no day of a file")),
+]
+_SHORTER = hinted(Sentence("write 1 to {most} characters, and no control characters", most=64))
+_LONGER = hinted(Sentence("write 1 to {most} characters, and no control characters", most=256))
+_ACTION = hinted(Sentence("write one such as {example}", example="session_delete"), Sentence("is no action"))
+_RESULT = hinted(Sentence("write {names}", names=Several(("done", "refused", "failed"))), Sentence("is no result"))
 
 
 async def log_of(connection: HTTPConnection) -> LogFiles:
@@ -94,16 +104,16 @@ async def list_audit(
     response: Response,
     _turn: Turn,
     _told: Transaction,
-    user: Annotated[str | None, Query(pattern=WHO)] = None,
-    object_: Annotated[str | None, Query(alias="object", pattern=WHAT)] = None,
+    user: Annotated[str | None, Query(pattern=WHO), _SHORTER] = None,
+    object_: Annotated[str | None, Query(alias="object", pattern=WHAT), _LONGER] = None,
     project: NameQuery | None = None,
-    act: Annotated[str | None, Query(alias="action", max_length=64, pattern=r"^[a-z_]+$")] = None,
-    result: Annotated[str | None, Query(pattern=r"^(done|refused|failed)$")] = None,
+    act: Annotated[str | None, Query(alias="action", max_length=64, pattern=r"^[a-z_]+$"), _ACTION] = None,
+    result: Annotated[str | None, Query(pattern=r"^(done|refused|failed)$"), _RESULT] = None,
     node: NameQuery | None = None,
     since: Annotated[Moment | None, Query()] = None,
     until: Annotated[Moment | None, Query()] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = PAGE,
-    after: Annotated[str | None, Query(pattern=r"^[0-9]{1,18}$")] = None,
+    after: Annotated[str | None, Query(pattern=r"^[0-9]{1,18}$"), PLACE] = None,
 ) -> list[AuditEntryView]:
     """List who did what, newest first: by user, object such as `projects/vision`, action, result, node and time.
 

@@ -16,12 +16,16 @@ from api.lists import texts
 from api.resources.health import metrics, service
 from api.resources.health.schemas import AcknowledgementRequest, CheckChangeView, CheckView
 from api.resources.nodes import service as nodes
+from api.resources.schemas import NODE_NAME, PLACE
 from common.checks import CheckState
+from common.hints import hinted
+from common.sentence import Sentence
 
 router = Router(tags=["health"])
 
 PAGE, MAX_PAGE = 200, 1000
-NodeOf = Annotated[str | None, Query(max_length=63, pattern=r"^[A-Za-z0-9._-]*$")]
+_CHECK = hinted(Sentence("write one such as {example}", example="gpu.xid"), Sentence("is no check"))
+NodeOf = Annotated[str | None, Query(max_length=63, pattern=r"^[A-Za-z0-9._-]*$"), NODE_NAME]
 
 
 @router.get("/health/checks")
@@ -45,9 +49,9 @@ async def list_check_changes(
     response: Response,
     db: Reading,
     node: NodeOf = None,
-    check: Annotated[str | None, Query(max_length=255, pattern=r"^[a-z.]+$")] = None,
+    check: Annotated[str | None, Query(max_length=255, pattern=r"^[a-z.]+$"), _CHECK] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = PAGE,
-    after: Annotated[str | None, Query(pattern=r"^[0-9]{1,18}$")] = None,
+    after: Annotated[str | None, Query(pattern=r"^[0-9]{1,18}$"), PLACE] = None,
 ) -> list[CheckChangeView]:
     """List how checks have changed, the newest first; `X-Next` is what to send as `after` to get those that follow."""
     found = await service.changes(db, node, check, int(after) if after else None, limit + 1)

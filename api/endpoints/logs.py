@@ -16,10 +16,12 @@ from api.lists import texts
 from api.resources.logs import hash_table, search, senders
 from api.resources.logs.schemas import LogEntryView
 from api.resources.logs.search import Search
-from api.resources.schemas import Moment, NameQuery
+from api.resources.schemas import PLACE, Moment, NameQuery
 from api.resources.sessions import service as sessions
 from common import process
 from common.errors import ConflictError
+from common.hints import hinted
+from common.sentence import Sentence
 
 router = Router(prefix="/logs", tags=["logs"])
 
@@ -28,7 +30,11 @@ AT_ONCE = 2
 """So many searches run at a time: they read the disk of the master."""
 _word = r"^[0-9A-Za-z][0-9A-Za-z@:._-]{0,127}$"
 
-Word = Annotated[str, Query(pattern=_word)]
+Word = Annotated[
+    str,
+    Query(pattern=_word),
+    hinted(Sentence("write letters, digits and @ : . _ -, {most} at most", most=128)),
+]
 Level = Literal["emergency", "alert", "critical", "error", "warning", "notice", "info", "debug"]
 
 
@@ -51,7 +57,7 @@ async def list_logs(
     since: Annotated[Moment | None, Query()] = None,
     until: Annotated[Moment | None, Query()] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = PAGE,
-    after: Annotated[str | None, Query(pattern=r"^[0-9a-z=;]{1,256}$")] = None,
+    after: Annotated[str | None, Query(pattern=r"^[0-9a-z=;]{1,256}$"), PLACE] = None,
 ) -> list[LogEntryView]:
     """List what services of all nodes have logged, newest first: of a request, a session, a user, a node, a unit.
 

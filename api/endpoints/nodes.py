@@ -31,7 +31,7 @@ from api.lists.texts import TextsOf
 from api.resources.nodes import rights
 from api.resources.nodes.heartbeats import Heartbeats, interval_of
 from api.resources.nodes.schemas import ModeRequest, NodeChange, NodeView
-from api.resources.schemas import Done, NamePath, NameQuery
+from api.resources.schemas import PLACE, Done, NamePath, NameQuery
 from api.tables.nodes import NodeMode, NodeState
 from common.audit_protocol import AUDIT_HEAD_HEADER
 from common.protocol import (
@@ -61,7 +61,7 @@ async def list_nodes(
     mode: NodeMode | None = None,
     group: NameQuery | None = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = MAX_PAGE,
-    after: Annotated[str | None, Query(max_length=63, pattern=r"^[A-Za-z0-9._-]+$")] = None,
+    after: Annotated[str | None, Query(max_length=63, pattern=r"^[A-Za-z0-9._-]+$"), PLACE] = None,
     if_none_match: Annotated[str | None, Header(max_length=256)] = None,
 ) -> Response:
     """List the nodes by name, and what of their GPUs is in use.

@@ -25,12 +25,15 @@ from api.resources.repairs.schemas import (
     RepairRunView,
     RepairView,
 )
+from common.hints import hinted
 from common.repair_protocol import CONTROLLER_PATH, ControllerReply, ControllerReport
+from common.sentence import Sentence
 
 router = Router(tags=["repairs"])
 controller = Router(tags=["agents"])
 
-RepairPath = Annotated[str, Path(max_length=16, pattern=r"^[0-9A-Za-z-]+$")]
+REPAIR = hinted(Sentence("write it as the list of repairs does"), Sentence("is no repair"))
+RepairPath = Annotated[str, Path(max_length=16, pattern=r"^[0-9A-Za-z-]+$"), REPAIR]
 
 
 async def workers_of(connection: HTTPConnection) -> Collection[str]:

@@ -14,6 +14,7 @@ from api.endpoints.access import action
 from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading
 from api.lists import queue, texts
+from api.resources.schemas import PLACE
 from api.resources.sessions.views import QueueEntryView
 from api.scheduler.record import save
 
@@ -36,7 +37,9 @@ async def list_queue(
     db: Reading,
     response: Response,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = MAX_PAGE,
-    after: Annotated[str | None, Query(max_length=64, pattern=r"^[0-9]{1,10}\.[0-9]{1,16}\.[0-9a-f]{32}$")] = None,
+    after: Annotated[
+        str | None, Query(max_length=64, pattern=r"^[0-9]{1,10}\.[0-9]{1,16}\.[0-9a-f]{32}$"), PLACE
+    ] = None,
 ) -> list[QueueEntryView]:
     """List the sessions that wait, in the order in which they were served last, with the reason of each.
 

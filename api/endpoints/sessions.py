@@ -30,7 +30,7 @@ from api.lists import session_pages, session_views, texts
 from api.lists.session_pages import Filters
 from api.lists.texts import TextsOf
 from api.resources.projects import service as projects
-from api.resources.schemas import NamePath, NameQuery, Text
+from api.resources.schemas import NODE_NAME, PLACE, NamePath, NameQuery, Text
 from api.resources.sessions import relay, resizing, service, submission
 from api.resources.sessions.relay import LogStream
 from api.resources.sessions.schemas import BatchRequest, DryRunRequest, Extension, SessionChange, SessionRequest
@@ -127,11 +127,11 @@ async def list_sessions(
     kept: TextsOf,
     project: NameQuery | None = None,
     user: NameQuery | None = None,
-    node: Annotated[str | None, Query(min_length=1, max_length=63, pattern=r"^[a-z0-9.-]+$")] = None,
+    node: Annotated[str | None, Query(min_length=1, max_length=63, pattern=r"^[a-z0-9.-]+$"), NODE_NAME] = None,
     state: Annotated[list[State] | None, Query(max_length=len(State))] = None,
     all_: Annotated[bool, Query(alias="all")] = False,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = PAGE,
-    after: Annotated[str | None, Query(max_length=64, pattern=r"^[0-9]{1,16}\.[0-9a-f]{32}$")] = None,
+    after: Annotated[str | None, Query(max_length=64, pattern=r"^[0-9]{1,16}\.[0-9a-f]{32}$"), PLACE] = None,
     if_none_match: Annotated[str | None, Header(max_length=256)] = None,
 ) -> Response:
     """List sessions, oldest first: of a project, or of all projects that the caller may see.

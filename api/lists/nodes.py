@@ -30,6 +30,7 @@ from api.tables.sessions import HOLDS, Container, GpuShareRow, Session
 from api.tables.written import written
 from common.errors import NotFoundError
 from common.natural_order import natural
+from common.sentence import Sentence
 
 GROUPS_S = 5.0
 """For so long the groups of nodes are remembered: they change seldom, and reading them means to look at every GPU."""
@@ -54,6 +55,8 @@ class Filters:
     group: str | None = None
     within: frozenset[str] | None = None
     """Resource groups; only nodes of any of them."""
+    word: str | None = None
+    """Some letters of the name, small ones."""
 
 
 class GroupsOfNodes:
@@ -88,8 +91,7 @@ Remembered = Annotated[GroupsOfNodes, Depends(groups_of)]
 
 async def page(db: AsyncSession, filters: Filters, by_node: Groups, *, limit: int, after: str | None = None) -> Page:
     """Return which nodes a page has, by name."""
-    asked = {"after": after, "state": filters.state, "mode": filters.mode, "names": _names(filters, by_node)}
-    given = {name: value for name, value in asked.items() if value is not None}
+    given = _given(filters, by_node) | ({"after": after} if after is not None else {})
     statement = _statement(frozenset(given))
     rows = (await db.execute(statement, given | {"limit": limit + 1})).all()
     entries = [
@@ -115,7 +117,9 @@ async def one(db: AsyncSession, name: str) -> Row:
     """Return one node; raises NotFoundError."""
     row = (await db.execute(select(*_COLUMNS).where(Node.name == name))).one_or_none()
     if row is None:
-        raise NotFoundError(f"there is no node {name}", where="name", hint="list the nodes")
+        raise NotFoundError(
+            Sentence("there is no node {name}", name=name), where="name", hint=Sentence("list the nodes")
+        )
     (found,) = await _complete(db, [dict(row._mapping)], await groups.by_node(db))
     return found
 
@@ -128,6 +132,7 @@ def _statement(asked: frozenset[str]) -> Select[Any]:
         "state": Node.state == bindparam("state"),
         "mode": Node.mode == bindparam("mode"),
         "names": Node.name == any_(bindparam("names", type_=ARRAY(Text))),
+        "word": func.strpos(Node.name, bindparam("word")) > 0,
     }
     described = func.row(*(column for column in _COLUMNS if column is not Node.last_seen))
     columns = (Node.id, Node.name, Node.last_seen, func.md5(cast(described, Text)).label("described"))
@@ -150,6 +155,12 @@ def _with_versions(query: Select[Any]) -> Select[Any]:
     joined = joined.outerjoin(of_places, of_places.c.node_id == page.c.id)
     version = said(server(), page.c.described, of_gpus.c.said, of_places.c.said).label("version")
     return select(page.c.id, page.c.name, page.c.last_seen, version).select_from(joined).order_by(page.c.name)
+
+
+def _given(filters: Filters, by_node: Groups) -> dict[str, Any]:
+    """Return what is asked for, by the names of parameters."""
+    asked = {"state": filters.state, "mode": filters.mode, "names": _names(filters, by_node), "word": filters.word}
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 def _names(filters: Filters, by_node: Mapping[str, Collection[str]]) -> list[str] | None:

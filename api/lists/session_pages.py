@@ -25,6 +25,7 @@ from api.tables.sessions import LISTED, Container, GpuShareRow, Service, Session
 from api.tables.written import written, written_by
 from common.app_addresses import AppAddresses
 from common.errors import InputError
+from common.sentence import Sentence
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -167,5 +168,7 @@ def position(cursor: str | None) -> dict[str, Any]:
         return {"created_at": EPOCH + timedelta(microseconds=int(micros)), "id": UUID(hex=id_)}
     except (ValueError, OverflowError):
         raise InputError(
-            f"{cursor} is no cursor of a list", where="after", hint="take it from X-Next of the page before"
+            Sentence("is no place in the list"),
+            where="after",
+            hint=Sentence("send what `X-Next` of the answer before said"),
         ) from None

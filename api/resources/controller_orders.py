@@ -15,6 +15,7 @@ from api.database import ORDERS_LOCK, exclusively
 from api.tables.backups import BackupOrder
 from api.tables.repairs import RepairRun
 from common.errors import ConflictError, NotFoundError, Problem
+from common.sentence import Sentence
 
 ORDERED, RUNNING, CANCELLED = "ordered", "running", "cancelled"
 """States of both kinds of orders: one that waits, one that the controller does, and one that was called back."""
@@ -83,11 +84,17 @@ async def cancel(db: AsyncSession, kind: type[Order], identity: UUID, user: str)
     """Call back an order that waits; raises NotFoundError, and ConflictError for one that does not wait any more."""
     order = await get(db, kind, identity, locked=True)
     if order.status != ORDERED:
-        raise ConflictError(f"it is {order.status}", where=kind.NOUN, hint="cancel only what waits for the controller")
+        raise ConflictError(
+            Sentence("it is {status}", status=order.status),
+            where=kind.NOUN,
+            hint=Sentence("cancel only what waits for the controller"),
+        )
     taken = order.record.get(_TAKEN)
     # one that was taken in the future was so by a clock that has been put back since
     if taken and abs(now() - datetime.fromisoformat(taken)) < BEGINS:
-        raise ConflictError("the controller has taken it", where=kind.NOUN, hint="look what becomes of it")
+        raise ConflictError(
+            Sentence("the controller has taken it"), where=kind.NOUN, hint=Sentence("look what becomes of it")
+        )
     order.status, order.reason, order.finished_at = CANCELLED, f"cancelled by {user}", now()
     await db.flush()
     return order

@@ -7,6 +7,8 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
+from common.sentence import Sentence, Several
+
 B = TypeVar("B", bound=BaseModel)
 
 
@@ -15,9 +17,19 @@ def one_form(request: B, *fields: str) -> B:
     for field in fields:
         added, removed = (getattr(request, f"{verb}_{field}") for verb in ("add", "remove"))
         if field in request.model_fields_set and (added or removed):
-            raise ValueError(f"{field} replaces the list, add_{field} and remove_{field} change it: send one form")
+            raise ValueError(
+                Sentence(
+                    "{field} replaces the list, add_{field} and remove_{field} change it: send one form", field=field
+                )
+            )
         if both := sorted(set(added) & set(removed)):
-            raise ValueError(f"add_{field} and remove_{field} both name {', '.join(both)}: name each in one of them")
+            raise ValueError(
+                Sentence(
+                    "add_{field} and remove_{field} both name {names}: name each in one of them",
+                    field=field,
+                    names=Several(both),
+                )
+            )
     return request
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar
 
@@ -15,15 +14,12 @@ from pydantic import (
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
-    ValidationError,
     ValidationInfo,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
     field_validator,
 )
-from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core import CoreSchema
 
-from common import findings
+from common.hints import hinted
 from common.sentence import Sentence
 
 SPECIALS = "~!@#$%^&*<>?"
@@ -31,8 +27,6 @@ USER_NAME_LENGTH = (3, 20)
 NAME_LENGTH = 20
 HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 """What JSON may write as an escape, and UTF-8 cannot encode."""
-EXPLAINED = ("string_too_short", "string_too_long", "string_pattern_mismatch", "value_error")
-"""Kinds of what pydantic finds of a text that are about what it says."""
 NUMBERS = ("int", "float")
 """Kinds of schemas, as pydantic calls them, that take other things for numbers unless they are strict."""
 YEARS = (1970, 9000)
@@ -73,7 +67,7 @@ class Change(Request):
     @classmethod
     def _not_null(cls, value: Any, about: ValidationInfo) -> Any:
         if value is None and about.field_name not in cls.NULLABLE:
-            raise ValueError("null is no value here; leave the key out to keep what is")
+            raise ValueError(Sentence("null is no value here; leave the key out to keep what is"))
         return value
 
 
@@ -111,32 +105,16 @@ def _password(value: str) -> str:
 
 def _plain(value: str) -> str:
     if "\0" in value:
-        raise ValueError("a NUL character is not text")
+        raise ValueError(Sentence("a NUL character is not text"))
     if not value.isascii() and HALF_A_PAIR.search(value):
-        raise ValueError("half of a surrogate pair is not text")
+        raise ValueError(Sentence("half of a surrogate pair is not text"))
     return value
 
 
 def _utc(value: datetime) -> datetime:
     if not YEARS[0] <= value.year <= YEARS[1]:
-        raise ValueError(f"a year from {YEARS[0]} to {YEARS[1]}")
+        raise ValueError(Sentence("a year from {first} to {last}", first=YEARS[0], last=YEARS[1]))
     return value.astimezone(UTC)
-
-
-def hinted(hint: str, reasons: Mapping[str, str] | None = None) -> WrapValidator:
-    """Return what says what a text may be where it is not: a hint, and reasons in place of some kinds of pydantic's."""
-
-    def explain(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-        try:
-            return handler(value)
-        except ValidationError as error:
-            (found,) = error.errors(include_url=False, include_input=False)
-            if found["type"] not in EXPLAINED:
-                raise
-            reason = (reasons or {}).get(found["type"], findings.reason(found))
-            raise PydanticCustomError("hinted", "{reason}", {"reason": reason, "hint": hint}) from None
-
-    return WrapValidator(explain)
 
 
 def is_name(value: str) -> bool:
@@ -177,6 +155,11 @@ Password = Annotated[str, Field(min_length=8, max_length=20), AfterValidator(_pa
 Text = Annotated[str, AfterValidator(_plain)]
 Moment = Annotated[AwareDatetime, AfterValidator(_utc)]
 
-UserNamePath = Annotated[str, Path(min_length=1, max_length=20, pattern=r"^[a-z0-9-]+$")]
-NamePath = Annotated[str, Path(min_length=1, max_length=63, pattern=r"^[a-z0-9-]+$")]
-NameQuery = Annotated[str, Query(min_length=1, max_length=20, pattern=r"^[a-z0-9-]+$")]
+NAME = Sentence("write lower-case letters, digits and hyphens, {most} at most", most=NAME_LENGTH)
+LONG_NAME = Sentence("write lower-case letters, digits and hyphens, {most} at most", most=63)
+UserNamePath = Annotated[str, Path(min_length=1, max_length=NAME_LENGTH, pattern=r"^[a-z0-9-]+$"), hinted(NAME)]
+NamePath = Annotated[str, Path(min_length=1, max_length=63, pattern=r"^[a-z0-9-]+$"), hinted(LONG_NAME)]
+NameQuery = Annotated[str, Query(min_length=1, max_length=NAME_LENGTH, pattern=r"^[a-z0-9-]+$"), hinted(NAME)]
+NODE_NAME = hinted(Sentence("write it as the list of nodes does"), Sentence("is no name of a node"))
+PLACE = hinted(Sentence("send what `X-Next` of the answer before said"), Sentence("is no place in the list"))
+"""Belongs to what says after which row of a list an answer begins."""

@@ -21,6 +21,7 @@ def test_the_wheel_is_whole(tmp_path: Path) -> None:
         "api/console/templates/base.html",
         "api/static/console/console.css",
         "api/static/console/console.js",
+        "api/static/console/filled-in.js",
         "api/static/docs.html",
         "api/static/docs.js",
         "api/static/vendor/swagger-ui/swagger-ui-bundle.js",

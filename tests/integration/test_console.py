@@ -27,7 +27,7 @@ from tests.postgresql import new_database
 PASSWORD = "Correct1horse!"
 V1 = "/api/v1"
 WIDTHS = (360, 1280)
-NOISE = ("422", "409", "htmx:sendAbort", "htmx:afterRequest")
+NOISE = ("401", "403", "422", "409", "htmx:sendAbort", "htmx:afterRequest")
 """What browser and htmx make a note of that is no fault: a refused form is told by its status, and who goes to another
 page ends what this one still asks. Of what could not be asked htmx also notes `htmx:sendError`."""
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "console"
@@ -293,6 +293,64 @@ def test_a_page_is_loaded_anew_when_another_tab_has_signed_in_anew(site: Site) -
         assert page.url == f"{site.url}/sessions"
 
 
+def test_what_is_filled_in_outlives_the_end_of_a_login(site: Site) -> None:
+    """For who signs in again, at once and in that tab: nobody else is shown it, and no password is kept."""
+    account: dict[str, Any] = {"password": PASSWORD, "must_change_password": False, "role": "admin"}
+    for person in ("grace", "heidi"):
+        ok(site.admin.post(f"{V1}/users", json={"name": person, **account}))
+    with browser(site, WIDTHS[-1]) as window:
+        page = window.page
+        name, command = page.get_by_label("Name", exact=True), page.get_by_label("Command")
+
+        def fill_in_and_send() -> None:
+            expect(page).to_have_url(f"{site.url}/launch")
+            name.fill("late-one")
+            page.get_by_label("GPUs of each container", exact=True).fill("5")
+            page.get_by_label("Kind").select_option("training")
+            command.fill("python train.py")
+            page.context.clear_cookies()
+            name.press("Enter")
+            expect(page).to_have_url(f"{site.url}/login?next=%2Flaunch")
+
+        window.open("/login?next=/launch")
+        sign_in(page, "grace", PASSWORD)
+        fill_in_and_send()
+        sign_in(page, "grace", PASSWORD)
+        expect(page.get_by_text("What you had filled in stands here again")).to_be_visible()
+        expect(name).to_have_value("late-one")
+        expect(command).to_have_value("python train.py")
+        expect(page.get_by_label("Kind")).to_have_value("training")
+        expect(page.locator("output")).to_have_text("0.25")
+        expect(page.locator("#check")).to_contain_text("Fits now")
+        page.reload()
+        expect(name).to_have_value("")
+
+        tab = page.context.new_page()
+        name.fill("late-one")
+        tab.goto(f"{site.url}/login")
+        sign_in(tab, "grace", PASSWORD)
+        expect(tab).to_have_url(f"{site.url}/")
+        page.get_by_role("button", name="Launch", exact=True).click()
+        expect(page.get_by_text("What you had filled in stands here again")).to_be_visible()
+        expect(name).to_have_value("late-one")
+
+        fill_in_and_send()
+        sign_in(page, "heidi", PASSWORD)
+        expect(page.locator(".account span")).to_have_text("heidi")
+        expect(name).to_have_value("")
+        assert page.evaluate("sessionStorage.getItem('filled-in')") is None
+
+        window.open("/users")
+        page.get_by_label("Name", exact=True).fill("ivan")
+        page.get_by_label("First password").fill(PASSWORD)
+        page.context.clear_cookies()
+        page.wait_for_url(f"{site.url}/login?next=%2Fusers")
+        assert PASSWORD not in page.evaluate("JSON.stringify(sessionStorage)")
+        sign_in(page, "heidi", PASSWORD)
+        expect(page.get_by_label("Name", exact=True)).to_have_value("ivan")
+        expect(page.get_by_label("First password")).to_have_value("")
+
+
 def test_a_choice_that_is_refused_says_why_and_shows_again_what_holds(site: Site) -> None:
     """As that of an interface, which is sent as soon as it is made."""
     of_both = {"virbr0": "192.168.122.1"}
@@ -315,6 +373,65 @@ def test_a_choice_that_is_refused_says_why_and_shows_again_what_holds(site: Site
     ok(site.admin.patch(f"{V1}/nodes/worker1", json={"interface": ""}))
     for name in ("worker1", "worker2"):
         site.report(name, 3)
+
+
+def test_a_double_click_extends_a_session_once(site: Site) -> None:
+    """As does one more click while the site has not answered the first."""
+    site.submit("extended", kind="interactive", limit_s=7200)
+
+    def ends_at() -> datetime | None:
+        told = ok(site.admin.get(f"{V1}/sessions/extended", params={"project": "team-a"}))["expires_at"]
+        return told and datetime.fromisoformat(told)
+
+    site.until(ends_at)
+    before = ends_at()
+    with browser(site, WIDTHS[-1]) as window:
+        page = window.page
+        window.open("/login?next=/sessions/extended?project=team-a")
+        sign_in(page, "admin", PASSWORD)
+        extend = page.get_by_role("button", name="Extend")
+        expect(extend).to_be_visible()
+        slow = {"offline": False, "latency": 1500, "downloadThroughput": -1, "uploadThroughput": -1}
+        page.context.new_cdp_session(page).send("Network.emulateNetworkConditions", slow)
+        extend.click(click_count=2, delay=100)
+        page.wait_for_timeout(700)
+        extend.click()
+        site.until(lambda: ends_at() != before)
+        page.wait_for_timeout(3500)
+    assert before is not None
+    assert ends_at() == before + timedelta(hours=1)
+    site.admin.delete(f"{V1}/sessions/extended", params={"project": "team-a"}).raise_for_status()
+
+
+AWAY = {"errors": [{"detail": "the API does not answer", "hint": "try again later, or tell the administrator"}]}
+"""What the edge tells a program while the API is away."""
+
+
+def test_a_page_says_that_the_site_does_not_answer_until_it_does(site: Site) -> None:
+    """In the reader's language, which the edge does not know; what somebody sent meanwhile has to be sent again."""
+    away = {"status": 502, "content_type": "application/problem+json", "json": AWAY}
+    with new_page("127.0.0.1") as page:
+        page.goto(f"{site.url}/login?next=/sessions")
+        sign_in(page, "admin", PASSWORD)
+        page.wait_for_url(f"{site.url}/sessions")
+        alert = page.locator("#notice")
+        page.route(
+            "**/*", lambda route: route.fulfill(**away) if "hx-request" in route.request.headers else route.continue_()
+        )
+        expect(alert).to_have_text("The site does not answer. This page goes on as soon as it does.")
+        page.get_by_role("button", name="Sign out").click()
+        expect(alert).to_have_text("The site does not answer: try again in a moment")
+        page.wait_for_timeout(4000)
+        expect(alert).to_have_text("The site does not answer: try again in a moment")
+        page.reload()
+        expect(alert).to_have_text("The site does not answer. This page goes on as soon as it does.")
+        page.unroute("**/*")
+        expect(alert).to_be_hidden()
+        busy = {"status": 503, "json": {"errors": [{"detail": "the database is busy", "hint": ""}]}}
+        page.route("**/sessions", lambda route: route.fulfill(**busy))
+        expect(alert).to_have_text("the database is busy")
+        page.unroute("**/sessions")
+        expect(alert).to_be_hidden(timeout=20_000)
 
 
 @pytest.mark.parametrize("width", WIDTHS)

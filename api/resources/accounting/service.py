@@ -29,6 +29,7 @@ from api.resources.accounting.schemas import (
 )
 from api.tables.sessions import ENDED, State
 from common.errors import InputError
+from common.sentence import Sentence
 
 LONGEST = timedelta(days=366)
 MINUTE_S = 60
@@ -209,9 +210,13 @@ def _step_s(starts_at: datetime, ends_at: datetime, points: int) -> int:
 def _wanted(caller: Identity, starts_at: datetime, ends_at: datetime) -> repository.Wanted:
     """Return what a report of the caller is of, which ends now at the latest; raises InputError for a bad period."""
     if not starts_at < ends_at:
-        raise InputError("the period ends before it starts", where="ends_at", hint="write a later end")
+        raise InputError(
+            Sentence("the period ends before it starts"), where="ends_at", hint=Sentence("write a later end")
+        )
     if ends_at - starts_at > LONGEST:
-        raise InputError("the period is longer than 366 days", where="ends_at", hint="ask for a shorter one")
+        raise InputError(
+            Sentence("the period is longer than 366 days"), where="ends_at", hint=Sentence("ask for a shorter one")
+        )
     return repository.Wanted(starts_at, min(now(), ends_at), caller.reach(Action.ACCOUNTING_READ), caller.id)
 
 

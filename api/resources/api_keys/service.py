@@ -14,6 +14,7 @@ from api.resources.api_keys import repository
 from api.resources.api_keys.schemas import ApiKeyRequest
 from api.tables.api_keys import ApiKey
 from common.errors import ConflictError, InputError, NotFoundError
+from common.sentence import Moment, Sentence
 
 PREFIX_LENGTH = 10
 
@@ -39,14 +40,16 @@ async def create(
     """
     if await repository.count_for_new(db, user_id, now()) >= most:
         raise ConflictError(
-            f"you have {most} keys already", where="name", hint="revoke those that nobody uses: `penstock apikey list`"
+            Sentence("you have {most} keys already", most=most),
+            where="name",
+            hint=Sentence("revoke those that nobody uses: `penstock apikey list`"),
         )
     ends_at = now() + timedelta(days=request.days) if request.days else until
     if until and ends_at and ends_at > until:
         raise InputError(
-            f"the key that makes it ends before, at {until:%Y-%m-%d %H:%M:%S} UTC",
+            Sentence("the key that makes it ends before, at {end}", end=Moment.at(until, seconds=True)),
             where="days",
-            hint="leave the days out, and it ends with that key; or sign in to make it",
+            hint=Sentence("leave the days out, and it ends with that key; or sign in to make it"),
         )
     secret = passwords.new_secret("psk_")
     key = ApiKey(
@@ -70,7 +73,7 @@ async def revoke(db: AsyncSession, user_id: UUID, key_id: UUID) -> int:
         if key.id == key_id:
             await repository.delete(db, key)
             return len(_made_with(keys, key_id))
-    raise NotFoundError("there is no such key", where="id", hint="list the keys")
+    raise NotFoundError(Sentence("there is no such key"), where="id", hint=Sentence("list the keys"))
 
 
 async def revoke_all(db: AsyncSession, user_id: UUID) -> None:

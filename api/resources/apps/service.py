@@ -21,6 +21,7 @@ from api.tables.projects import Access
 from api.tables.sessions import Service, Session, State
 from common.app_addresses import AppName
 from common.errors import ForbiddenError, NotFoundError, UnavailableError
+from common.sentence import Sentence
 
 KEEP_S = 1.0
 """How long what was found at a path is believed, in seconds: a page of an app asks for many things at once."""
@@ -95,7 +96,7 @@ def check(app: App, caller: Identity) -> None:
     """Let only those pass who may open the app; raises NotFoundError, for nobody else shall learn that there is one."""
     check_rights(app, caller)
     if not app.upstream:
-        raise UnavailableError("the app does not run yet", hint="try again in a moment")
+        raise UnavailableError(Sentence("the app does not run yet"), hint=Sentence("try again in a moment"))
 
 
 def check_rights(app: App, caller: Identity) -> None:
@@ -230,4 +231,6 @@ def _upstream(service: Service, session: Session) -> tuple[str, str, str]:
 
 def unknown() -> NotFoundError:
     """Return the refusal of what is not there, or is not the caller's."""
-    return NotFoundError("there is no such app", hint="see the session's address with `penstock list`")
+    return NotFoundError(
+        Sentence("there is no such app"), hint=Sentence("see the session's address with `penstock list`")
+    )

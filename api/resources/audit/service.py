@@ -19,6 +19,7 @@ from api.resources.audit.chain import Entry, Head, Verification
 from api.resources.audit.log_files import LogFiles
 from api.settings import Settings
 from common.errors import ConflictError, NotFoundError, UnavailableError
+from common.sentence import Sentence
 from common.settings.audit import AuditSettings
 
 AT_ONCE = 500
@@ -225,7 +226,11 @@ async def verify(db: AsyncSession, log: LogFiles, seen: Mapping[str, Sequence[He
 def require_day(log: LogFiles, day: str) -> None:
     """Raise NotFoundError where there is no file of a day."""
     if all(one.day != day for one in log.days()):
-        raise NotFoundError(f"there is no file {day}.log", where="day", hint="list the files of the audit log")
+        raise NotFoundError(
+            Sentence("there is no file {day}.log", day=day),
+            where="day",
+            hint=Sentence("list the files of the audit log"),
+        )
 
 
 async def seal_deletion(log: LogFiles, day: str) -> dict[str, Any]:
@@ -235,5 +240,9 @@ async def seal_deletion(log: LogFiles, day: str) -> dict[str, Any]:
     """
     require_day(log, day)
     if day == log.days()[-1].day:
-        raise ConflictError(f"{day}.log is still being written", where="day", hint="delete it when its day is over")
+        raise ConflictError(
+            Sentence("{day}.log is still being written", day=day),
+            where="day",
+            hint=Sentence("delete it when its day is over"),
+        )
     return {"deleted": await asyncio.to_thread(log.extent, day), "files": [day]}

@@ -10,6 +10,7 @@ from pydantic import model_validator
 
 from api.resources.schemas import Request, View
 from common.backup_protocol import BackupAction, BackupName, BackupOrderState
+from common.sentence import Sentence
 
 
 class BackupView(View):
@@ -39,7 +40,7 @@ class BackupOrderRequest(Request):
     @model_validator(mode="after")
     def _about_one(self) -> Self:
         if self.action is BackupAction.NOW and self.backup is not None:
-            raise ValueError("a backup that is taken now has no name yet")
+            raise ValueError(Sentence("a backup that is taken now has no name yet"))
         return self
 
 

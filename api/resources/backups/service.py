@@ -15,6 +15,7 @@ from common import backup_protocol
 from common.backup_protocol import BackupOrderReport, BackupOrderState
 from common.errors import ConflictError, NotFoundError
 from common.repair_protocol import ControllerReport
+from common.sentence import Sentence
 
 
 async def every(db: AsyncSession) -> list[BackupView]:
@@ -29,15 +30,23 @@ async def order(db: AsyncSession, request: BackupOrderRequest, user: str, *, tak
     """
     if not taken:
         raise ConflictError(
-            "the controller of this site takes no orders",
+            Sentence("the controller of this site takes no orders"),
             where="backup",
-            hint="run `penstock backup now` on the reservoir node; or set `repair.controller: true` and deploy",
+            hint=Sentence(
+                "run `penstock backup now` on the reservoir node; or set `repair.controller: true` and deploy"
+            ),
         )
     if request.backup and request.backup not in {backup.name for backup in await repository.every(db)}:
-        raise NotFoundError(f"there is no backup {request.backup}", where="backup", hint="list the backups")
+        raise NotFoundError(
+            Sentence("there is no backup {name}", name=request.backup),
+            where="backup",
+            hint=Sentence("list the backups"),
+        )
     if (waiting := await controller_orders.waiting_alone(db, BackupOrder)) is not None:
         raise ConflictError(
-            f"an order ({waiting.action}) waits already", where="backup", hint="wait until it has ended"
+            Sentence("an order ({action}) waits already", action=waiting.action),
+            where="backup",
+            hint=Sentence("wait until it has ended"),
         )
     placed = BackupOrder(action=request.action, backup=request.backup, user_name=user, status=BackupOrderState.ORDERED)
     db.add(placed)

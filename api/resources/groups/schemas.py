@@ -10,21 +10,26 @@ from uuid import UUID
 from pydantic import Field, model_validator
 
 from api.resources.list_changes import one_form
-from api.resources.schemas import Change, Name, Request, Text, UserName, View, hinted
+from api.resources.schemas import NODE_NAME, Change, Name, Request, Text, UserName, View
 from api.tables.groups import ResourceGroup
+from common.hints import hinted
 from common.natural_order import natural
 from common.sentence import Sentence
 
 Words = Annotated[Text, Field(max_length=200)]
-GpuModel = Annotated[Text, Field(max_length=200, pattern=r"^$|[A-Za-z0-9]")]
+GpuModel = Annotated[
+    Text,
+    Field(max_length=200, pattern=r"^$|[A-Za-z0-9]"),
+    hinted(
+        Sentence("write words of the model's name, such as {example}", example="v100"),
+        Sentence("has neither a letter nor a digit"),
+    ),
+]
 Description = Annotated[Text, Field(max_length=2000)]
 NodeName = Annotated[
     str,
     Field(max_length=63, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"),
-    hinted(
-        Sentence("write it as the list of nodes does"),
-        {"string_pattern_mismatch": Sentence("is no name of a node")},
-    ),
+    NODE_NAME,
 ]
 Nodes = Annotated[list[NodeName], Field(max_length=2000)]
 Users = Annotated[list[UserName], Field(max_length=10_000)]

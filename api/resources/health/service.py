@@ -23,6 +23,7 @@ from common.check_protocol import CheckReport
 from common.checks import CheckState
 from common.errors import InputError, NotFoundError
 from common.repair_protocol import SILENT_S, NodeChecks
+from common.sentence import Sentence
 
 NAMED = 3
 """So many failing checks of a node are named."""
@@ -189,10 +190,11 @@ async def acknowledge(
 ) -> CheckView:
     """Tell nobody of a check until a moment; raises NotFoundError, and InputError for one that is over or far away."""
     if request.until <= now():
-        raise InputError("that moment is over", where="until", hint="write a later one")
+        raise InputError(Sentence("that moment is over"), where="until", hint=Sentence("write a later one"))
     if request.until > now() + LONGEST:
-        reason = f"nobody is told of a check for {LONGEST.days} days at most"
-        raise InputError(reason, where="until", hint="write an earlier one, and acknowledge it again when that is over")
+        reason = Sentence("nobody is told of a check for {days} days at most", days=LONGEST.days)
+        hint = Sentence("write an earlier one, and acknowledge it again when that is over")
+        raise InputError(reason, where="until", hint=hint)
     row, name = await _get(db, id_)
     row.acknowledged_until, row.acknowledged_by, row.comment = request.until, caller.name, request.comment
     return _view(row, name, settings)
@@ -240,7 +242,9 @@ async def forget(db: AsyncSession, before: datetime, limit: int) -> int:
 async def _get(db: AsyncSession, id_: UUID, *, locked: bool = True) -> tuple[HealthCheck, str]:
     found = await repository.by_id(db, id_, locked=locked)
     if found is None:
-        raise NotFoundError(f"there is no check {id_}", where="check_id", hint="list the checks")
+        raise NotFoundError(
+            Sentence("there is no check {id_}", id_=id_), where="check_id", hint=Sentence("list the checks")
+        )
     return found[0], found[1]
 
 

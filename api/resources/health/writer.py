@@ -100,7 +100,8 @@ class Writer:
         if row.cleared_at is None:
             return False
         if occurred_at:
-            return occurred_at <= row.cleared_at + SAME
+            # an earlier one is a new one, too, by a clock that was put back
+            return abs(occurred_at - row.cleared_at) <= SAME
         cleared = await repository.state_before(self.db, self.name, row)
         return gravity(state) <= gravity(cleared or CheckState.FAIL)
 

@@ -10,8 +10,9 @@ from uuid import UUID
 from fastapi import Path
 from pydantic import Field
 
-from api.resources.schemas import Name, Request, Text, View, hinted
+from api.resources.schemas import Name, Request, Text, View
 from api.tables.images import Image, Status, Visibility
+from common.hints import hinted
 from common.sentence import Sentence
 
 NAME = r"^[a-z0-9]+([._-][a-z0-9]+)*$"
@@ -29,27 +30,20 @@ Reference = Annotated[
     Field(max_length=512, pattern=REFERENCE),
     hinted(
         Sentence("write it like {example}", example="reservoir:5000/team/python:3.11"),
-        {"string_pattern_mismatch": Sentence("is no reference of an image")},
+        Sentence("is no reference of an image"),
     ),
 ]
-NewName = Annotated[
-    str,
-    Field(max_length=128, pattern=NAME),
-    hinted(
-        Sentence("write lower-case letters and digits, and between them single dots, hyphens or underscores"),
-        {"string_pattern_mismatch": Sentence("is no name of an image")},
-    ),
-]
-NewTag = Annotated[
-    str,
-    Field(pattern=TAG),
-    hinted(
-        Sentence("write letters, digits, dots, hyphens and underscores, 128 at most"),
-        {"string_pattern_mismatch": Sentence("is no tag of an image")},
-    ),
-]
-ImageName = Annotated[str, Path(max_length=128, pattern=NAME)]
-ImageTag = Annotated[str, Path(max_length=128, pattern=TAG)]
+_NAME = hinted(
+    Sentence("write lower-case letters and digits, and between them single dots, hyphens or underscores"),
+    Sentence("is no name of an image"),
+)
+_TAG = hinted(
+    Sentence("write letters, digits, dots, hyphens and underscores, 128 at most"), Sentence("is no tag of an image")
+)
+NewName = Annotated[str, Field(max_length=128, pattern=NAME), _NAME]
+NewTag = Annotated[str, Field(pattern=TAG), _TAG]
+ImageName = Annotated[str, Path(max_length=128, pattern=NAME), _NAME]
+ImageTag = Annotated[str, Path(max_length=128, pattern=TAG), _TAG]
 
 
 class ImageRequest(Request):

@@ -14,6 +14,7 @@ from api.resources.logins import repository
 from api.tables.logins import Login
 from api.tables.users import User
 from common.errors import NotFoundError
+from common.sentence import Sentence
 
 
 async def begin(db: AsyncSession, user: User, lifetime_s: int, *, address: str, agent: str) -> str:
@@ -42,7 +43,7 @@ async def of_user(db: AsyncSession, user_id: UUID) -> Sequence[Login]:
 async def end(db: AsyncSession, user_id: UUID, login_id: UUID) -> None:
     """End one login of a user; raises NotFoundError."""
     if not await repository.remove(db, user_id, login_id):
-        raise NotFoundError("you have no such login", where="id", hint="list your logins")
+        raise NotFoundError(Sentence("you have no such login"), where="id", hint=Sentence("list your logins"))
 
 
 async def end_all(db: AsyncSession, user_id: UUID, *, but: UUID | None = None) -> None:

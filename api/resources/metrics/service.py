@@ -17,6 +17,7 @@ from api.resources.metrics.schemas import MetricsPoint, MetricsSeries, MetricsVi
 from api.tables.sessions import Session, container_id
 from common.errors import InputError
 from common.protocol import GpuMetrics, MetricsReport
+from common.sentence import Sentence
 
 DEFAULT = timedelta(hours=1)
 LONGEST = timedelta(days=366)
@@ -67,9 +68,13 @@ async def show(
     until = until or session.finished_at or now()
     since = since or until - DEFAULT
     if not since < until:
-        raise InputError("the time ends before it starts", where="until", hint="write a later end")
+        raise InputError(Sentence("the time ends before it starts"), where="until", hint=Sentence("write a later end"))
     if until - since > LONGEST:
-        raise InputError("the time is longer than 366 days", where="until", hint="ask for a shorter one")
+        raise InputError(
+            Sentence("the time is longer than {days} days", days=LONGEST.days),
+            where="until",
+            hint=Sentence("ask for a shorter one"),
+        )
     since_s, until_s = _seconds(since), _seconds(until) + 1
     series = await repository.count_series(db, session.id, since_s, until_s)
     points = max(1, min(points, ALL_POINTS // max(series, 1)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from api.tables.nodes import Node
 from common.errors import InputError
+from common.sentence import Sentence, Several
 
 
 def address_of(node: Node) -> str:
@@ -18,6 +19,13 @@ def check(node: Node, interface: str) -> str:
     if addresses := told.get(interface):
         return str(addresses[0])
     fit = [f"{name} ({addresses[0]})" for name, addresses in told.items() if addresses]
-    why = "has no IPv4 address there" if interface in told else "is no network interface of it"
-    hint = f"choose one of {', '.join(fit)}" if fit else "its agent has told of none with an address: is it up to date?"
-    raise InputError(f"{node.name}: {interface} {why}", where="interface", hint=hint)
+    said = {"node": node.name, "interface": interface}
+    raise InputError(
+        Sentence("{node}: {interface} has no IPv4 address there", **said)
+        if interface in told
+        else Sentence("{node}: {interface} is no network interface of it", **said),
+        where="interface",
+        hint=Sentence("choose one of {names}", names=Several(fit))
+        if fit
+        else Sentence("its agent has told of none with an address: is it up to date?"),
+    )

@@ -12,6 +12,7 @@ from api.auth.policy import Action
 from api.resources.groups import service as groups
 from api.resources.nodes import service
 from common.errors import ForbiddenError, NotFoundError
+from common.sentence import Sentence
 
 
 async def within(db: AsyncSession, caller: Identity) -> frozenset[str] | None:
@@ -47,9 +48,13 @@ async def check(db: AsyncSession, name: str, caller: Identity, action: Action) -
         return
     found = (await groups.by_node(db)).get(name, ())
     if seen.isdisjoint(found):
-        raise NotFoundError(f"there is no node {name}", where="name", hint="list the nodes")
+        raise NotFoundError(
+            Sentence("there is no node {name}", name=name), where="name", hint=Sentence("list the nodes")
+        )
     caller.check(action, domain=caller.domain)
     if action is not Action.NODE_READ and not seen.issuperset(found):
         raise ForbiddenError(
-            f"{name} is not of your domain alone", where="name", hint="ask an administrator of the site"
+            Sentence("{name} is not of your domain alone", name=name),
+            where="name",
+            hint=Sentence("ask an administrator of the site"),
         )

@@ -14,6 +14,7 @@ from api.resources.nodes.heartbeats import Contest, HeardHeartbeat, Heartbeats, 
 from api.tables.nodes import Gpu, Node, NodeMode, NodeState
 from common.errors import InputError, NotFoundError
 from common.protocol import NodeInfo
+from common.sentence import Sentence
 
 note_alive = repository.note_alive
 has_reported = repository.has_reported
@@ -52,7 +53,9 @@ async def get(db: AsyncSession, name: str, *, lock: bool = False) -> Node:
     """Return one node; raises NotFoundError. `lock` is for who deletes it: nothing is placed on it any more."""
     node = await repository.by_name(db, name, lock=lock)
     if node is None:
-        raise NotFoundError(f"there is no node {name}", where="name", hint="list the nodes")
+        raise NotFoundError(
+            Sentence("there is no node {name}", name=name), where="name", hint=Sentence("list the nodes")
+        )
     return node
 
 
@@ -118,12 +121,20 @@ async def choose_interface(db: AsyncSession, name: str, interface: str, hidden: 
         address = interfaces.check(node, interface)
         if other := await repository.other_at(db, node.id, address):
             # such as that of a bridge to virtual machines, which each machine has
-            known = other not in hidden
             raise InputError(
-                f"{name}: {interface} has {address}, as {other if known else 'another node'} has",
+                Sentence(
+                    "{name}: {interface} has {address}, as {other} has",
+                    name=name,
+                    interface=interface,
+                    address=address,
+                    other=Sentence("another node") if other in hidden else other,
+                ),
                 where="interface",
-                hint="choose one whose address no other node has"
-                + (f", or delete {other} where that is gone" if known else ""),
+                hint=Sentence("choose one whose address no other node has")
+                if other in hidden
+                else Sentence(
+                    "choose one whose address no other node has, or delete {other} where that is gone", other=other
+                ),
             )
     node.interface = interface
     await db.flush()

@@ -17,7 +17,7 @@ from common.sentence import Sentence
 
 def _not_blank(words: str) -> str:
     if not words.strip():
-        raise ValueError("nobody can read blanks; write what to tell")
+        raise ValueError(Sentence("nobody can read blanks; write what to tell"))
     return words
 
 

@@ -9,6 +9,7 @@ from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.tables.projects import Project
 from common.errors import ForbiddenError, InputError
+from common.sentence import Sentence
 
 
 class _Kind(NamedTuple):
@@ -20,9 +21,11 @@ class _Kind(NamedTuple):
     unit: str
     divisor: int
 
-    def words(self, amount: int) -> str:
+    def words(self, amount: int) -> Sentence:
         """Return an amount with its unit."""
-        return f"{amount / self.divisor:g} {self.unit}" if self.divisor > 1 else f"{amount} {self.unit}"
+        if self.divisor > 1:
+            return Sentence("{amount} CPU", amount=f"{amount / self.divisor:g}")
+        return Sentence("{amount} MiB of memory", amount=amount)
 
 
 _CPU = _Kind("cpu_quota_milli", "cpu_limit_milli", "cpu_milli", "CPU", 1000)
@@ -62,11 +65,17 @@ def check_caps(project: Project, cpu_milli: int, memory_mib: int, *, preemptible
         most = getattr(project, kind.limit) if is_limit else quota
         if quota is None or most is None or asked <= most:
             continue
-        by = "" if preemptible or not project.over_quota else " by work that cannot be reclaimed"
+        said = {"project": project.name, "most": kind.words(most), "asked": kind.words(asked)}
         raise InputError(
-            f"{project.name} may hold {kind.words(most)}{by}, and {kind.words(asked)} are asked for",
+            Sentence("{project} may hold {most}, and {asked} are asked for", **said)
+            if preemptible or not project.over_quota
+            else Sentence(
+                "{project} may hold {most} by work that cannot be reclaimed, and {asked} are asked for", **said
+            ),
             where=kind.field,
-            hint=f"ask for fewer, or for a larger {'limit' if is_limit else 'quota'}",
+            hint=Sentence("ask for fewer, or for a larger limit")
+            if is_limit
+            else Sentence("ask for fewer, or for a larger quota"),
         )
 
 

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from api.resources.list_changes import one_form
 from api.resources.schemas import Moment, Name, Request, Text, UserName, View
 from api.tables.projects import Access, Expiry, Project, ProjectRole
-from common.sentence import Said
+from common.sentence import Said, Sentence
 
 MAX_QUOTA_MILLI = 32_000_000
 """2,000 nodes of 16 GPUs, the most that one manager looks after."""
@@ -39,7 +39,7 @@ class Period(Request):
     @model_validator(mode="after")
     def _in_order(self) -> Period:
         if self.starts_at and self.ends_at and self.ends_at <= self.starts_at:
-            raise ValueError("a period ends after it starts")
+            raise ValueError(Sentence("a period ends after it starts"))
         return self
 
 
@@ -125,7 +125,7 @@ class ProjectChange(Request):
     @classmethod
     def _not_null(cls, value: Any) -> Any:
         if value is None:
-            raise ValueError("null is no value here; leave the key out to keep what is")
+            raise ValueError(Sentence("null is no value here; leave the key out to keep what is"))
         return value
 
     @model_validator(mode="after")

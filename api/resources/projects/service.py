@@ -61,9 +61,14 @@ async def named(db: AsyncSession, names: Iterable[str], field: str, *, domain: s
     wanted = sorted(set(names))
     known = await repository.by_names(db, wanted)
     found = {project.name: project for project in known if domain in (None, project.domain)}
-    place = f" of the domain {domain}" if domain else ""
     missing = [
-        Problem(field, f"there is no project {name}{place}", "list the projects")
+        Problem(
+            field,
+            Sentence("there is no project {name} of the domain {domain}", name=name, domain=domain)
+            if domain
+            else Sentence("there is no project {name}", name=name),
+            Sentence("list the projects"),
+        )
         for name in wanted
         if name not in found
     ]
@@ -225,8 +230,11 @@ def _set_period(project: Project, period: Period) -> None:
     project.ends_at = period.ends_at
     if project.ends_at and project.ends_at <= project.starts_at:
         raise InputError(
-            f"the period would end on {quotas.moment(project.ends_at)}, "
-            f"before it starts on {quotas.moment(project.starts_at)}",
+            Sentence(
+                "the period would end on {end}, before it starts on {start}",
+                end=quotas.moment(project.ends_at),
+                start=quotas.moment(project.starts_at),
+            ),
             where="period.ends_at",
             hint=Sentence("write a later end"),
         )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 from uuid import UUID
 
 from pydantic import Field
 
-from api.resources.schemas import Request, View
+from api.resources.schemas import NODE_NAME, Request, View
 from common.repairs import RunState
 
 
@@ -41,7 +42,7 @@ class ControllerView(View):
 class RepairRequest(Request):
     """How to run a repair: on the one node `limit` or on all, as a dry run, and whether it may end sessions."""
 
-    limit: str | None = Field(default=None, max_length=63, pattern=r"^[a-z0-9-]+$")
+    limit: Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9-]+$"), NODE_NAME] | None = None
     dry_run: bool = False
     agreed: bool = False
 

@@ -74,14 +74,20 @@ async def order(
     repair = repairs.find(identity)
     if not taken:
         raise ConflictError(
-            "the controller of this site takes no orders",
+            Sentence("the controller of this site takes no orders"),
             where="repair",
-            hint="run `penstock repair run` on the reservoir node; or set `repair.controller: true` and deploy",
+            hint=Sentence(
+                "run `penstock repair run` on the reservoir node; or set `repair.controller: true` and deploy"
+            ),
         )
     if request.limit is not None:
         await _check_node(db, request.limit, workers)
     if (waiting := await controller_orders.waiting_alone(db, RepairRun)) is not None:
-        raise ConflictError(f"a run of {waiting.name} waits already", where="repair", hint="wait until it has ended")
+        raise ConflictError(
+            Sentence("a run of {name} waits already", name=waiting.name),
+            where="repair",
+            hint=Sentence("wait until it has ended"),
+        )
     run = RepairRun(
         name=repair.id,
         node=request.limit,

@@ -52,17 +52,27 @@ def check(request: SessionRequest, *, preemptible: bool, in_one_place: bool, set
     if not is_elastic(request):
         return
     refusals = {
-        "preemptible": (not preemptible, "further containers are given up for others", "let it be preemptible"),
-        "within_required": (in_one_place, "where it has to be near others is chosen once", "leave that out"),
+        "preemptible": (
+            not preemptible,
+            Sentence("further containers are given up for others"),
+            Sentence("let it be preemptible"),
+        ),
+        "within_required": (
+            in_one_place,
+            Sentence("where it has to be near others is chosen once"),
+            Sentence("leave that out"),
+        ),
         "max_replicas": (
             settings.engine is Launching.SLURM,
-            "Slurm lends a session no more than it began with",
-            "ask for a fixed number",
+            Sentence("Slurm lends a session no more than it began with"),
+            Sentence("ask for a fixed number"),
         ),
     }
     for field, (is_refused, reason, hint) in refusals.items():
         if is_refused:
-            raise InputError(f"the number of its containers is to change: {reason}", where=field, hint=hint)
+            raise InputError(
+                Sentence("the number of its containers is to change: {reason}", reason=reason), where=field, hint=hint
+            )
 
 
 def is_elastic(request: SessionRequest) -> bool:

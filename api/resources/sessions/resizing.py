@@ -60,7 +60,9 @@ async def ask(
             log.info("audit", what="share asked for", session=name, project=project, by=caller.name, gpus=share)
             return session.id
         await db.refresh(session)
-    raise ConflictError(f"session {name} changes all the time", where="name", hint="try again")
+    raise ConflictError(
+        Sentence("session {name} changes all the time", name=name), where="name", hint=Sentence("try again")
+    )
 
 
 async def offered(db: AsyncSession, session: Session, settings: Settings) -> list[int]:

@@ -8,10 +8,11 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator, mod
 from pydantic_core import PydanticCustomError
 
 from api.resources.presets.schemas import MAX_MEMORY_MIB, CpuMilli, MemoryMib, ShmMib
-from api.resources.schemas import Moment, Name, Request, Text, hinted
+from api.resources.schemas import Moment, Name, Request, Text
 from api.tables.projects import Access
 from api.tables.sessions import MAX_CONTAINERS, Kind
 from common.gpu.kinds import Enforcement
+from common.hints import hinted
 from common.protocol import SYSTEM_FOLDERS, belongs_to_system
 from common.sentence import Sentence, Several
 from common.topology import TopologyLevel
@@ -25,7 +26,7 @@ OUR_VARIABLES = "PENSTOCK_"
 
 def _not_ours(name: str) -> str:
     if name.startswith(OUR_VARIABLES):
-        raise ValueError(f"variables that begin with {OUR_VARIABLES} belong to Penstock")
+        raise ValueError(Sentence("variables that begin with {start} belong to Penstock", start=OUR_VARIABLES))
     return name
 
 
@@ -33,9 +34,7 @@ Word = Annotated[Text, Field(max_length=32_768)]
 Folder = Annotated[
     str,
     Field(max_length=255, pattern=r"^(/[A-Za-z0-9._-]+)+$"),
-    hinted(
-        Sentence("write a path such as {path}", path="/data"), {"string_pattern_mismatch": Sentence("is not a folder")}
-    ),
+    hinted(Sentence("write a path such as {path}", path="/data"), Sentence("is not a folder")),
 ]
 DiskMib = Annotated[int, Field(ge=1, le=MAX_MEMORY_MIB)]
 """MiB that a container may write beside its mounts."""
@@ -43,7 +42,7 @@ VariableName = Annotated[
     str,
     Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$"),
     AfterValidator(_not_ours),
-    hinted("write letters, digits and _, such as EPOCHS"),
+    hinted(Sentence("write letters, digits and _, such as {example}", example="EPOCHS")),
 ]
 Port = Annotated[int, Field(ge=1, le=65535)]
 GpuModel = Annotated[Text, Field(min_length=1, max_length=128)]
@@ -173,7 +172,7 @@ class SessionRequest(Request):
     @classmethod
     def _plain(cls, value: str) -> str:
         if not value.isprintable() or " " in value:
-            raise ValueError("an image is written without spaces and signs that cannot be seen")
+            raise ValueError(Sentence("an image is written without spaces and signs that cannot be seen"))
         return value
 
     @field_validator("environment", mode="before")
@@ -181,21 +180,25 @@ class SessionRequest(Request):
     def _few(cls, value: Any) -> Any:
         # pydantic counts only when it has looked at every one
         if isinstance(value, dict) and len(value) > MAX_VARIABLES:
-            raise ValueError(f"{len(value)} variables are more than {MAX_VARIABLES}")
+            raise ValueError(Sentence("{given} variables are more than {most}", given=len(value), most=MAX_VARIABLES))
         return value
 
     @field_validator("interactive")
     @classmethod
     def _one_kind(cls, value: bool, info: ValidationInfo) -> bool:
         if value and info.data.get("kind") not in (None, Kind.INTERACTIVE):
-            raise ValueError(f"it cannot be interactive and {info.data['kind']} at once; leave one of both out")
+            raise ValueError(
+                Sentence(
+                    "it cannot be interactive and {kind} at once; leave one of both out", kind=info.data["kind"].value
+                )
+            )
         return value
 
     @field_validator("large_shm")
     @classmethod
     def _one_shm(cls, value: bool, info: ValidationInfo) -> bool:
         if value and info.data.get("shm_mib") is not None:
-            raise ValueError("`shm_mib` says already how large it is; leave one of both out")
+            raise ValueError(Sentence("`shm_mib` says already how large it is; leave one of both out"))
         return value
 
     @field_validator("ports")
@@ -238,7 +241,7 @@ class SessionChange(Request):
     @model_validator(mode="after")
     def _one(self) -> SessionChange:
         if [self.priority, self.gpu_milli, self.access].count(None) != 2:
-            raise ValueError("write one of `priority`, `gpu_milli` and `access`")
+            raise ValueError(Sentence("write one of `priority`, `gpu_milli` and `access`"))
         return self
 
 

@@ -133,9 +133,9 @@ async def extend(db: AsyncSession, project: str, name: str, seconds: int, caller
             _check_allowance(session, seconds)
         if reserved := await reserved_under(db, session, caller):
             raise ConflictError(
-                f"places are reserved on {', '.join(reserved)} for a session that waits",
+                Sentence("places are reserved on {nodes} for a session that waits", nodes=Several(reserved)),
                 where="seconds",
-                hint="try again once that has started, or ask an administrator of the site",
+                hint=Sentence("try again once that has started, or ask an administrator of the site"),
             )
         values = {"expires_at": _later(session.expires_at, seconds)}
         if await change(db, session, **values, extended_s=session.extended_s + (0 if freely else seconds)):
@@ -171,7 +171,9 @@ async def give_priority(db: AsyncSession, project: str, name: str, priority: int
     for _ in range(TRIES):
         if session.state is not State.PENDING:
             raise ConflictError(
-                f"session {name} is {session.state}: its turn has come", where="name", hint="change one that waits"
+                Sentence("session {name} is {state}: its turn has come", name=name, state=session.state),
+                where="name",
+                hint=Sentence("change one that waits"),
             )
         if await change(db, session, priority=priority):
             return session.id
@@ -318,7 +320,7 @@ async def _check_may_wait(db: AsyncSession, session: Session, settings: Settings
         memory_mib = session.replicas * session.memory_mib
         beside.check_caps(session.project, cpu_milli, memory_mib, preemptible=session.preemptible)
     except InputError as error:
-        raise ConflictError(error.problems[0].reason, where="name", hint="ask for a larger quota") from error
+        raise ConflictError(error.problems[0].reason, where="name", hint=Sentence("ask for a larger quota")) from error
 
 
 def _as_id(text: str) -> UUID | None:
@@ -333,9 +335,14 @@ def _check_allowance(session: Session, seconds: int) -> None:
     allowed, left = session.project.interactive_extension_s, owner_adds_s(session)
     if seconds > left:
         raise ForbiddenError(
-            f"owners add at most {allowed} s in {session.project.name}, and {session.extended_s} s are added already",
+            Sentence(
+                "owners add at most {allowed} s in {project}, and {extended_s} s are added already",
+                allowed=allowed,
+                project=session.project.name,
+                extended_s=session.extended_s,
+            ),
             where="seconds",
-            hint=f"add at most {left} s" if left else "ask a manager of the project",
+            hint=Sentence("add at most {left} s", left=left) if left else Sentence("ask a manager of the project"),
         )
 
 
@@ -343,8 +350,10 @@ def _later(moment: datetime, seconds: int) -> datetime:
     try:
         return moment + timedelta(seconds=seconds)
     except OverflowError:
-        raise InputError("that is beyond the calendar", where="seconds", hint="add less") from None
+        raise InputError(Sentence("that is beyond the calendar"), where="seconds", hint=Sentence("add less")) from None
 
 
 def _busy(name: str) -> ConflictError:
-    return ConflictError(f"session {name} changes all the time", where="name", hint="try again")
+    return ConflictError(
+        Sentence("session {name} changes all the time", name=name), where="name", hint=Sentence("try again")
+    )

@@ -9,8 +9,9 @@ from uuid import UUID
 from pydantic import Field
 
 from api.auth.policy import UserRole
-from api.resources.schemas import Name, Password, Request, Text, UserName, View, hinted
+from api.resources.schemas import Name, Password, Request, Text, UserName, View
 from api.tables.users import Language, UserSource
+from common.hints import hinted
 from common.sentence import Sentence
 
 Email = Annotated[
@@ -18,7 +19,7 @@ Email = Annotated[
     Field(max_length=254, pattern=r"^[^@\s]+@[^@\s]+$"),
     hinted(
         Sentence("write one such as {example}", example="alice@example.org"),
-        {"string_pattern_mismatch": Sentence("is no e-mail address")},
+        Sentence("is no e-mail address"),
     ),
 ]
 

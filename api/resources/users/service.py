@@ -75,10 +75,18 @@ async def members(
     wanted = sorted(set(names))
     every = domain is None and any_domain
     found = {user.name: user for user in await repository.by_names(db, wanted) if every or user.domain == domain}
-    place, hint = (f" of the domain {domain}" if domain else ""), "create the user first"
+    hint = Sentence("create the user first")
     if not (domain or any_domain):
-        place, hint = " that you may add", "ask an administrator of the site"
-    problems = [Problem(field, f"there is no user {name}{place}", hint) for name in wanted if name not in found]
+        hint = Sentence("ask an administrator of the site")
+
+    def reason(name: str) -> Sentence:
+        if domain:
+            return Sentence("there is no user {name} of the domain {domain}", name=name, domain=domain)
+        if any_domain:
+            return Sentence("there is no user {name}", name=name)
+        return Sentence("there is no user {name} that you may add", name=name)
+
+    problems = [Problem(field, reason(name), hint) for name in wanted if name not in found]
     if problems:
         raise InputError.of(problems)
     return [found[name] for name in wanted]

@@ -18,6 +18,7 @@ from api.settings import Settings
 from api.tables.projects import Project
 from api.tables.volumes import SessionVolume, Volume, VolumeState
 from common.errors import ConflictError, InputError, NotFoundError
+from common.sentence import Sentence
 
 log = structlog.get_logger()
 
@@ -54,9 +55,14 @@ async def get(
         volume = await repository.by_name(db, owner.id, storage, name, lock=lock)
     else:
         raise InputError("a name is that of a project's volume", where="project", hint="name the project, or the id")
-    of_project = f" of {project}" if project else ""
     if volume is None or not may(caller, Action.VOLUME_READ, volume) or project not in (None, _project_of(volume)):
-        raise NotFoundError(f"there is no volume {name}{of_project}", where="name", hint="list the volumes")
+        raise NotFoundError(
+            Sentence("there is no volume {name} of {project}", name=name, project=project)
+            if project
+            else Sentence("there is no volume {name}", name=name),
+            where="name",
+            hint=Sentence("list the volumes"),
+        )
     return volume
 
 
@@ -78,7 +84,9 @@ async def create(db: AsyncSession, request: NewVolume, caller: Identity, setting
     await exclusively(db, VOLUMES_LOCK)
     if await repository.by_name(db, project.id, settings.pvc_storage, request.name):
         raise ConflictError(
-            f"{project.name} has a volume {request.name} already", where="name", hint="choose another name"
+            Sentence("{project} has a volume {name} already", project=project.name, name=request.name),
+            where="name",
+            hint=Sentence("choose another name"),
         )
     return await _make(db, project, request.name, settings.pvc_storage, caller.name)
 
@@ -104,7 +112,9 @@ async def mount(db: AsyncSession, project: Project, volumes: Collection[Volume],
     ids = [volume.id for volume in volumes]
     if await repository.ready(db, project.id, ids) < len(ids):
         raise ConflictError(
-            f"a volume of {project.name} was deleted or handed over meanwhile", where="pvcs", hint="submit it again"
+            Sentence("a volume of {project} was deleted or handed over meanwhile", project=project.name),
+            where="pvcs",
+            hint=Sentence("submit it again"),
         )
     rows = [SessionVolume(session_id=session_id, volume_id=id_) for session_id in sessions for id_ in ids]
     repository.add(db, *rows)
@@ -132,7 +142,11 @@ async def hand_over(db: AsyncSession, volume: Volume, request: HandOver, caller:
     Raises ConflictError for a name in use there.
     """
     if volume.state is VolumeState.DELETING:
-        raise ConflictError(f"volume {volume.name} is being deleted", where="name", hint="its files are going")
+        raise ConflictError(
+            Sentence("volume {name} is being deleted", name=volume.name),
+            where="name",
+            hint=Sentence("its files are going"),
+        )
     target = await projects.get(db, request.project, caller)
     caller.check(Action.VOLUME_HAND_OVER, project=target, where="project")
     await _hand_over(db, [(volume, request.name or volume.name)], target, caller)
@@ -179,7 +193,9 @@ def check_storage(settings: Settings, field: str) -> None:
     """Raise InputError where the site has no storage for volumes."""
     if settings.pvc_root is None:
         raise InputError(
-            "this site has no shared storage for sessions", where=field, hint="submit sessions without PVCs"
+            Sentence("this site has no shared storage for sessions"),
+            where=field,
+            hint=Sentence("submit sessions without PVCs"),
         )
 
 

@@ -43,6 +43,13 @@ document.addEventListener(
   true,
 );
 
+// Who clicks twice means it once; a part that has changed meanwhile may show another button there by then.
+document.addEventListener(
+  "click",
+  (event) => event.detail > 1 && event.target.closest("form button") && event.preventDefault(),
+  true,
+);
+
 document.addEventListener("htmx:configRequest", ({ detail }) => {
   detail.headers["X-CSRF-Token"] = token;
   const version = detail.elt.dataset.version;
@@ -68,10 +75,7 @@ document.addEventListener("htmx:afterRequest", ({ detail }) => {
 });
 
 for (const name of ["htmx:sendError", "htmx:timeout"]) {
-  document.addEventListener(name, ({ detail }) => {
-    say(document.body.dataset.silent, "true");
-    if (detail.elt.matches(AT_ONCE)) detail.elt.reset();
-  });
+  document.addEventListener(name, ({ detail }) => sayNothingCame(detail.elt));
 }
 
 document.addEventListener("htmx:responseError", ({ detail }) => {
@@ -80,6 +84,8 @@ document.addEventListener("htmx:responseError", ({ detail }) => {
     location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
     return;
   }
+  // The edge, which knows no language, answers in place of an API that does not.
+  if (status === 502 || status === 504) return sayNothingCame(detail.elt);
   // What may not be seen any more, or is not there, is not asked for again.
   if ((status === 403 || status === 404) && detail.elt.dataset.version) detail.elt.dataset.gone = "true";
   if (detail.elt.matches(AT_ONCE)) detail.elt.reset();
@@ -93,9 +99,18 @@ document.addEventListener("htmx:responseError", ({ detail }) => {
   }
   const form = detail.elt.closest("form");
   const rest = problems.filter((problem) => !(form && beside(form, problem)));
-  if (rest.length) say(rest.map(words).join("\n"));
+  const asksAgain = detail.elt.dataset.version && !detail.elt.dataset.gone;
+  if (rest.length) say(rest.map(words).join("\n"), asksAgain ? "true" : "");
   form?.querySelector("[aria-invalid]")?.focus();
 });
+
+/** A part asks again by itself; what somebody sent has to be sent again, and that stays to be read. */
+function sayNothingCame(asker) {
+  const { silent, unsent } = document.body.dataset;
+  if (asker.matches("form")) say(unsent);
+  else if (notice.hidden || notice.dataset.silent) say(silent, "true");
+  if (asker.matches(AT_ONCE)) asker.reset();
+}
 
 /** What was chosen holds: to that a form goes back when another choice is refused. What was written is done. */
 function keep(form) {

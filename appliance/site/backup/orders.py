@@ -45,8 +45,11 @@ class Orders:
     def keep(self, record: BackupOrderReport) -> None:
         """Write a record, and forget the oldest."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        files.write(self._folder / f"{record.id}.json", record.model_dump_json(indent=1) + "\n", 0o600)
-        for old in sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-MAX_ORDERS]:
+        path = self._folder / f"{record.id}.json"
+        files.write(path, record.model_dump_json(indent=1) + "\n", 0o600)
+        # by a clock that was put back this one may be the oldest
+        others = sorted(set(self._folder.glob("*.json")) - {path}, key=lambda other: other.stat().st_mtime)
+        for old in others[: max(len(others) - MAX_ORDERS + 1, 0)]:
             old.unlink(missing_ok=True)
 
     def get(self, identity: str) -> BackupOrderReport:

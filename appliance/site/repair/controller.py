@@ -32,7 +32,6 @@ from common.errors import NotFoundError, PenstockError
 from common.repair_protocol import (
     CONTROLLER_PATH,
     LOOK_S,
-    MAX_RUNS,
     ControllerReply,
     ControllerReport,
     NodeChecks,
@@ -88,7 +87,7 @@ class Controller:
         self._pki = state / "pki"
         self._told: Telling[RunReport] = Telling()
         self._told_orders: Telling[BackupOrderReport] = Telling()
-        self._untold: set[str] = set()
+        self._reports: dict[str, tuple[Record, RunReport | None]] = {}
         self._told_backups: list[BackupReport] | None = None
         self._trouble = ""
         self._outage = Outage(state, now)
@@ -129,7 +128,7 @@ class Controller:
         What the API did not hear is told again, all of it: it may have been restored to what it knew before. More than
         a message takes is told in parts, one each turn.
         """
-        records = {record.id: self._now(record) for record in self._records.all()[:MAX_RUNS]}
+        records = {record.id: self._now(record) for record in self._records.all()}
         runs = self._tellable(records.values())
         orders = [self._look_at_order(order, self._orders) for order in self._orders.all()]
         backups = self._orders.backups()
@@ -171,16 +170,20 @@ class Controller:
         return self._look(record.id, self._records) if record.state in OPEN else record
 
     def _tellable(self, records: Iterable[Record]) -> list[RunReport]:
-        """Return runs as they are told; of one that cannot be told it is said here, once, and the others go on."""
-        found: list[RunReport] = []
+        """Return runs as they are told, each made anew where it has changed."""
+        known, self._reports = self._reports, {}
         for record in records:
-            try:
-                found.append(report(record))
-            except ValidationError as error:
-                if record.id not in self._untold:
-                    self._say(f"the API cannot be told of run {record.id}: {error.errors(include_url=False)[0]['msg']}")
-                self._untold.add(record.id)
-        return found
+            before, told = known.get(record.id, (None, None))
+            self._reports[record.id] = (record, told if before == record else self._report(record))
+        return [told for _, told in self._reports.values() if told]
+
+    def _report(self, record: Record) -> RunReport | None:
+        """Return a run as it is told; of one that cannot be told it is said here, and the others go on."""
+        try:
+            return report(record)
+        except ValidationError as error:
+            self._say(f"the API cannot be told of run {record.id}: {error.errors(include_url=False)[0]['msg']}")
+        return None
 
     def _begin(self, order: RepairOrder) -> None:
         try:

@@ -65,7 +65,7 @@ class Record:
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Self:
         """Return a record from its plain data; what a later release has beside it is passed over."""
-        steps = [Step(**_known(Step, step)) for step in plain["steps"]]
+        steps = [Step(**_known(Step, step) | {"tasks": [*step.get("tasks", [])]}) for step in plain["steps"]]
         ended = plain["finished_at"] or ""
         return cls(**{**_known(cls, plain), "steps": steps, "state": RunState(plain["state"]), "finished_at": ended})
 
@@ -84,9 +84,12 @@ class Records:
     def keep(self, record: Record) -> None:
         """Write a record, and forget the oldest."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        files.write(self._path(record.id), json.dumps(record.plain(), indent=1) + "\n", 0o600)
+        path = self._path(record.id)
+        files.write(path, json.dumps(record.plain(), indent=1) + "\n", 0o600)
         if record.state is RunState.ORDERED:
-            for old in sorted(self.folder.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
+            # by a clock that was put back this one may be the oldest
+            others = sorted(set(self.folder.glob("*.json")) - {path}, key=lambda other: other.stat().st_mtime)
+            for old in others[: max(len(others) - KEPT + 1, 0)]:
                 old.unlink(missing_ok=True)
 
     def get(self, identity: str) -> Record:

@@ -1,4 +1,4 @@
-"""Reports of runs by the controller: each is cut to what a message takes, and more than one takes is told in parts."""
+"""Reports of runs for the API: each is cut to what a message takes, and more than one takes is told in parts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from appliance.site.repair.record import Record, Step
-from common.backup_protocol import BackupOrderReport
-from common.repair_protocol import MAX_STEPS, MAX_TASKS, RunReport, StepReport
+from common.backup_protocol import MAX_ORDERS, BackupOrderReport
+from common.repair_protocol import MAX_RUNS, MAX_STEPS, MAX_TASKS, RunReport, StepReport
 
 ROOM = 1 << 20
 """Bytes of the steps of a run, and of all runs or orders of a message: of the 4 MiB that the API takes, looks at nodes
 and the list of backups have the rest.
 """
+MOST = min(MAX_RUNS, MAX_ORDERS)
+"""Runs, or orders, of a message."""
 ROOM_OF_TASKS = ROOM // 4
 """Bytes of the tasks of a step, so that there is always room for one step."""
 
@@ -52,7 +54,7 @@ class Telling(Generic[Told]):
         self._next = {each.id: each for each in every if self._heard.get(each.id) == each}
         self._heard = {}
         news = [each for each in every if each.id not in self._next]
-        part = _first(news, ROOM)
+        part = _first(news[:MOST], ROOM)
         self.is_all = len(part) == len(news)
         self._next |= {each.id: each for each in part}
         return part

@@ -22,7 +22,7 @@ from tests.api.steps import run
 pytestmark = pytest.mark.anyio
 
 SHOWN = re.compile(
-    r'\s(?:placeholder|title|aria-label|alt|hx-confirm|data-(?:silent|differ|texts|time|memory|busy|ended|lost))="([^"]*)"'
+    r'\s(?:placeholder|title|aria-label|alt|hx-confirm|data-(?:silent|restored|differ|texts|time|memory|busy|ended|lost))="([^"]*)"'
 )
 MARKED = re.compile(r"⟦[^⟦⟧]*⟧")
 OWN_NAMES = (

@@ -10,6 +10,7 @@ import pytest
 from markupsafe import escape
 from sqlalchemy import update
 
+from api.console import nodes
 from api.resources.nodes import lending
 from api.tables.nodes import Node
 from common.interfaces import Interface
@@ -115,3 +116,16 @@ async def test_the_queue_says_who_waits_and_what_was_decided_last(ready: Cluster
     assert cycle
     assert cycle.decision.log
     assert all(f"<li>{escape(line)}</li>" in page for line in cycle.decision.log)
+
+
+async def test_nodes_are_searched_by_name_and_more_than_a_page_shows_are_told_of(
+    ready: Cluster, browser: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("worker2", "gpu-3"):
+        await ready.add_node(name)
+    found = (await browser.get("/nodes?q=Worker")).text
+    assert ("worker1" in found, "worker2" in found, "gpu-3" in found) == (True, True, False)
+    assert "search for the others" not in found
+    assert "No node is called like that." in (await browser.get("/nodes?q=%00%25_")).text
+    monkeypatch.setattr(nodes, "SHOWN", 2)
+    assert "These are the first 2 nodes: search for the others." in (await browser.get("/nodes")).text

@@ -19,6 +19,7 @@ from tests.api.console.test_pages import version_of
 pytestmark = pytest.mark.anyio
 
 PART = {"HX-Request": "true"}
+LAUNCH = {"name": "short", "project": "team-a", "image": "python", "cpu": "1"}
 IMAGE = {"name": "numpy", "tag": "1.26", "reference": "reservoir:5000/penstock/numpy:1.26"}
 GROUP = {"name": "big", "nodes": "worker1", "gpu_model": "", "open": "false", "projects": "team-a"}
 PRESET = {"name": "half", "gpus": "0.5", "cores": "2", "memory_gib": "1.5", "shm_mib": "64", "enforcement": "none"}
@@ -255,6 +256,23 @@ async def test_what_another_has_changed_of_a_group_meanwhile_stays(ready: Cluste
     assert changed.headers["hx-redirect"] == "/resource-groups/big"
     group = await ok(ready.admin.get(f"{V1}/resource-groups/big"))
     assert (group["description"], group["purpose"]) == ("large", "training")
+
+
+@pytest.mark.parametrize(
+    ("path", "form", "hint"),
+    [
+        ("projects", {"name": "big", "quota": "999999"}, "write 32000 or less"),
+        ("user-policies", {"name": "big", "memory_gib": "-1"}, "write 0 or more"),
+        ("launch", {**LAUNCH, "hours": "0.00001"}, "write 0.000278 or more"),
+        ("launch", {**LAUNCH, "hours": "8784"}, ""),
+    ],
+)
+async def test_a_limit_of_what_is_written_is_said_in_the_units_of_the_form(
+    browser: httpx.AsyncClient, path: str, form: dict[str, str], hint: str
+) -> None:
+    answer = await browser.post(f"/{path}", data=form, headers=PART)
+    hints = [error["hint"] for error in answer.json()["errors"]] if answer.content else [""]
+    assert hints == [hint]
 
 
 @pytest.mark.parametrize(

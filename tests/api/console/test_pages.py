@@ -82,7 +82,7 @@ async def test_a_page_has_our_policy_and_nothing_inline_or_from_elsewhere(
     assert page.headers["cache-control"] == "no-store"
     assert page.headers["cross-origin-opener-policy"] == "same-origin"
     loaded = re.findall(r'<(?:script|link)[^>]* (?:src|href)="([^"]+)"', page.text)
-    assert len(loaded) == (8 if path in PLOTS else 5), "no page loads what it does not need"
+    assert len(loaded) == (9 if path in PLOTS else 6), "no page loads what it does not need"
     assert all(address.startswith(("/static/", "data:")) for address in loaded)
     assert not re.search(r"<script(?![^>]*src=)|<style|\sstyle=|\son\w+=|\shx-on", page.text), "nothing inline"
 

@@ -120,6 +120,42 @@ async def test_a_project_is_made_and_changed(ready: Cluster, browser: httpx.Asyn
     assert [told["pointer"].split("/")[1] for told in wrong.json()["errors"]] == ["period"]
 
 
+async def test_the_end_of_a_project_is_put_off_and_its_description_corrected(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    before = (await ok(ready.admin.get(f"{V1}/projects/team-a")))["period"]["starts_at"]
+    for ends_at, description in (("2998-07-01T12:30", "<b>vision</b>"), ("2999-01-01T00:00", ""), ("", "speech")):
+        changed = await changed_as_shown(browser, ends_at=ends_at, description=description)
+        assert (changed.status_code, changed.headers["hx-redirect"]) == (204, "/projects/team-a")
+        page = (await browser.get("/projects/team-a")).text
+        assert re.findall(r'name="ends_at" data-field="period" type="datetime-local" value="([^"]*)"', page) == [
+            ends_at
+        ]
+        project = await ok(ready.admin.get(f"{V1}/projects/team-a"))
+        assert (project["period"]["ends_at"] or "")[:16] == ends_at
+        assert (project["period"]["starts_at"], project["description"]) == (before, description)
+    wrong = await changed_as_shown(browser, ends_at="never", description="")
+    assert [told["pointer"].split("/")[1] for told in wrong.json()["errors"]] == ["period"]
+
+
+async def test_what_nobody_has_changed_of_an_end_stays_to_the_second(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    ends_at = "2999-01-01T10:20:30Z"
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"period": {"ends_at": ends_at}}))
+    assert (await changed_as_shown(browser, ends_at="2999-01-01T10:20", quota="3")).status_code == 204
+    project = await ok(ready.admin.get(f"{V1}/projects/team-a"))
+    assert (project["period"]["ends_at"], project["quota_milli"]) == (ends_at, 3000)
+
+
+async def changed_as_shown(browser: httpx.AsyncClient, **more: str) -> httpx.Response:
+    """Return the answer to the form of a project as its page shows it, but for some fields."""
+    page = (await browser.get("/projects/team-a")).text
+    hidden = {name: unescape(value) for name, value in re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page)}
+    form = hidden | {"quota": "4", "over_quota": "true", "description": "", **more}
+    return await browser.post("/projects/team-a", data=form, headers=PART)
+
+
 async def test_a_project_is_deleted_when_its_sessions_have_ended(ready: Cluster, browser: httpx.AsyncClient) -> None:
     await ready.submit("last", 1000)
     await ready.settle()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
 from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -45,3 +46,27 @@ async def test_what_is_refused_is_told_as_that_whoever_asks(audited: Cluster, he
     await audited.settle()
     last = (await ok(audited.admin.get(f"{V1}/audit")))[0]
     assert (last["action"], last["result"], last["status"]) == ("node_change", "failed", 422)
+
+
+@pytest.mark.parametrize(
+    ("path", "form", "said", "advised"),
+    [
+        ("/resource-groups", {"name": "night", "gpu_model": "!!"}, "글자도 숫자도 없습니다", "v100처럼"),
+        ("/sandboxes", {"name": "strict", "rules": "1st"}, "시스템 호출이 아닙니다", "ptrace"),
+        ("/sandboxes", {"name": "strict", "rules": "read"}, "read 없이는 컨테이너가 시작되지 않습니다", ""),
+        ("/presets", {"name": "small", "description": "a\0b"}, "NUL 문자는 텍스트가 아닙니다", ""),
+        ("/projects", {"name": "late", "ends_at": "9999-01-01"}, "연도는 1970년부터 9000년까지", ""),
+        ("/projects/team-a", {"add_members": "nobody"}, "사용자 nobody이(가) 없습니다", "사용자를 만드세요"),
+        ("/nodes/worker1/interface", {"interface": "eth9"}, "이 노드의 네트워크 인터페이스가 아닙니다", "에이전트가"),
+        ("/nodes/No_Node/mode", {"mode": "active"}, "정해진 형식이 아닙니다", "소문자, 숫자"),
+        ("/repairs", {"repair": "what?"}, "복구가 아닙니다", "복구 목록"),
+        ("/backups", {"action": "now"}, "이 사이트의 컨트롤러는 지시를 받지 않습니다", "penstock backup now"),
+    ],
+)
+async def test_what_is_refused_is_said_in_words_and_in_the_readers_language(
+    browser: httpx.AsyncClient, path: str, form: dict[str, str], said: str, advised: str
+) -> None:
+    answer = await browser.post(path, data=form, headers={"Accept-Language": "ko", **SCRIPT})
+    (told,) = answer.json()["errors"]
+    assert (said in told["detail"], advised in told["hint"]) == (True, True), told
+    assert "^" not in told["detail"] + told["hint"]

@@ -153,7 +153,7 @@ async def test_one_that_does_not_help_is_tried_three_times_and_never_again(repai
     said = await alarm(repairing)
     assert said
     assert (said["state"], said["thing"], said["node"]) == ("fail", "engine", "worker1")
-    assert "5-D was run 3 times" in said["evidence"]
+    assert "5-D was ordered 3 times" in said["evidence"]
     assert "penstock health clear engine --node worker1" in said["hint"]
 
 

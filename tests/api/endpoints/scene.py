@@ -159,6 +159,8 @@ ASKED = {
     "GET /accounting": Asked(query={"by": "user"}, show="{user}"),
     "GET /accounting/csv": Asked(query={"by": "user"}, show="{user}"),
     "GET /users": Asked(show="{user}"),
+    "GET /users/{name}": Asked(),
+    "POST /users/{name}/password": Asked(form={"password": PASSWORD}),
     "POST /users/{name}": Asked(form={"disabled": "true"}),
     "POST /users/{name}/delete": Asked(),
     "GET /domains": Asked(show="{domain}"),

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,15 +22,14 @@
 #define START (1000 * SECOND)
 #define LOOK 20 /* ns that a look at the clock takes, so that none looks for ever at the same time */
 #define PARTIES 64
-#define ASLEEP_NEVER 0
+#define AWAKE 0
 
 typedef struct {
     pthread_mutex_t mutex;
-    pthread_cond_t passed;
     uint64_t now;
-    int parties, came;
-    uint64_t wakes[PARTIES]; /* ASLEEP_NEVER: awake, or not there */
-    int asleep;
+    int parties, came, asleep;
+    uint64_t wakes[PARTIES]; /* AWAKE: so, or not there */
+    sem_t woken[PARTIES];    /* one each: who still has to sleep is left alone, as waking costs more than all else here */
 } shared_clock;
 
 static shared_clock *shared;
@@ -38,13 +38,11 @@ static int place = -1;
 static void prepare(void)
 {
     pthread_mutexattr_t mutex;
-    pthread_condattr_t condition;
     pthread_mutexattr_init(&mutex);
     pthread_mutexattr_setpshared(&mutex, PTHREAD_PROCESS_SHARED);
     pthread_mutex_init(&shared->mutex, &mutex);
-    pthread_condattr_init(&condition);
-    pthread_condattr_setpshared(&condition, PTHREAD_PROCESS_SHARED);
-    pthread_cond_init(&shared->passed, &condition);
+    for (int each = 0; each < PARTIES; each++)
+        sem_init(&shared->woken[each], 1, 0);
     shared->parties = atoi(getenv("VIRTUAL_CLOCK_PARTIES"));
     __atomic_store_n(&shared->now, START, __ATOMIC_RELEASE);
 }
@@ -65,18 +63,23 @@ __attribute__((constructor)) static void join(void)
     close(file);
 }
 
-/* With the lock held: where all sleep, it is the time at which the first wakes. */
+/* With the lock held: where all sleep, it is the time at which the first wakes, and who wakes by then is woken. */
 static void pass(void)
 {
     uint64_t first = UINT64_MAX;
     if (shared->came < shared->parties || shared->asleep < shared->parties)
         return;
     for (int each = 0; each < PARTIES; each++)
-        if (shared->wakes[each] != ASLEEP_NEVER && shared->wakes[each] < first)
+        if (shared->wakes[each] != AWAKE && shared->wakes[each] < first)
             first = shared->wakes[each];
     if (first != UINT64_MAX && first > shared->now)
         __atomic_store_n(&shared->now, first, __ATOMIC_RELEASE);
-    pthread_cond_broadcast(&shared->passed);
+    for (int each = 0; each < PARTIES; each++)
+        if (shared->wakes[each] != AWAKE && shared->wakes[each] <= shared->now) {
+            shared->wakes[each] = AWAKE;
+            shared->asleep--;
+            sem_post(&shared->woken[each]);
+        }
 }
 
 __attribute__((destructor)) static void leave(void)
@@ -117,13 +120,15 @@ int clock_nanosleep(clockid_t clock, int flags, const struct timespec *until, st
     pthread_mutex_lock(&shared->mutex);
     if (!(flags & TIMER_ABSTIME))
         wake += shared->now;
+    if (wake <= shared->now) {
+        pthread_mutex_unlock(&shared->mutex);
+        return 0;
+    }
     shared->wakes[place] = wake;
     shared->asleep++;
     pass();
-    while (shared->now < wake)
-        pthread_cond_wait(&shared->passed, &shared->mutex);
-    shared->wakes[place] = ASLEEP_NEVER;
-    shared->asleep--;
     pthread_mutex_unlock(&shared->mutex);
+    while (sem_wait(&shared->woken[place]) != 0)
+        ;
     return 0;
 }

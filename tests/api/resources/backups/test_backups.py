@@ -65,7 +65,7 @@ async def test_a_repair_comes_before_a_backup(ordering: Cluster, controller: htt
     ("body", "status", "reason"),
     [
         ({"action": "verify", "backup": ONE}, 404, f"there is no backup {ONE}"),
-        ({"action": "verify", "backup": "../etc"}, 422, "does not match"),
+        ({"action": "verify", "backup": "../etc"}, 422, "is no name of a backup"),
         ({"action": "restore"}, 422, "now"),
         ({"action": "now", "backup": ONE}, 422, "has no name yet"),
     ],

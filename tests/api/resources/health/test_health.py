@@ -178,6 +178,15 @@ async def test_an_error_of_a_gpu_that_was_cleared_counts_when_it_occurs_anew(rea
     assert await gpu.looks(1) == "gpu.xid GPU-1"
 
 
+async def test_an_error_after_the_clock_of_its_node_was_put_back_counts_though_one_was_cleared(ready: Cluster) -> None:
+    gpu = Gpu(ready)
+    gpu.xid(AT)
+    await gpu.looks(1)
+    await gpu.clear("gpu.xid")
+    gpu.xid(AT - timedelta(days=1))
+    assert await gpu.looks(3) == "gpu.xid GPU-1"
+
+
 async def test_what_was_cleared_stays_so_when_its_agent_starts_again(ready: Cluster) -> None:
     gpu = Gpu(ready)
     gpu.heat = 99

@@ -77,7 +77,7 @@ async def test_apps_are_told_where_the_edge_offers_them(ready: Cluster) -> None:
         ({"command": ["\N{GRINNING FACE}" * 16_000] * 3, "args": ["a"]}, "command", "longer than 128 KiB together"),
         ({"environment": {f"A{n}": "a" * 1000 for n in range(131)}}, "environment", "longer than 128 KiB together"),
         ({"environment": {f"A{n}": "" for n in range(257)}}, "environment", "257 variables"),
-        ({"environment": {"1A": "x"}}, "environment.1A", "does not match"),
+        ({"environment": {"1A": "x"}}, "environment.1A", "is not written as it has to be"),
         ({"environment": {"A": 1}}, "environment.A", "not text"),
         ({"pvcs": [{"name": "data", "target": "data"}]}, "pvcs[0].target", "is not a folder"),
         ({"pvcs": [{"name": "data", "target": "/"}]}, "pvcs[0].target", "is not a folder"),

@@ -32,15 +32,15 @@ def test_a_name_is_that_of_its_kind_in_the_readers_language() -> None:
         (512, "512 MiB"),
         (1536, "1.5 GiB"),
         (99_999, "97.7 GiB"),
-        (2048 * 1024, "2048 GiB"),
-        (107_000 * 1024, "107000 GiB"),
+        (2048 * 1024, "2,048 GiB"),
+        (107_000 * 1024, "107,000 GiB"),
     ],
 )
 def test_memory_is_written_as_people_do_however_much_it_is(mib: int, written: str) -> None:
     assert formats.memory(mib) == written
 
 
-@pytest.mark.parametrize(("milli", "written"), [(500, "0.5"), (128_000, "128"), (1_280_000_500, "1280000.5")])
+@pytest.mark.parametrize(("milli", "written"), [(500, "0.5"), (128_000, "128"), (1_280_000_500, "1,280,000.5")])
 def test_cores_are_written_with_all_digits(milli: int, written: str) -> None:
     assert formats.cores(milli) == written
 

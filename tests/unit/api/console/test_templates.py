@@ -13,7 +13,7 @@ TEMPLATES = sorted((Path(api.console.__file__).parent / "templates").glob("*.htm
 TRANSLATED = re.compile(r"{%.*?%}|{{.*?}}|{#.*?#}", re.DOTALL)
 OURS = re.compile(r"&\w+;|\S*/\S*|Penstock|GPU|CPU")
 """Signs, paths, and words that are the same in every language."""
-SHOWN = re.compile(r'\s(?:placeholder|title|aria-label|alt|hx-confirm|data-silent|data-differ)="([^"]*)"')
+SHOWN = re.compile(r'\s(?:placeholder|title|aria-label|alt|hx-confirm|data-silent|data-unsent|data-differ)="([^"]*)"')
 
 
 def untranslated(template: str) -> list[str]:
@@ -42,3 +42,9 @@ def test_no_form_writes_into_the_address_what_was_typed_where_its_script_does_no
 def test_nothing_is_inline_or_marked_as_safe(template: Path) -> None:
     text = template.read_text()
     assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=|\shx-on|\|\s*safe|autoescape", text)
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
+def test_a_cell_keeps_the_height_of_its_row(template: Path) -> None:
+    """As one that is laid out by itself does not: the lines between rows then are no lines."""
+    assert not re.search(r'<t[dh][^>]* class="[^"]*\bactions\b', template.read_text())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -111,6 +112,16 @@ def test_a_start_is_a_unit_that_carries_it_out(orders: Orders, monkeypatch: pyte
     assert calls[0][0] == "systemd-run"
     assert calls[0][-3:] == ["backup", "carry-out", order().id]
     assert orders.get(order().id).state is BackupOrderState.ORDERED
+
+
+def test_one_that_is_kept_after_a_clock_was_put_back_is_not_the_one_that_goes(orders: Orders, tmp_path: Path) -> None:
+    for number in range(MAX_ORDERS):
+        orders.keep(begun(order(number=number)))
+    for path in (tmp_path / module.FOLDER).iterdir():
+        os.utime(path, (path.stat().st_mtime + 3600,) * 2)
+    orders.keep(begun(order(number=MAX_ORDERS)))
+    assert orders.get(order(number=MAX_ORDERS).id)
+    assert len(orders.all()) == MAX_ORDERS
 
 
 def test_the_latest_records_stay_and_damaged_ones_stop_nothing(orders: Orders, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from appliance.site.repair.record import Record, Records, Step, moment
 from common.backup_protocol import BackupOrder, BackupOrderState
 from common.repair_protocol import (
     LOOK_S,
+    MAX_RUNS,
     MAX_STEPS,
     MAX_TASKS,
     ControllerReply,
@@ -137,6 +138,22 @@ def test_more_than_one_message_takes_is_told_in_parts(controller: Controller, re
     assert sorted(run.id for report in api.heard for run in report.runs) == sorted(record.id for record in every)
     wants = [report.wants for report in api.heard]
     assert wants == [False] * 7 + [True] * 2, "what is not told yet would be handed out again"
+
+
+def test_a_run_after_a_clock_was_put_back_is_told_and_is_the_only_one(
+    controller: Controller, records: Records, started: list[Record]
+) -> None:
+    for number in range(MAX_RUNS + 10):
+        records.keep(Record("5-A", "root", state=RunState.STOPPED, ordered_at=f"2036-11-23T12:{number:02}:00+00:00"))
+    api = Api(ORDER)
+    for _ in range(4):
+        controller.turn(api)
+    [record] = started
+    record.state = RunState.REPAIRED
+    records.keep(record)
+    controller.turn(api)
+    assert [run.state for report in api.heard for run in report.runs if run.id == ORDER.id] == ["ordered", "repaired"]
+    assert [len(report.runs) for report in api.heard] == [MAX_RUNS, 11, 0, 0, 1]
 
 
 def test_a_run_that_is_too_long_is_told_by_its_end_with_a_word_of_the_rest(

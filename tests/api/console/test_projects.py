@@ -287,3 +287,11 @@ async def test_what_is_wrong_with_a_setting_is_said_of_its_field(browser: httpx.
             for each in wrong.json()["errors"]
         ]
         assert told == [where]
+
+
+async def test_a_large_quota_stands_in_its_field_as_a_number_that_browsers_take(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"quota_milli": 1_500_500}))
+    page = (await browser.get("/projects/team-a")).text
+    assert 'name="quota" data-field="quota_milli" type="number" min="0" step="any" value="1500.5"' in page

@@ -178,6 +178,7 @@ bench: bundle ## Figures, one JSON line each; the last ones start the demo's lab
 	@$(BIN)/python -m tests.bench.console
 	$(SAY) "Waits: a year of 1,000,000 spans"
 	@$(BIN)/python -m tests.bench.waits
+	@$(BIN)/python -m tests.bench.utilization
 	$(SAY) "GPU samples: bytes of each, the plot of a week"
 	@$(BIN)/python -m tests.bench.gpu_samples
 	$(SAY) "Backup: a database of a million rows, dumped, loaded and counted"

@@ -31,6 +31,7 @@ from sqlalchemy import cast as cast_to
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.pool import QueuePool
 from sqlalchemy.types import TypeEngine
 
 from common.errors import InputError, UnavailableError
@@ -149,6 +150,10 @@ class Database:
         # Every statement has a view of its own anyway; without transactions two messages fewer are sent.
         readers = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._readers = async_sessionmaker(readers, expire_on_commit=False)
+
+    def connections(self) -> tuple[int, int]:
+        """Return how many connections of this process are at work, and how many may be."""
+        return cast("QueuePool", self.engine.pool).checkedout(), CONNECTIONS
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncSession]:

@@ -1,31 +1,30 @@
-"""Accounting as a page: who held how much over time and in all, and the same as CSV."""
+"""Accounting as a page: who held how much over time and in all, and what the site's GPUs did."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import Query, Request, Response
+from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
+from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.clock import now
 from api.console import pages
 from api.console.routes import Router
-from api.endpoints.access import Caller, action
+from api.endpoints.access import Caller, SettingsOf, action
 from api.endpoints.transactions import Reading
 from api.resources.accounting import service
-from api.resources.accounting.schemas import AccountingRow, AccountingView, By, TimelineView, WaitsView
+from api.resources.accounting.costs import Prices
+from api.resources.accounting.schemas import By, TimelineView, WaitsView
 
 DAYS = (1, 7, 30, 90, 365)
 """The periods that can be looked at; they end now."""
 LINES = 8
 """So many of those who held most have a line in the plot."""
-HOUR_S = 3600
 MINUTE_S = 60
 
 router = Router(prefix="/accounting")
@@ -35,12 +34,12 @@ Days = Annotated[int, Query(ge=1, le=DAYS[-1])]
 @router.get("")
 @action(Action.ACCOUNTING_READ)
 async def show_accounting(
-    *, request: Request, caller: Caller, db: Reading, days: Days = 30, by: By = By.PROJECT
+    *, request: Request, caller: Caller, db: Reading, settings: SettingsOf, days: Days = 30, by: By = By.PROJECT
 ) -> HTMLResponse:
     """Show what was held in the last days."""
     end = now()
     start = end - timedelta(days=days)
-    report = await service.report(db, caller, start, end, by)
+    report = await service.report(db, caller, start, end, by, prices=Prices.of(settings))
     timeline = await service.timeline(db, caller, start, end, by, points=service.POINTS)
     waits = await service.waits(db, caller, start, end, by, points=service.WAIT_POINTS)
     values = {
@@ -56,37 +55,34 @@ async def show_accounting(
         "most": max(
             (sum(values) for values in zip(*(one.gpu_milli for one in timeline.series), strict=True)), default=0
         ),
-        "file": f"/accounting/csv?{urlencode({'days': days, 'by': by.value})}",
+        "query": urlencode({"days": days, "by": by.value}),
+        **await _of_site(db, caller, start, end),
     }
     return pages.page(request, "accounting.html", values)
 
 
-@router.get("/csv")
-@action(Action.ACCOUNTING_READ)
-async def download_accounting(*, caller: Caller, db: Reading, days: Days = 30, by: By = By.PROJECT) -> Response:
-    """Download the table as CSV."""
-    end = now()
-    report = await service.report(db, caller, end - timedelta(days=days), end, by)
-    name = f"accounting-{by.value}-{end:%Y%m%d}.csv"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
-    return Response(_csv(report), media_type="text/csv; charset=utf-8", headers=headers)
+async def _of_site(db: Reading, caller: Identity, start: datetime, end: datetime) -> dict[str, Any]:
+    """Return what the page shows of all the site's GPUs, which is nothing to who may not see that."""
+    if not caller.may(Action.SCHEDULER_READ):
+        return {"site": None}
+    found = await service.utilization(db, caller, start, end, points=service.POINTS)
+    first = int(found.starts_at.timestamp())
+    moments = [first + number * found.step_s for number in range(len(found.steps))]
+    lines = (
+        [gpus(step.gpu_milli) for step in found.steps],
+        [gpus(step.held_milli) for step in found.steps],
+        [gpus(step.busy_milli if step.covered_milli else None) for step in found.steps],
+    )
+    sums = {
+        name: sum(getattr(step, name) * step.seconds for step in found.steps)
+        for name in ("held_milli", "covered_milli", "busy_milli")
+    }
+    return {"site": found, "site_plot": json.dumps([moments, *lines]), "site_sums": sums}
 
 
-def _csv(report: AccountingView) -> str:
-    file = io.StringIO()
-    writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
-    writer.writerow((report.by.value, "deleted", "from", "until", "sessions", "hours", "gpu_hours"))
-    period = _second(report.starts_at), _second(report.ends_at)
-    writer.writerows((row.name, row.deleted, *period, *_amounts(row)) for row in report.rows)
-    return file.getvalue()
-
-
-def _amounts(row: AccountingRow) -> tuple[int, float, float]:
-    return row.sessions, round(row.session_seconds / HOUR_S, 3), round(row.gpu_seconds / HOUR_S, 3)
-
-
-def _second(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds")
+def gpus(milli: int | None) -> float | None:
+    """Return milli-GPU as GPUs, None of none."""
+    return None if milli is None else milli / 1000
 
 
 def _plot(timeline: TimelineView) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from api.console import (
     account,
     accounting,
+    accounting_files,
     apps,
     audit,
     backups,
@@ -53,6 +54,7 @@ def add_console(app: FastAPI) -> None:
         projects.router,
         project.router,
         accounting.router,
+        accounting_files.router,
         keys.router,
         overview.router,
         queue.router,

@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 
 from api.auth.policy import KeyScope, UserRole
@@ -191,7 +192,12 @@ def number(value: float) -> str:
     return spoken().number(value)
 
 
-def percent(part: int, whole: int) -> int:
+def money(value: Decimal) -> str:
+    """Return an amount of money as the reader's language writes it."""
+    return spoken().money(value)
+
+
+def percent(part: float, whole: float) -> int:
     """Return how much a part is of the whole, for a bar; 0 of nothing."""
     return min(100, round(100 * part / whole)) if whole else 0
 
@@ -252,6 +258,7 @@ FILTERS = {
         ago,
         duration,
         number,
+        money,
         percent,
         name,
         said,

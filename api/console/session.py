@@ -65,22 +65,26 @@ async def show_log(
     name: NamePath,
     project: NameQuery,
     lines: Annotated[int, Query(ge=1, le=LINES[-1])] = LINES[0],
+    rank: Annotated[int, Query(ge=0)] = 0,
     caller: Caller,
     database: DatabaseOf,
 ) -> Response:
-    """Show the last lines of a session's log."""
+    """Show the last lines of the log of a session's container."""
     async with database.reading() as db:
         session = await service.get(db, project, name, caller)
+    relay.check_rank(session, rank)
     engine: Engine = request.app.state.engine
     streams: Streams = request.app.state.streams
     text, problem = bytearray(), ""
     try:
-        async for chunk in relay.log(database, engine, streams.notices, session.id, follow=False, tail=lines):
+        log = relay.log(database, engine, streams.notices, session.id, rank=rank, follow=False, tail=lines)
+        async for chunk in log:
             text = (text + chunk)[-LOG_BYTES:]
     except UnavailableError as error:
         problem = refusals.said_to(request, error)
     values = {"log": _plain(bytes(text)), "problem": problem, "session": session}
     values |= {"lines": lines, "choices": LINES, "file": f"{PREFIX}/sessions/{session.id}/logs"}
+    values |= {"rank": rank, "kept_kib": session.log_bytes >> 10 if session.state in ENDED else None}
     return await pages.live(request, "log.html", "log_live.html", values, name="log")
 
 
@@ -151,6 +155,7 @@ def _allowed(session: Session, caller: Identity) -> dict[str, bool]:
         "restart": may(Action.SESSION_RESTART) and session.state in service.RESTARTED,
         "extend": may(Action.SESSION_EXTEND) and runs and session.expires_at is not None and may_add,
         "resize": may(Action.SESSION_RESIZE) and runs,
+        "submit": caller.may(Action.SESSION_SUBMIT, project=session.project),
         "enter": may(Action.SESSION_ENTER) and runs,
         "ended": session.state in ENDED,
     }

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import cache
 from gettext import NullTranslations
 from io import BytesIO
@@ -67,6 +68,10 @@ class Speech:
         """Return a number with at most three digits behind its point."""
         # lists have thousands of small ones, which all our languages write alike
         return str(value) if type(value) is int and 0 <= value < 1000 else format_decimal(value, locale=self.locale)
+
+    def money(self, value: Decimal) -> str:
+        """Return an amount of money with two digits behind its point, and without its currency."""
+        return str(format_decimal(value, "#,##0.00", locale=self.locale))
 
     def several(self, words: Iterable[str]) -> str:
         """Return several words as a list."""

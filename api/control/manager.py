@@ -116,6 +116,9 @@ class Manager:
         self._alerts = AlertSender(database, settings, clock)
         self._repairs = AutomaticRepair(database, settings, clock)
         self.loop = Loop(database, settings, self._failures)
+        self.cycle_s: float | None = None
+        """How long the queue was last served; None where this process has not done that."""
+        self._queue_seen: float | None = None
         self._health = HealthCheck(database, settings, clock, launcher, self.loop.check)
         self._leases = LeaseKeeper(database, launcher, clock)
         self._woken = asyncio.Event()
@@ -219,11 +222,19 @@ class Manager:
         async with (reading or self._database.reading)() as db:
             return await glance.look(db, self._settings, self._clock.now())
 
+    @property
+    def queue_age_s(self) -> float | None:
+        """How long ago the queue was last looked at; None where this process has not done that."""
+        return None if self._queue_seen is None else self._clock.monotonic() - self._queue_seen
+
     async def _schedule(self, begin: Begin | None, seen: Glance) -> None:
         if seen.waiting or seen.growing:
+            begun = self._clock.monotonic()
             await self.loop.run(begin)
+            self.cycle_s = self._clock.monotonic() - begun
         else:
             self.loop.rest()
+        self._queue_seen = self._clock.monotonic()
 
     async def _part(self, name: str, work: Callable[[], Awaitable[object]]) -> bool:
         """Do a part of the work; one that fails hinders no other, and is done again after a while.

@@ -9,11 +9,12 @@ from fastapi import Query
 
 from api.auth.policy import Action
 from api.clock import now
-from api.endpoints.access import Caller, action
+from api.endpoints.access import Caller, SettingsOf, action
 from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading
 from api.resources.accounting import service
-from api.resources.accounting.schemas import AccountingView, By, TimelineView, WaitsView
+from api.resources.accounting.costs import Prices
+from api.resources.accounting.schemas import AccountingView, By, TimelineView, UtilizationView, WaitsView
 from api.resources.schemas import Moment
 
 router = Router(prefix="/accounting", tags=["accounting"])
@@ -24,15 +25,17 @@ DEFAULT = timedelta(days=30)
 @router.get("")
 @action(Action.ACCOUNTING_READ)
 async def report_accounting(
+    *,
     caller: Caller,
     db: Reading,
+    settings: SettingsOf,
     starts_at: Moment | None = None,
     ends_at: Moment | None = None,
     by: By = By.USER,
 ) -> AccountingView:
-    """Report what ran in a period, by default the last 30 days, and what it held of GPUs."""
+    """Report what ran in a period, by default the last 30 days: the GPUs it held, how busy they were, what it costs."""
     end = ends_at or now()
-    return await service.report(db, caller, starts_at or end - DEFAULT, end, by)
+    return await service.report(db, caller, starts_at or end - DEFAULT, end, by, prices=Prices.of(settings))
 
 
 @router.get("/timeline")
@@ -65,3 +68,21 @@ async def report_waits(
     """Report how long sessions waited before they ran, by default in the last 30 days, and how long some wait now."""
     end = ends_at or now()
     return await service.waits(db, caller, starts_at or end - DEFAULT, end, by, points=points)
+
+
+@router.get("/utilization")
+@action(Action.SCHEDULER_READ)
+async def report_utilization(
+    *,
+    caller: Caller,
+    db: Reading,
+    starts_at: Moment | None = None,
+    ends_at: Moment | None = None,
+    points: Annotated[int, Query(ge=1, le=service.MAX_POINTS)] = service.POINTS,
+) -> UtilizationView:
+    """Report of the site's GPUs how many there were, were held and were busy, by default in the last 30 days.
+
+    There are at most so many `points`, of whole hours.
+    """
+    end = ends_at or now()
+    return await service.utilization(db, caller, starts_at or end - DEFAULT, end, points=points)

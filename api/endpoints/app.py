@@ -55,6 +55,7 @@ from api.endpoints.failed_attempts import FailedAttempts
 from api.endpoints.outages import WriteCheck
 from api.endpoints.repeats import Repeats
 from api.endpoints.routes import authorized
+from api.endpoints.traffic import Counted, Traffic
 from api.engine.base import Engine
 from api.lists.nodes import GroupsOfNodes
 from api.lists.overview import IdleGpus
@@ -134,6 +135,7 @@ def create_app(
     app.add_middleware(NoStore)
     app.add_middleware(Repeats)
     app.add_middleware(RequestIds, trusts=is_behind_edge)
+    app.add_middleware(Counted)
     _include_routes(app)
     if pages:
         pages(app)
@@ -153,6 +155,7 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine,
     app.state.workers = Workers(settings.agents_file)
     app.state.apps = AppIndex()
     app.state.texts = Texts()
+    app.state.traffic = Traffic()
     app.state.failed_attempts = FailedAttempts()
     app.state.change_rate = ChangeRate(settings.changes_per_hour, clock)
     app.state.dry_run_rate = DryRunRate(DRY_RUNS_A_MINUTE, clock)

@@ -6,13 +6,16 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import Query, Response
+from starlette.requests import HTTPConnection
 
 from api.auth.policy import Action
 from api.control.manager import WakeAfterwards
+from api.endpoints import exposition
 from api.endpoints.access import Caller, SettingsOf, action
 from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
-from api.lists import texts
+from api.lists import load, texts
+from api.lists.overview import RememberedIdle
 from api.resources.health import metrics, service
 from api.resources.health.schemas import AcknowledgementRequest, CheckChangeView, CheckView
 from api.resources.nodes import service as nodes
@@ -87,9 +90,15 @@ async def clear_check(
     return await service.clear(db, settings, check_id, node, caller)
 
 
-@router.get("/metrics", response_class=Response, responses={200: {"content": {metrics.MEDIA_TYPE: {}}}})
+@router.get("/metrics", response_class=Response, responses={200: {"content": {exposition.MEDIA_TYPE: {}}}})
 @action(Action.HEALTH_READ)
-async def show_metrics(db: Reading, settings: SettingsOf) -> Response:
-    """Show checks and nodes in the text format of Prometheus."""
+async def show_metrics(connection: HTTPConnection, db: Reading, settings: SettingsOf, idle: RememberedIdle) -> Response:
+    """Show checks, nodes, queue, GPUs, scheduler and requests in the text format of Prometheus."""
+    process = connection.app.state
     every = [(node, is_open) for node, is_open in await nodes.with_open(db)]
-    return Response(metrics.text(await service.show(db, settings, None, ()), every), media_type=metrics.MEDIA_TYPE)
+    families = [
+        *metrics.families(await service.show(db, settings, None, ()), every),
+        *exposition.of_load(await load.read(db), sum((await idle.by_project(db)).values())),
+        *exposition.of_process(process.manager, process.database),
+    ]
+    return Response(exposition.text(families, process.traffic), media_type=exposition.MEDIA_TYPE)

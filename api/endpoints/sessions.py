@@ -236,14 +236,20 @@ async def session_log(
     project: NameQuery,
     caller: Caller,
     database: DatabaseOf,
+    rank: Annotated[int, Query(ge=0)] = 0,
     follow: bool = False,
     tail: Annotated[int | None, Query(ge=0, le=1_000_000)] = None,
 ) -> LogStream:
-    """Stream a session's log; it can be read after the session has ended. One that breaks off has no proper end."""
+    """Stream the log of a session's container, by its rank. One that breaks off has no proper end.
+
+    Of what has ended the last 256 KiB can be read, and of all containers of a session together 1 MiB.
+    """
     async with database.reading() as db:
         session = await service.get(db, project, name, caller)
+    relay.check_rank(session, rank)
     streams = _streams(connection)
-    stream = relay.log(database, _engine(connection), streams.notices, session.id, follow=follow, tail=tail)
+    engine = _engine(connection)
+    stream = relay.log(database, engine, streams.notices, session.id, rank=rank, follow=follow, tail=tail)
     if follow:
 
         async def may_stay() -> None:

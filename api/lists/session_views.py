@@ -31,7 +31,7 @@ _PORTS = (
     select(func.coalesce(func.json_agg(aggregate_order_by(_PORT, Service.port)), text("'[]'")))
     .where(Service.session_id == Session.id)
     .scalar_subquery()
-    .label("ports")
+    .label("app_ports")
 )
 _NAMES = (Project.name.label("project"), Session.user_name.label("user"))
 
@@ -68,7 +68,7 @@ async def _shown(
     rows = (await db.execute(_rows(kind), {"ids": list(ids)})).all()
     placed = [row.id for row in rows if row.state is not State.PENDING]
     containers = await _containers(db, placed) if placed else {}
-    return [_session(kind, row, containers.get(row.id, []), _services(row.id, row.ports, apps)) for row in rows]
+    return [_session(kind, row, containers.get(row.id, []), _services(row.id, row.app_ports, apps)) for row in rows]
 
 
 @cache

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from itertools import product
 from typing import Annotated, Any
+from uuid import UUID
 
 from fastapi import Depends
 from sqlalchemy import Integer, Row, cast, func, select
@@ -28,13 +29,13 @@ from api.resources.user_policies import service as user_policies
 from api.resources.user_policies.service import Limit
 from api.tables.nodes import Gpu, Node
 from api.tables.projects import Project
-from api.tables.sessions import ENDED, HOLDS, Container, GpuShareRow, Kind, Session, State
+from api.tables.sessions import ENDED, HOLDING, HOLDS, Container, GpuShareRow, Kind, Session, State
 from common.app_addresses import AppAddresses
 
 SHOWN = 10
 ROOM_S = 5.0
 """For so long it is remembered what is free: every viewer asks for it, and to read it means to look at every node."""
-LIVE = [state for state in State if state not in ENDED]
+WAITS = [state for state in State if state not in (*ENDED, *HOLDING)]
 OF = {"name": "sessions"}
 """What a limit is of where the field of a request that says how much is called another way."""
 
@@ -81,7 +82,7 @@ class ProjectShareView(View):
 
 
 class SummaryView(View):
-    """What somebody runs, newest first, and may run. There are `more` sessions than those that are named."""
+    """What somebody runs, then what waits, newest first, and may run. There are `more` sessions than are named."""
 
     sessions: list[SessionEntryView]
     more: bool
@@ -123,7 +124,7 @@ async def read(
     db: AsyncSession, caller: Identity, room: Room, *, apps: AppAddresses, limit: int = SHOWN
 ) -> SummaryView:
     """Return what a caller runs, at most `limit` sessions of it, and may run."""
-    ids, more = await session_search.page(db, caller, Search(mine=True, states=LIVE), limit=limit)
+    ids, more = await _live(db, caller, limit)
     used = await sessions.used_by_project(db)
     open_now = [project for project in await projects.visible(db, caller) if projects.is_active(project, now())]
     return SummaryView(
@@ -141,6 +142,16 @@ async def read(
             for project in open_now
         ],
     )
+
+
+async def _live(db: AsyncSession, caller: Identity, limit: int) -> tuple[list[UUID], bool]:
+    """Return what runs of a caller's, then what waits, and whether there is more: a batch that waits hides no run."""
+    ids, more = await session_search.page(db, caller, Search(mine=True, states=[*HOLDING]), limit=limit)
+    if more:
+        return ids, True
+    waiting, more = await session_search.page(db, caller, Search(mine=True, states=WAITS), limit=limit)
+    together = [*ids, *waiting]
+    return together[:limit], more or len(together) > limit
 
 
 def _limit(limit: Limit) -> LimitView:

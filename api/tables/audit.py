@@ -108,7 +108,10 @@ LEFT_OUT: dict[str, frozenset[str]] = {
         }
     ),
     "of the request, and large": frozenset(
-        {*("mounts", "gpu_models", "within", "within_required", "p2p", "rdma"), *("min_replicas", "max_replicas")}
+        {
+            *("mounts", "gpu_models", "ports", "within", "within_required", "p2p", "rdma"),
+            *("min_replicas", "max_replicas"),
+        }
     ),
 }
 """The columns of audited tables whose values do not, by the reason why; those of nodes are what agents report."""
@@ -126,7 +129,7 @@ NOT_AUDITED: dict[str, frozenset[str]] = {
     "observed, not chosen": frozenset(
         {
             *("accounting_days", "backups", "denied_calls", "gpu_hours", "gpu_samples", "gpus", "health_alerts"),
-            *("health_changes", "installation", "login_tries", "session_logs", "spans"),
+            *("health_changes", "installation", "login_tries", "rank_logs", "session_logs", "spans"),
         }
     ),
 }

@@ -72,6 +72,9 @@ HOLDS = text("state IN ('SCHEDULED', 'PREPARING', 'RUNNING', 'TERMINATING')")
 LISTED = text("state <> 'TERMINATED'")
 """Which sessions a list has unless all are asked for; written as in the indexes, or these would be of no use."""
 
+MAX_LOG_BYTES, MAX_LOGS_BYTES = 256 << 10, 1 << 20
+"""Most that is kept of the log of one container, and of those of all containers of a session."""
+
 _GROUP = "of-containers"
 OF_CONTAINERS: dict[str, Any] = {"deferred": True, "deferred_group": _GROUP, "deferred_raiseload": True}
 """Columns that only the containers of a session are made from: they may be long, so they are read when asked for."""
@@ -112,6 +115,7 @@ class Session(Base):
     that one's address: by it they are reached.
     `not_grown` is why it got none when that was looked at last, made of `not_grown_parts`; that says nothing once it
     has all, or does not run.
+    `ports` is what was asked for; its `services` go as it ends.
     `protocol` is what agents have to speak to run it. `request_id` is that which last asked for it to run.
     """
 
@@ -169,6 +173,7 @@ class Session(Base):
     preset: Mapped[str] = mapped_column(String(64), default="", server_default=text("''"))
     group: Mapped[str] = mapped_column("resource_group", String(63), default="", server_default=text("''"))
     gpu_models: Mapped[list[str]] = mapped_column(JSON, default=list)
+    ports: Mapped[list[int]] = mapped_column(JSONB, default=list, server_default=text("'[]'::jsonb"))
     within: Mapped[str] = mapped_column(String(16), default="anywhere", server_default="anywhere")
     within_required: Mapped[bool] = mapped_column(default=False, server_default="0")
     p2p: Mapped[bool | None]
@@ -224,6 +229,16 @@ class Session(Base):
     def total_milli(self) -> int:
         """What all its containers hold together, in milli-GPU; before they have their places, what they ask for."""
         return max(self.held_milli, self.replicas * self.gpu_milli)
+
+    @property
+    def most_replicas(self) -> int:
+        """How many containers it has at most."""
+        return self.max_replicas or self.replicas
+
+    @property
+    def log_bytes(self) -> int:
+        """How many bytes are kept of the log of each container when it is gone: the last ones."""
+        return min(MAX_LOG_BYTES, MAX_LOGS_BYTES // self.most_replicas)
 
     @property
     def why(self) -> str:
@@ -326,9 +341,19 @@ class Service(Base):
 
 
 class SessionLog(Base):
-    """The last part of an ended session's log; it outlives the container."""
+    """The last part of the log of an ended session's first container, which it outlives."""
 
     __tablename__ = "session_logs"
 
     session_id: Mapped[UUID] = mapped_column(ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True)
+    tail: Mapped[bytes]
+
+
+class RankLog(Base):
+    """The last part of the log of a further container of a session that has ended."""
+
+    __tablename__ = "rank_logs"
+
+    session_id: Mapped[UUID] = mapped_column(ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True)
+    rank: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     tail: Mapped[bytes]

@@ -9,10 +9,22 @@ import typer
 
 from appliance.cli import config, output, parse
 from appliance.cli.output import Format, FormatOption
-from appliance.client.views import Accounting, AccountingRow, Timeline, TimelineSeries, WaitFigures, WaitRow, Waits
+from appliance.client.views import (
+    Accounting,
+    AccountingRow,
+    Timeline,
+    TimelineSeries,
+    Utilization,
+    WaitFigures,
+    WaitRow,
+    Waits,
+)
 from appliance.client.words import By
+from common.errors import InputError
 from common.gpu.units import format_gpus
 
+STEPS = 30
+"""So many steps the site's utilization has, unless it is said."""
 WAITED = ("STARTS", "MEDIAN", "95 %", "LONGEST")
 
 
@@ -33,13 +45,26 @@ def accounting(
         ),
     ] = None,
     waits: Annotated[bool, typer.Option("--waits", help="How long sessions waited before they ran.")] = False,
+    utilization: Annotated[
+        bool,
+        typer.Option("--utilization", help="The site's GPUs over time: in all, held and busy."),
+    ] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Report what ran in a period and what it held of GPUs: your own, or that of those whom you look after."""
+    """Report what ran in a period, what it held of GPUs, how busy these were and what it costs.
+
+    That is your own, or that of those whom you look after. BUSY is the part of the held time in which GPUs were busy,
+    and in brackets of how much of it that is known; - where it is of nothing.
+    """
     client = config.load().client
     starts_at = parse.moment(from_, "--from") if from_ else None
     ends_at = parse.moment(until, "--until", ends=True) if until else None
-    if waits:
+    if waits and utilization:
+        raise InputError("only one of them at a time", where="--utilization", hint="leave out --waits")
+    if utilization:
+        of_site = client.accounting.utilization(starts_at=starts_at, ends_at=ends_at, points=steps or STEPS)
+        output.show(of_site, form, _utilization)
+    elif waits:
         found = client.accounting.waits(starts_at=starts_at, ends_at=ends_at, by=by, points=steps)
         output.show(found, form, _wait_steps if steps else _waits)
     elif steps:
@@ -88,11 +113,26 @@ def _duration(seconds: float | None) -> str:
     return "-" if seconds is None else output.duration(round(seconds))
 
 
+def _utilization(found: Utilization) -> None:
+    start, step = datetime.fromisoformat(found["starts_at"]), timedelta(seconds=found["step_s"])
+    rows = [
+        (
+            output.moment((start + number * step).isoformat()),
+            "-" if each["gpu_milli"] is None else format_gpus(each["gpu_milli"]),
+            format_gpus(each["held_milli"]),
+            format_gpus(each["busy_milli"]) if each["covered_milli"] else "-",
+            _busy(each["busy_milli"], each["covered_milli"], each["held_milli"]),
+        )
+        for number, each in enumerate(found["steps"])
+    ]
+    output.print_table(("FROM", "GPUS", "HELD", "BUSY", "BUSY OF HELD"), rows)
+
+
 def _table(report: Accounting) -> None:
-    rows = [_row(row, _name(row)) for row in report["rows"]]
-    output.print_table(
-        (report["by"].upper(), "SESSIONS", "HOURS", "GPU HOURS"), [*rows, _row(report["total"], "all together")]
-    )
+    currency = report["currency"]
+    rows = [_row(row, _name(row)) for row in report["rows"]] + [_row(report["total"], "all together")]
+    head = (report["by"].upper(), "SESSIONS", "HOURS", "GPU HOURS", "BUSY", *([f"COST {currency}"] if currency else []))
+    output.print_table(head, rows)
     print(f"from {output.moment(report['starts_at'])} until {output.moment(report['ends_at'])}")
 
 
@@ -101,4 +141,11 @@ def _name(whose: AccountingRow | TimelineSeries | WaitRow) -> str:
 
 
 def _row(row: AccountingRow, name: str) -> tuple[str, ...]:
-    return (name, str(row["sessions"]), f"{row['session_seconds'] / 3600:.1f}", f"{row['gpu_seconds'] / 3600:.1f}")
+    hours = (f"{row['session_seconds'] / 3600:.1f}", f"{row['gpu_seconds'] / 3600:.1f}")
+    busy = _busy(row["busy_gpu_seconds"], row["covered_gpu_seconds"], row["gpu_seconds"])
+    return (name, str(row["sessions"]), *hours, busy, *([] if row["cost"] is None else [row["cost"]]))
+
+
+def _busy(busy: float, covered: float, held: float) -> str:
+    """Return how much was busy of what that is known of, and of how much it is known."""
+    return f"{busy / covered:.0%} (of {min(1, covered / held):.0%})" if covered and held else "-"

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from appliance.cli import config, output, parse
-from appliance.cli.options import ProjectOption, complete_sessions
+from appliance.cli.options import ProjectOption, complete_sessions, told_by_options
 from appliance.cli.output import Format
 from appliance.client.views import LogEntry
 from common.errors import InputError, UnavailableError
@@ -28,6 +28,9 @@ def logs(
     *,
     project: ProjectOption = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the session ends.")] = False,
+    rank: Annotated[
+        int | None, typer.Option("--rank", metavar="N", min=0, help="Of that container of it, from 0; else the first.")
+    ] = None,
     tail: Annotated[int | None, typer.Option("-n", "--tail", metavar="N", min=0, help="Only the last N lines.")] = None,
     raw: Annotated[
         bool, typer.Option("--raw", help="Give a terminal what the session has written for it, such as colours.")
@@ -60,11 +63,12 @@ def logs(
             raise InputError("this is for the logs of the site", where=unused[0], hint="give --site as well")
         if name is None:
             raise InputError("no session is named", where="NAME", hint="name one, or give --site")
-        _of_session(name, project, follow=follow, tail=tail, raw=raw or not sys.stdout.isatty())
+        _of_session(name, project, rank=rank, follow=follow, tail=tail, raw=raw or not sys.stdout.isatty())
         return
-    if name is not None or follow:
+    if name is not None or follow or rank is not None:
         hint = "use --session for one of its sessions; the logs of the site cannot be followed"
-        raise InputError("this is for the log of one session", where="-f" if follow else "NAME", hint=hint)
+        where = "-f" if follow else "NAME" if rank is None else "--rank"
+        raise InputError("this is for the log of one session", where=where, hint=hint)
     entries = config.load().client.logs.search(
         request=request,
         session=session,
@@ -91,16 +95,17 @@ def _row(entry: LogEntry) -> tuple[str, ...]:
     return (output.moment(entry["time"]), node, unit, entry["level"], entry["message"])
 
 
-def _of_session(name: str, project: str | None, *, follow: bool, tail: int | None, raw: bool) -> None:
+def _of_session(name: str, project: str | None, *, rank: int | None, follow: bool, tail: int | None, raw: bool) -> None:
     remembered = config.load()
     sessions, chosen = remembered.client.sessions, remembered.project_or(project)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     try:
-        for chunk in sessions.log(name, project=chosen, follow=follow, tail=tail):
-            # a session's words are for a reader: what a terminal obeys could make it show others
-            text = decoder.decode(chunk).replace("\r\n", "\n")
-            sys.stdout.buffer.write(chunk if raw else output.plain(text, kept="\n\t").encode())
-            sys.stdout.buffer.flush()
+        with told_by_options(rank="--rank"):
+            for chunk in sessions.log(name, project=chosen, rank=rank, follow=follow, tail=tail):
+                # a session's words are for a reader: what a terminal obeys could make it show others
+                text = decoder.decode(chunk).replace("\r\n", "\n")
+                sys.stdout.buffer.write(chunk if raw else output.plain(text, kept="\n\t").encode())
+                sys.stdout.buffer.flush()
     except UnavailableError:
         # a log that has begun can only be cut: who may not see the session any more hears it here
         sessions.get(name, project=chosen)

@@ -11,11 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli import config, output, parse, share
+from appliance.cli.like import changed
 from appliance.cli.options import (
     ProjectOption,
     complete_groups,
     complete_images,
     complete_presets,
+    complete_sessions,
     given,
     told_by_options,
 )
@@ -61,9 +63,18 @@ def submit(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the session.")],
     *,
     image: Annotated[
-        str,
+        str | None,
         typer.Option("-i", "--image", help="Image, such as python or python:3.11.", autocompletion=complete_images),
-    ],
+    ] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(
+            "--like",
+            metavar="SESSION",
+            help="As that one was submitted, also if it has ended, but for other options.",
+            autocompletion=complete_sessions,
+        ),
+    ] = None,
     gpus: GpusOption = None,
     fgpu: FgpuOption = None,
     preset: Annotated[
@@ -161,6 +172,8 @@ def submit(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Submit a session: containers with shares of GPUs."""
+    if image is None and like is None:
+        raise InputError("no image is named", where="-i", hint="name one, or a session with `--like`")
     remembered = config.load()
     client = remembered.client
     if service_type and not ports:
@@ -168,7 +181,7 @@ def submit(
     if ports and not service_type:
         raise InputError("a port is reached by an address", where="--port", hint="add `--service-type ingress`")
     options = given(
-        gpu_milli=_share(client, gpus, fgpu, otherwise=bool(preset or cpu)),
+        gpu_milli=_share(client, gpus, fgpu, otherwise=bool(preset or cpu or like)),
         preset=preset,
         cpu_milli=None if cpu is None else parse.cpu_milli(cpu, "--cpu"),
         memory_mib=None if memory is None else parse.size_mib(memory, "--memory"),
@@ -198,9 +211,13 @@ def submit(
         starts_at=None if start_at is None else _start(start_at),
         limit_s=None if time is None else parse.duration(time, "--time"),
     )
-    if cpu is not None and preset is None:
+    if cpu is not None and preset is None and like is None:
         options.setdefault("gpu_milli", 0)
-    wanted = {"name": name, "project": remembered.project_or(project), "image": image, "created_by_cli": True}
+    chosen = remembered.project_or(project)
+    wanted: dict[str, Any] = {"name": name, "project": chosen, "image": image, "created_by_cli": True}
+    if like is not None:
+        options = changed(client.sessions.get(like, project=chosen), options, image)
+        wanted = options | {"name": name, "project": chosen, "created_by_cli": True}
     if dry_run:
         with told_by_options(**FIELDS):
             found = client.sessions.check(**{**wanted, **options, **given(count=count)})

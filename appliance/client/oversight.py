@@ -60,7 +60,7 @@ class Accounting(Resource):
     """What was held, by whom, for how long."""
 
     def report(self, *, starts_at: str | None = None, ends_at: str | None = None, by: By = "user") -> views.Accounting:
-        """Report what ran in a period, by default the last 30 days, and what it held of GPUs."""
+        """Report what ran in a period, by default the last 30 days: GPUs held, how busy they were, what it costs."""
         query = {"starts_at": starts_at, "ends_at": ends_at, "by": by}
         return self._api.call(views.Accounting, "GET", "/accounting", query=query)
 
@@ -87,3 +87,10 @@ class Accounting(Resource):
         """Report how long sessions waited before they ran, by default in the last 30 days, and how long some wait."""
         query = {"starts_at": starts_at, "ends_at": ends_at, "by": by, "points": points}
         return self._api.call(views.Waits, "GET", "/accounting/waits", query=query)
+
+    def utilization(
+        self, *, starts_at: str | None = None, ends_at: str | None = None, points: int | None = None
+    ) -> views.Utilization:
+        """Report of the site's GPUs how many there were, were held and were busy over time; for administrators."""
+        query = {"starts_at": starts_at, "ends_at": ends_at, "points": points}
+        return self._api.call(views.Utilization, "GET", "/accounting/utilization", query=query)

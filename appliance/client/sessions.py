@@ -86,9 +86,11 @@ class Sessions(Resource):
         """End a session, or take an ended one off the lists; one that is ending or has ended is returned as it is."""
         return self._api.call(Session, "DELETE", "/sessions/{name}", {"name": name}, query={"project": project})
 
-    def log(self, name: str, *, project: str, follow: bool = False, tail: int | None = None) -> Iterator[bytes]:
-        """Yield a session's log as it comes; `follow` goes on until the session ends."""
-        query: Query = {"project": project, "follow": follow, "tail": tail}
+    def log(
+        self, name: str, *, project: str, rank: int | None = None, follow: bool = False, tail: int | None = None
+    ) -> Iterator[bytes]:
+        """Yield the log of a session's container, by default the first, as it comes; `follow` goes on to its end."""
+        query: Query = {"project": project, "rank": rank, "follow": follow, "tail": tail}
         return self._api.stream("/sessions/{name}/logs", {"name": name}, query)
 
     def metrics(

@@ -35,7 +35,10 @@ class AccountingRow(TypedDict):
 
     One that is `deleted` may have the name of another that is there. `id` tells them apart; the total has none.
 
-    `session_seconds` is how long they ran, `gpu_seconds` that time multiplied by the GPUs that they held.
+    `session_seconds` is how long they ran, `gpu_seconds` that time multiplied by the GPUs that they held. For
+    `covered_gpu_seconds` of these it is known how busy the GPUs were, which comes to `busy_gpu_seconds`. `cost`
+    has two digits behind the point, rounded from an exact sum; the total is rounded by itself, and may be other
+    than the sum of the rows by half a hundredth for each. It is None where the site has no prices.
     """
 
     id: str | None
@@ -44,17 +47,22 @@ class AccountingRow(TypedDict):
     sessions: int
     session_seconds: float
     gpu_seconds: float
+    covered_gpu_seconds: float
+    busy_gpu_seconds: float
+    cost: str | None
 
 
 class Accounting(TypedDict):
     """Accounting of a period: what ran before and after it does not count, what still runs counts up to now.
 
-    Of what is older than its details are kept, the days count that begin in the period (UTC).
+    Of what is older than its details are kept, the days count that begin in the period (UTC). Costs are in
+    `currency` (ISO 4217), by the prices of now for the whole period; None where the site has no prices.
     """
 
     starts_at: str
     ends_at: str
     by: By
+    currency: str | None
     rows: list[AccountingRow]
     total: AccountingRow
 
@@ -876,7 +884,8 @@ class SessionEntry(TypedDict):
     container. `attempt` counts how often it was put back into the queue. An elastic one has `min_replicas` to
     `max_replicas` containers (else 0 and 0), and `replicas` by now. It is stopped when it has run for `limit_s`
     (0: it asked for no limit), or as its project says: `expires_at` is when its time limit ends it, which its
-    owner has put off by `extended_s` so far. `urls` are those of `services`, `url` is the first of them.
+    owner has put off by `extended_s` so far. `ports` are what it asked for, also after its end. `urls` are
+    those of `services`, `url` is the first of them.
 
     Its shares are held by `enforcement` or a stronger kind. `held_milli` is what it takes of GPUs with all
     containers together, 0 before it has its places; a MIG device counts whole. While its share is being
@@ -908,6 +917,7 @@ class SessionEntry(TypedDict):
     preset: str
     group: str
     gpu_models: list[str]
+    ports: list[int]
     within: TopologyLevel
     within_required: bool
     p2p: bool | None
@@ -982,6 +992,7 @@ class Session(TypedDict):
     preset: str
     group: str
     gpu_models: list[str]
+    ports: list[int]
     within: TopologyLevel
     within_required: bool
     p2p: bool | None
@@ -1113,6 +1124,32 @@ class User(TypedDict):
     disabled: bool
     must_change_password: bool
     created_at: str
+
+
+class UtilizationStep(TypedDict):
+    """What the site's GPUs did in so many seconds, on average, in milli-GPU.
+
+    `gpu_milli` there were, None where nobody knows; `held_milli` were held by sessions. For `covered_milli` of
+    these it is known how busy they were, and `busy_milli` were.
+    """
+
+    seconds: float
+    gpu_milli: int | None
+    held_milli: int
+    covered_milli: int
+    busy_milli: int
+
+
+class Utilization(TypedDict):
+    """What the site's GPUs did over time; the steps are of `step_s` seconds each, and the last ends now.
+
+    A period begins with an hour. Of what is older than its details are kept, nothing is told.
+    """
+
+    starts_at: str
+    ends_at: str
+    step_s: int
+    steps: list[UtilizationStep]
 
 
 class Volume(TypedDict):

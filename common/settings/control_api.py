@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from ipaddress import IPv4Network
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -20,8 +21,11 @@ EntryIdAttribute = Literal["entryUUID", "objectGUID", "nsUniqueId", "ipaUniqueID
 """What an entry of a directory keeps whatever it is called; `objectGUID` is 16 bytes, the others are text."""
 
 
+Price = Annotated[Decimal, Field(ge=0, max_digits=12, decimal_places=6)]
+
+
 class ControlApiSettings(StrictModel):
-    """Deadlines, what is kept for how long, the scheduler's patience, logins, and the directory that knows people."""
+    """Deadlines, what is kept for how long, prices, the scheduler's patience, logins, and the directory of people."""
 
     heartbeat_interval_s: float = Field(default=5, gt=0, description="how often agents report")
     node_lost_s: float = Field(default=15, gt=0, description="after so long without a report a node is lost")
@@ -61,6 +65,15 @@ class ControlApiSettings(StrictModel):
     accounting_detail_keep_s: float = Field(
         default=400 * DAY, gt=0, description="how long accounting is kept to the second; of what is older, sums by day"
     )
+    price_currency: str | None = Field(
+        default=None, pattern=r"^[A-Z]{3}$", description="currency of the prices (ISO 4217); without it nothing costs"
+    )
+    price_gpu_hour: Price = Field(default=Decimal(0), description="what an hour of a whole GPU costs")
+    price_gpu_hour_of: dict[str, Price] = Field(
+        default={}, description="the same of GPUs of some models, by the names that `penstock node get NAME` shows"
+    )
+    price_core_hour: Price = Field(default=Decimal(0), description="what an hour of a core costs that sessions ask for")
+    price_gib_hour: Price = Field(default=Decimal(0), description="what an hour of a GiB of memory costs, likewise")
     ended_key_keep_s: float = Field(default=30 * DAY, ge=0, description="how long keys are listed that have ended")
     min_runtime_s: int = Field(default=0, ge=0, le=YEAR, description="nobody is reclaimed before having run so long")
     reserve_after_s: int = Field(
@@ -184,6 +197,9 @@ class ControlApiSettings(StrictModel):
     def _agrees(self) -> Self:
         if self.node_lost_s <= self.heartbeat_interval_s:
             raise ValueError("node_lost_s must be above heartbeat_interval_s: a node would be lost before it reports")
+        prices = (self.price_gpu_hour, *self.price_gpu_hour_of.values(), self.price_core_hour, self.price_gib_hour)
+        if any(prices) != (self.price_currency is not None):
+            raise ValueError("price_currency and prices go together: write both, or neither")
         if self.ldap_url and (self.ldap_user_dn is None) == (self.ldap_search_base is None):
             raise ValueError("ldap_url needs either ldap_user_dn or ldap_search_base")
         if (self.ldap_bind_dn is None) != (self.ldap_bind_password_file is None):

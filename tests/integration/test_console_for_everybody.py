@@ -18,7 +18,8 @@ READERS = {"admin": "en", "auditor": "ko", "boss": "ja", "manager": "zh", "membe
 """Who looks at the pages, in which language; the boss is the administrator of a domain."""
 Look = tuple[Literal["light", "dark"], int]
 LOOKS: tuple[Look, ...] = (("dark", 360), ("light", 1280), ("dark", 1280), ("light", 360))
-SEEN = (LOOKS, LOOKS[1:2], LOOKS[2:3], LOOKS[3:], LOOKS[:1])
+WIDE: Look = ("light", 2560)
+SEEN = ((*LOOKS, WIDE), LOOKS[1:2], LOOKS[2:3], LOOKS[3:], LOOKS[:1])
 """In which colours and on how wide a screen each of these looks: the administrator, who sees all pages, in each way."""
 DETAILS = "main tbody th a[href^='/'], main .tabs a[href^='/']"
 FOCUSED = """

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from api.tables import metrics
+from api.tables.base import Base
 from reservoir.lock.file import read_manifest
 from tools import role_readmes
 
@@ -295,3 +297,8 @@ def test_a_reboot_does_not_wait_for_the_upload_to_a_master_that_is_silent() -> N
     unit = ROOT / "roles/logs/templates/etc/systemd/system/penstock-log-upload.service.j2"
     (limit,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit.read_text(), re.MULTILINE)
     assert int(limit) <= 10
+
+
+def test_exactly_the_tables_of_samples_are_left_out_of_dumps() -> None:
+    samples = {each.__tablename__ for each in Base.__subclasses__() if each.__module__ == metrics.__name__}
+    assert set(load(ROOT / "roles/database_backup/defaults/main.yml")["database_backup_left_out"]) == samples

@@ -10,13 +10,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from copy import deepcopy
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import yaml
 from jinja2 import Environment, StrictUndefined
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from api.settings import Settings as ApiSettings
 from appliance.agent.settings import Settings as AgentSettings
@@ -156,6 +157,9 @@ def test_the_site_embeds_whole_services() -> None:
 def test_the_file_of_a_role_says_what_the_site_says() -> None:
     chosen = {
         "metrics_keep_s": 0.5,
+        "price_currency": "KRW",
+        "price_gpu_hour": 2.1,
+        "price_gpu_hour_of": {"NVIDIA H200": "3.25"},
         "gang_networks": "10.9.0.0/16",
         "ldap_url": "ldaps://directory",
         "ldap_search_base": 'ou="Ops \\ Söhne", $HOME `id`',
@@ -168,6 +172,14 @@ def test_the_file_of_a_role_says_what_the_site_says() -> None:
     assert (api.host_paths, api.pvc_root, api.metrics_keep_s) == (("/mnt", "/data"), "/srv/shared", 0.5)
     assert (str(api.gang_networks), api.apps_url) == ("10.9.0.0/16", "https://10.71.8.10:9443")
     assert str(api.socket) == "/run/penstock-api/api.sock"
+    prices = (api.price_currency, api.price_gpu_hour, api.price_gpu_hour_of)
+    assert prices == ("KRW", Decimal("2.1"), {"NVIDIA H200": Decimal("3.25")})
+
+
+@pytest.mark.parametrize("prices", [{"price_currency": "EUR"}, {"price_core_hour": 1}])
+def test_prices_and_their_currency_go_together(prices: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="price_currency and prices go together"):
+        ControlApiSettings(**prices)
 
 
 def test_the_file_of_an_agent_says_what_the_site_says_of_its_node() -> None:

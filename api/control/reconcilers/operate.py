@@ -19,7 +19,7 @@ from api.control.reconcilers import change, reach, refusals, resizes
 from api.control.reconcilers.failures import OUTAGES, all_of, failed
 from api.control.reconcilers.follow import LASTING, WITHDRAWN, Noted, after, withdrawn
 from api.control.reconcilers.members import MemberChanges
-from api.control.reconcilers.outcomes import LOG_TAIL_BYTES, Outcome, Outcomes
+from api.control.reconcilers.outcomes import Outcome, Outcomes
 from api.control.reconcilers.timed import TimedReconciler
 from api.database import Database
 from api.engine.base import Engine, UnreachableError
@@ -185,7 +185,7 @@ class Operator:
         """Keep the logs, remove the containers, free the GPUs; returns whether that is settled."""
         present = [container for container in session.containers if not self._is_given_up(session, container)]
         try:
-            tail = await self._log_tail(session, present, tries)
+            logs = await self._log_tails(session, present, tries)
             await self._remove(session, present)
             reason = await self._release(session)
         except PenstockError as error:
@@ -200,14 +200,14 @@ class Operator:
         if final_state is State.PENDING:
             async with self._database.transaction() as db:
                 ended = await sessions.requeue(db, session, reason)
-                if ended and tail:
-                    await sessions.keep_logs(db, {session.id: tail}, LOG_TAIL_BYTES)
+                if ended:
+                    await sessions.keep_logs(db, logs)
                 if ended and network is not None:
                     await networks.leave(db, network, left)
         else:
             cause = session.cause if session.cause in LASTING else ""
             values = sessions.ending({"state": final_state, "reason": _last_reason(session, reason), "cause": cause})
-            ended = await self._outcomes.write(Outcome(Change.of(session, values), tail, network, left))
+            ended = await self._outcomes.write(Outcome(Change.of(session, values), logs, network, left))
         if ended:
             self._unsent -= {session.container_id(container.rank) for container in session.containers}
             log.info("ended", session=session.name, project=session.project.name, state=str(final_state))
@@ -249,28 +249,26 @@ class Operator:
             return False
         return session.final_state is State.PENDING or node.id in self._timed.gone
 
-    async def _log_tail(self, session: Session, present: Sequence[Container], tries: int) -> bytes:
-        """Return the ends of the containers' logs; one that cannot be read does not keep the session for ever."""
-        limit = LOG_TAIL_BYTES // max(len(present), 1)
-        parts = []
+    async def _log_tails(self, session: Session, present: Sequence[Container], tries: int) -> list[sessions.LogPart]:
+        """Return the ends of the logs; one that cannot be read does not keep the session for ever."""
+        logs = []
         for container in present:
             try:
-                tail = await self._container_log(session, container, limit)
+                tail = await self._container_log(session, container)
             except UnreachableError:
                 if tries < LOG_TRIES:
                     raise
-                continue
-            head = f"==> container {container.rank} <==\n".encode() if session.replicas > 1 and tail else b""
-            parts.append(head + tail)
-        return b"".join(parts)
+            else:
+                logs += [sessions.LogPart(session.id, container.rank, tail, session.log_bytes)] if tail else []
+        return logs
 
-    async def _container_log(self, session: Session, container: Container, limit: int) -> bytes:
+    async def _container_log(self, session: Session, container: Container) -> bytes:
         tail = bytearray()
         agent, container_id = agent_of(container.node), session.container_id(container.rank)
         try:
             async for chunk in self._engine.logs(agent, container_id, follow=False, tail=LOG_TAIL_LINES):
                 tail += chunk
-                del tail[:-limit]
+                del tail[: -session.log_bytes]
         except UnreachableError as error:
             await reach.note(self._database, container.node, error)
             raise

@@ -17,15 +17,13 @@ from api.resources.sessions.changes import Change
 
 log = structlog.get_logger()
 
-LOG_TAIL_BYTES = 256 * 1024
-
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """A change, the end of a session's log to keep, and the nodes that have left its network of a number."""
+    """A change, the ends of a session's logs to keep, and the nodes that have left its network of a number."""
 
     change: Change
-    tail: bytes = b""
+    logs: Sequence[sessions.LogPart] = ()
     network: int | None = None
     left: Collection[UUID] = ()
     written: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -66,8 +64,7 @@ class Outcomes:
         async with self._database.transaction() as db:
             written = await changes.write(db, [outcome.change for outcome in ready])
             done = [outcome for outcome in ready if outcome.change.session.id in written]
-            if tails := {outcome.change.session.id: outcome.tail for outcome in done if outcome.tail}:
-                await sessions.keep_logs(db, tails, LOG_TAIL_BYTES)
+            await sessions.keep_logs(db, [part for outcome in done for part in outcome.logs])
             for outcome in done:
                 if outcome.network is not None:
                     await networks.leave(db, outcome.network, outcome.left)

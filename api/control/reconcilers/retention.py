@@ -43,10 +43,13 @@ async def apply(database: Database, settings: Settings, at: datetime) -> None:
         "denied calls": partial(denied_calls.forget, at=at, keep_s=settings.denied_call_keep_s),
         "ended sessions": partial(lifecycle.forget_ended, before=before(settings.ended_session_keep_s), limit=PART),
         "spans": partial(accounting.add_up, before=before(settings.accounting_detail_keep_s), limit=PART),
+        "busy hours": partial(accounting.forget_hours, before=before(settings.accounting_detail_keep_s)),
         "logins": partial(logins.forget_ended, at=at),
         "changes of checks": partial(health.forget, before=before(settings.health_keep_s), limit=PART),
         "keys": partial(api_keys.forget_ended, before=before(settings.ended_key_keep_s)),
     }
+    async with database.transaction() as db:
+        await accounting.note_gpus(db, at)
     if count := await _in_parts(database, partial(metrics.pack, at=at), whole=1):
         log.info("packed", kind="metrics", count=count)
     for kind, forget in kinds.items():

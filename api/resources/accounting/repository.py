@@ -10,10 +10,12 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
+    BigInteger,
     BindParameter,
     ColumnElement,
     Double,
     Integer,
+    Numeric,
     Row,
     Select,
     Subquery,
@@ -38,15 +40,16 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy.orm import InstrumentedAttribute, aliased
 
 from api.auth.identity import Reach
 from api.database import rows_of
 from api.resources.accounting.schemas import By
 from api.tables.accounting import AccountingDay, Span
 from api.tables.domains import Domain
+from api.tables.nodes import Gpu
 from api.tables.projects import Project
-from api.tables.sessions import LIVE, Session, State
+from api.tables.sessions import LIVE, Container, GpuShareRow, Session, State
 from api.tables.users import User
 
 
@@ -66,6 +69,9 @@ async def begin(db: AsyncSession, moments: Mapping[UUID, datetime]) -> None:
         Span.domain_id: Domain.id,
         Span.domain: Project.domain,
         Span.gpu_milli: func.greatest(Session.held_milli, Session.replicas * Session.gpu_milli),
+        Span.gpu_models: _gpu_models(),
+        Span.cpu_milli: cast(Session.replicas, BigInteger) * Session.cpu_milli,
+        Span.memory_mib: cast(Session.replicas, BigInteger) * Session.memory_mib,
         # of what is null nothing is taken
         Span.started_at: func.greatest(given.c.at, earlier),
         Span.waited_s: case((given.c.at <= earlier, null()), else_=_waited_s(given.c.at, earlier)),
@@ -74,6 +80,19 @@ async def begin(db: AsyncSession, moments: Mapping[UUID, datetime]) -> None:
     found = found.join(Project, Project.id == Session.project_id)
     found = found.outerjoin(Domain, Domain.name == Project.domain).where(~has_one).order_by(Session.id)
     await db.execute(insert(Span).from_select(list(values), found))
+
+
+def _gpu_models() -> ColumnElement[Any]:
+    """Return what a session holds of each model; of a MIG device its GPU's model counts."""
+    whole = aliased(Gpu)
+    model, milli = func.coalesce(whole.model, Gpu.model).label("model"), func.sum(GpuShareRow.milli).label("milli")
+    query = select(model, milli).select_from(GpuShareRow)
+    query = query.join(Container, Container.session_id == GpuShareRow.session_id)
+    query = query.join(Gpu, and_(Gpu.node_id == Container.node_id, Gpu.uuid == GpuShareRow.uuid))
+    query = query.outerjoin(whole, and_(whole.node_id == Gpu.node_id, whole.uuid == Gpu.parent))
+    query = query.where(GpuShareRow.session_id == Session.id, Container.rank == GpuShareRow.rank)
+    each = query.group_by(model).correlate(Session).subquery()
+    return select(func.jsonb_object_agg(each.c.model, each.c.milli)).scalar_subquery()
 
 
 async def has_open(db: AsyncSession, session_id: UUID) -> bool:
@@ -124,7 +143,7 @@ async def spans_within(db: AsyncSession, wanted: Wanted, by: By | None) -> Seque
     seconds = func.extract("epoch", end - func.greatest(Span.started_at, wanted.starts_at))
     count = func.count(distinct(Span.session_id))
     query = _by(Span, by, (count, func.sum(seconds), func.sum(seconds * Span.gpu_milli)))
-    return list(await db.execute(query.where(await _held(db, wanted))))
+    return list(await db.execute(query.where(await held(db, wanted))))
 
 
 async def steps_within(db: AsyncSession, wanted: Wanted, by: By, step_s: int) -> Sequence[Row[*tuple[Any, ...]]]:
@@ -142,7 +161,7 @@ async def steps_within(db: AsyncSession, wanted: Wanted, by: By, step_s: int) ->
     number = steps.c.number
     seconds = func.least(until_s, (number + 1) * step) - func.greatest(from_s, number * step)
     query = _by(Span, by, (number, func.sum(seconds * Span.gpu_milli))).join(steps, true()).group_by(number)
-    return list(await db.execute(query.where(await _held(db, wanted)).order_by(number)))
+    return list(await db.execute(query.where(await held(db, wanted)).order_by(number)))
 
 
 async def days_within(db: AsyncSession, wanted: Wanted, by: By | None) -> Sequence[Row[*tuple[Any, ...]]]:
@@ -151,6 +170,26 @@ async def days_within(db: AsyncSession, wanted: Wanted, by: By | None) -> Sequen
     query = _by(AccountingDay, by, tuple(func.sum(column) for column in columns))
     query = query.where(AccountingDay.day >= _told(wanted.starts_at), AccountingDay.day < _told(wanted.ends_at))
     return list(await db.execute(query.where(await _within(db, _of(AccountingDay), wanted))))
+
+
+async def costs_within(db: AsyncSession, wanted: Wanted, by: By) -> Sequence[Row[*tuple[Any, ...]]]:
+    """Return what the spans come to that has prices, by whose they are and by what they held of which models.
+
+    After an id, a name, and the id once more, as in `spans_within`, that is what they held of models, and the exact
+    sums of seconds, and of these multiplied by milli-GPU, thousandths of cores and MiB.
+    """
+    end = func.least(func.coalesce(Span.ended_at, wanted.ends_at), wanted.ends_at)
+    seconds = func.extract("epoch", end - func.greatest(Span.started_at, wanted.starts_at))
+    amounts = (func.sum(seconds), *(func.sum(seconds * of) for of in (Span.gpu_milli, Span.cpu_milli, Span.memory_mib)))
+    of_spans = _by(Span, by, (Span.gpu_models, *amounts)).group_by(Span.gpu_models)
+    day = AccountingDay
+    # a double has no more than 15 digits that mean anything, and so many a numeric is made of
+    kept = [func.sum(cast(each, Numeric)) for each in (day.seconds, day.gpu_milli_seconds)]
+    kept += [func.sum(each) for each in (day.cpu_milli_seconds, day.memory_mib_seconds)]
+    of_days = _by(day, by, (day.gpu_models, *kept)).group_by(day.gpu_models)
+    of_days = of_days.where(day.day >= _told(wanted.starts_at), day.day < _told(wanted.ends_at))
+    of_days = of_days.where(await _within(db, _of(day), wanted))
+    return [*await db.execute(of_spans.where(await held(db, wanted))), *await db.execute(of_days)]
 
 
 async def waits_by(db: AsyncSession, wanted: Wanted, by: By) -> Sequence[Row[*tuple[Any, ...]]]:
@@ -220,11 +259,13 @@ WITH whose AS (
     ) AS day
 ), written AS (
     INSERT INTO accounting_days (
-        day, user_id, user_name, project_id, project_name, domain_id, domain, sessions, seconds, gpu_milli_seconds
+        day, user_id, user_name, project_id, project_name, domain_id, domain, sessions, seconds, gpu_milli_seconds,
+        gpu_models, cpu_milli_seconds, memory_mib_seconds
     )
     SELECT day, user_id, user_name, project_id, project_name, domain_id, domain,
-        COUNT(*) FILTER (WHERE begins), SUM(seconds), SUM(seconds * gpu_milli)
-    FROM parts GROUP BY day, user_id, user_name, project_id, project_name, domain_id, domain
+        COUNT(*) FILTER (WHERE begins), SUM(seconds), SUM(seconds * gpu_milli),
+        gpu_models, SUM(seconds * cpu_milli), SUM(seconds * memory_mib)
+    FROM parts GROUP BY day, user_id, user_name, project_id, project_name, domain_id, domain, gpu_models
 )
 SELECT session_id FROM whose
 """)
@@ -249,7 +290,7 @@ def _told(value: datetime | float) -> BindParameter[Any]:
     return bindparam(None, value, literal_execute=True)
 
 
-async def _held(db: AsyncSession, wanted: Wanted) -> ColumnElement[bool]:
+async def held(db: AsyncSession, wanted: Wanted) -> ColumnElement[bool]:
     """Return the condition that a span held something in the period: as the index of ends has it, with none as well."""
     ended = or_(Span.ended_at.is_(None), Span.ended_at > _told(wanted.starts_at))
     return and_(Span.started_at < _told(wanted.ends_at), ended, await _within(db, _of(Span), wanted))
@@ -278,6 +319,11 @@ def _percentiles(counted: Subquery) -> Select[*tuple[Any, ...]]:
     summed = select(of, counted.c.longest, until, total).subquery().c
     parts = [func.min(summed.longest).filter(summed.until >= cast(part, Double) * summed.total) for part in (0.5, 0.95)]
     return select(summed.number, func.max(summed.total), *parts, func.max(summed.longest)).group_by(summed.number)
+
+
+def by_whose(by: By) -> Select[*tuple[Any, ...]]:
+    """Return a query of spans by whose they are: an id, a name, and the id once more, as in `spans_within`."""
+    return _by(Span, by, ()).select_from(Span)
 
 
 def _by(table: type[Span | AccountingDay], by: By | None, sums: tuple[Any, ...]) -> Select[*tuple[Any, ...]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from math import ceil
+from statistics import mean
 from typing import Any
 from uuid import UUID
 
@@ -16,13 +17,16 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.clock import now
-from api.resources.accounting import repository
+from api.resources.accounting import hours, repository
+from api.resources.accounting.costs import EXACT, Held, Prices
 from api.resources.accounting.schemas import (
     AccountingRow,
     AccountingView,
     By,
     TimelineSeries,
     TimelineView,
+    UtilizationStep,
+    UtilizationView,
     WaitFigures,
     WaitRow,
     WaitsView,
@@ -55,6 +59,9 @@ class _Sum:
     sessions: int = 0
     seconds: float = 0.0
     gpu_milli_seconds: float = 0.0
+    covered_milli_seconds: float = 0.0
+    busy_milli_seconds: float = 0.0
+    weighted: Decimal = Decimal(0)
 
     def add(self, sessions: int | None, seconds: Decimal | float | None, milli: Decimal | float | None) -> None:
         """Add what the database has summed up; of nothing it says None."""
@@ -62,7 +69,12 @@ class _Sum:
         self.seconds += float(seconds or 0)
         self.gpu_milli_seconds += float(milli or 0)
 
-    def row(self, whose: _Whose) -> AccountingRow:
+    def add_busy(self, covered: float, busy: float) -> None:
+        """Add the milli-GPU-seconds of which it is known how busy they were, and how many were."""
+        self.covered_milli_seconds += covered
+        self.busy_milli_seconds += busy
+
+    def row(self, whose: _Whose, prices: Prices | None) -> AccountingRow:
         """Return the sum as a row of the report."""
         return AccountingRow(
             id=whose.id,
@@ -71,6 +83,9 @@ class _Sum:
             sessions=self.sessions,
             session_seconds=round(self.seconds, 3),
             gpu_seconds=round(self.gpu_milli_seconds / 1000, 3),
+            covered_gpu_seconds=round(self.covered_milli_seconds / 1000, 3),
+            busy_gpu_seconds=round(self.busy_milli_seconds / 1000, 3),
+            cost=prices.rounded(self.weighted) if prices else None,
         )
 
 
@@ -117,20 +132,44 @@ async def move(db: AsyncSession, step: timedelta) -> None:
     await repository.move(db, step)
 
 
-async def report(db: AsyncSession, caller: Identity, starts_at: datetime, ends_at: datetime, by: By) -> AccountingView:
-    """Return what ran in a period, of what the caller may see; raises InputError for a bad period."""
+async def report(
+    db: AsyncSession, caller: Identity, starts_at: datetime, ends_at: datetime, by: By, *, prices: Prices | None
+) -> AccountingView:
+    """Return what ran in a period, of what the caller may see, and by the site's prices what it costs.
+
+    Raises InputError for a bad period.
+    """
     wanted = _wanted(caller, starts_at, ends_at)
     sums: defaultdict[_Whose, _Sum] = defaultdict(_Sum)
     total = _Sum()
     if wanted.starts_at < wanted.ends_at:
         for read in (repository.spans_within, repository.days_within):
             for id_, name, there, *amounts in await read(db, wanted, by):
-                sums[_Whose(name or "", name is not None and there is None, id_)].add(*amounts)
+                sums[_whose(id_, name, there)].add(*amounts)
             # a session that was moved counts here once
             for *_, sessions, seconds, milli in await read(db, wanted, None):
                 total.add(sessions, seconds, milli)
-    rows = [sums[whose].row(whose) for whose in sorted(sums, key=lambda whose: (whose.name, whose.deleted))]
-    return AccountingView(starts_at=starts_at, ends_at=ends_at, by=by, rows=rows, total=total.row(_Whose("total")))
+        for id_, name, there, covered, busy in await hours.busy_within(db, wanted, by):
+            for each in (sums[_whose(id_, name, there)], total):
+                each.add_busy(covered, busy)
+        if prices:
+            for id_, name, there, models, *amounts in await repository.costs_within(db, wanted, by):
+                weighted = prices.weighted(Held(models, *(amount or Decimal(0) for amount in amounts)))
+                for each in (sums[_whose(id_, name, there)], total):
+                    each.weighted = EXACT.add(each.weighted, weighted)
+    rows = [sums[whose].row(whose, prices) for whose in sorted(sums, key=lambda whose: (whose.name, whose.deleted))]
+    return AccountingView(
+        starts_at=starts_at,
+        ends_at=ends_at,
+        by=by,
+        currency=prices.currency if prices else None,
+        rows=rows,
+        total=total.row(_Whose("total"), prices),
+    )
+
+
+def _whose(id_: UUID | None, name: str | None, there: UUID | None) -> _Whose:
+    return _Whose(name or "", name is not None and there is None, id_)
 
 
 async def timeline(
@@ -150,9 +189,7 @@ async def timeline(
     ):
         if number < count:
             lasts = min(step_s, seconds - int(number) * step_s)
-            held[_Whose(name or "", name is not None and there is None, id_)][int(number)] += (
-                float(milli_seconds) / lasts
-            )
+            held[_whose(id_, name, there)][int(number)] += float(milli_seconds) / lasts
     series = [
         TimelineSeries(
             id=whose.id, name=whose.name, deleted=whose.deleted, gpu_milli=[round(milli) for milli in values]
@@ -176,9 +213,9 @@ async def waits(
     of_steps = {number: figures for number, *figures in await repository.waits_over_time(db, wanted, step_s)}
     figures: defaultdict[_Whose, dict[str, Any]] = defaultdict(dict)
     for id_, name, there, *found in await repository.waits_by(db, wanted, by):
-        figures[_Whose(name or "", name is not None and there is None, id_)] |= _figures(found)
+        figures[_whose(id_, name, there)] |= _figures(found)
     for id_, name, there, waiting, oldest_s in await repository.waiting_by(db, wanted, by, at):
-        whose = _Whose(name or "", name is not None and there is None, id_)
+        whose = _whose(id_, name, there)
         figures[whose] |= {"waiting": waiting, "oldest_s": round(oldest_s, 3)}
     rows = [
         WaitRow(id=whose.id, name=whose.name, deleted=whose.deleted, **figures[whose])
@@ -226,3 +263,47 @@ async def add_up(db: AsyncSession, before: datetime, limit: int) -> int:
     Those of a session go together, when all of them have ended.
     """
     return await repository.add_up(db, before, limit)
+
+
+async def utilization(
+    db: AsyncSession, caller: Identity, starts_at: datetime, ends_at: datetime, *, points: int
+) -> UtilizationView:
+    """Return of the site's GPUs how many there were, were held and were busy, in so many steps at most, of whole hours.
+
+    Raises InputError for a bad period.
+    """
+    wanted = _wanted(caller, starts_at, ends_at)
+    step_s = ceil(_step_s(starts_at, ends_at, points) / hours.HOUR_S) * hours.HOUR_S
+    wanted = replace(wanted, starts_at=starts_at.astimezone(UTC).replace(minute=0, second=0, microsecond=0))
+    seconds = max(0.0, (wanted.ends_at - wanted.starts_at).total_seconds())
+    steps = [UtilizationStep(seconds=min(step_s, seconds - start)) for start in range(0, ceil(seconds), step_s)]
+    if steps:
+        await _fill(db, wanted, step_s, steps)
+    return UtilizationView(starts_at=wanted.starts_at, ends_at=ends_at, step_s=step_s, steps=steps)
+
+
+async def _fill(db: AsyncSession, wanted: repository.Wanted, step_s: int, steps: list[UtilizationStep]) -> None:
+    """Write what there was into the steps of a period that begins with an hour."""
+    first = int(wanted.starts_at.timestamp()) // hours.HOUR_S
+    known: defaultdict[int, list[int]] = defaultdict(list)
+    for hour, milli in await hours.gpus_over_time(db, wanted.starts_at, wanted.ends_at):
+        known[(hour - first) * hours.HOUR_S // step_s].append(milli)
+    held: defaultdict[int, float] = defaultdict(float)
+    for *_, number, milli_seconds in await repository.steps_within(db, wanted, By.PROJECT, step_s):
+        held[int(number)] += float(milli_seconds)
+    busy = {number: rest for number, *rest in await hours.busy_over_time(db, wanted, step_s)}
+    for number, step in enumerate(steps):
+        covered, used = busy.get(number, (0, 0))
+        step.gpu_milli = round(mean(known[number])) if known[number] else None
+        step.held_milli = round(held[number] / step.seconds)
+        step.covered_milli, step.busy_milli = (round(each / step.seconds) for each in (covered, used))
+
+
+async def note_gpus(db: AsyncSession, at: datetime) -> None:
+    """Note what the site has of GPUs, once an hour."""
+    await hours.note_gpus(db, at)
+
+
+async def forget_hours(db: AsyncSession, before: datetime) -> int:
+    """Delete what is known by the hour from before a moment, a part of it; returns of how many hours of sessions."""
+    return await hours.forget(db, before)

@@ -6,11 +6,13 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import BigInteger, Integer, Row, cast, delete, func, select, tuple_, union, union_all
+from sqlalchemy import BigInteger, Integer, Row, and_, cast, delete, distinct, func, select, tuple_, union, union_all
 from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from api.database import rows_of
 from api.resources.metrics import packing
+from api.tables.accounting import BusyHour
 from api.tables.metrics import GpuHour, GpuSample
 from api.tables.nodes import Node
 from api.tables.sessions import Container, Session
@@ -53,8 +55,25 @@ async def pack(db: AsyncSession, before_s: int) -> int:
     sample, kept = func.unnest(new.excluded.samples).column_valued(), func.unnest(GpuHour.samples).column_valued()
     late = select(sample).where(packing.second(sample).not_in(select(packing.second(kept)))).scalar_subquery()
     values = {"samples": GpuHour.samples.concat(func.array(late))}
-    written = new.on_conflict_do_update(index_elements=HOUR, set_=values).returning(GpuHour.hour)
-    return len((await db.execute(written)).all())
+    written = new.on_conflict_do_update(index_elements=HOUR, set_=values).returning(GpuHour.session_id, GpuHour.hour)
+    changed = (await db.execute(written)).all()
+    if changed:
+        await _sum_up(db, {(session_id, hour) for session_id, hour in changed})
+    return len(changed)
+
+
+async def _sum_up(db: AsyncSession, hours: Collection[tuple[UUID, int]]) -> None:
+    """Write how busy GPUs were in hours of sessions, of which samples may be new."""
+    ids = (GpuHour.session_id.type, [id_ for id_, _ in hours])
+    given = rows_of({"session_id": ids, "hour": (GpuHour.hour.type, [hour for _, hour in hours])})
+    of_hour = and_(GpuHour.session_id == given.c.session_id, GpuHour.hour == given.c.hour)
+    each = select(GpuHour, func.unnest(GpuHour.samples).label("sample")).join(given, of_hour).subquery().c
+    busy = packing.busy_permille(each.sample)
+    series = func.count(distinct(func.row(each.rank, each.uuid)))
+    sums = select(each.session_id, each.hour, series, func.count(busy), func.coalesce(func.sum(busy), 0))
+    new = insert(BusyHour).from_select([*BusyHour.__table__.c.keys()], sums.group_by(each.session_id, each.hour))
+    values = {name: new.excluded[name] for name in ("series", "samples", "busy_permille")}
+    await db.execute(new.on_conflict_do_update(index_elements=[BusyHour.session_id, BusyHour.hour], set_=values))
 
 
 async def count_series(db: AsyncSession, session_id: UUID, since_s: int, until_s: int) -> int:

@@ -19,9 +19,9 @@ from api.engine.base import AgentAddress, Engine, Terminal
 from api.notices import Notices
 from api.resources.sessions import service
 from api.tables.nodes import Node
-from api.tables.sessions import ENDED, Session, State
+from api.tables.sessions import ENDED, Container, Session, State
 from common import refusals
-from common.errors import ConflictError, NotFoundError, PenstockError
+from common.errors import ConflictError, InputError, NotFoundError, PenstockError
 from common.protocol import ExecControl
 from common.sentence import Sentence, Several
 
@@ -38,9 +38,16 @@ def agent_of(node: Node) -> AgentAddress:
 
 
 async def log(
-    database: Database, engine: Engine, heard: Notices, session_id: UUID, *, follow: bool, tail: int | None
+    database: Database,
+    engine: Engine,
+    heard: Notices,
+    session_id: UUID,
+    *,
+    rank: int = 0,
+    follow: bool,
+    tail: int | None,
 ) -> AsyncGenerator[bytes]:
-    """Return a session's log: from its container while that exists, else what was kept of it.
+    """Return the log of a session's container: from that while it exists, else what was kept of it.
 
     With `follow` a session that has no container yet is waited for; what happens to it is told by notices.
     """
@@ -48,12 +55,13 @@ async def log(
         while True:
             async with database.reading() as db:
                 session = (await service.by_ids(db, [session_id])).get(session_id)
-                kept = await service.log_tail(db, session_id)
-            if session is None or session.state in ENDED or (kept and not follow and not session.containers):
+                kept = await service.log_tail(db, session_id, rank)
+            found = None if session is None else container_of(session, rank)
+            if session is None or session.state in ENDED or (kept and not follow and not found):
                 yield last_lines(kept, tail)
                 return
-            if session.containers and session.state in WITH_CONTAINER:
-                agent, container_id = agent_of(session.containers[0].node), session.container_id(0)
+            if found and session.state in WITH_CONTAINER:
+                agent, container_id = agent_of(found.node), session.container_id(rank)
                 said = False
                 with suppress(NotFoundError):
                     async for chunk in engine.logs(agent, container_id, follow=follow, tail=tail):
@@ -97,10 +105,31 @@ def running_on(session: Session, rank: int = 0) -> AgentAddress:
         if session.reason:
             told = Sentence("{text}: {why}", text=told, why=session.why)
         raise ConflictError(told, where="name", hint=_instead(session))
-    found = next((container for container in session.containers if container.rank == rank), None)
+    found = container_of(session, rank)
     if found is None:
         raise NotFoundError(_numbers(session), where="container", hint=Sentence("name one"))
     return agent_of(found.node)
+
+
+def container_of(session: Session, rank: int) -> Container | None:
+    """Return the container of a rank, None where it has no place now."""
+    return next((container for container in session.containers if container.rank == rank), None)
+
+
+def check_rank(session: Session, rank: int) -> None:
+    """Raise InputError for the rank of no container that a session may come to have."""
+    most = session.most_replicas
+    if rank >= most:
+        raise InputError(
+            Sentence.counted(
+                "session {name} has {count} container, numbered from 0",
+                "session {name} has {count} containers, numbered from 0",
+                most,
+                name=session.name,
+            ),
+            where="rank",
+            hint=Sentence("choose from {least} to {most}", least=0, most=most - 1),
+        )
 
 
 def _instead(session: Session) -> str:

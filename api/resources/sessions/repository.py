@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import Row, Text, and_, bindparam, case, cast, delete, func, select, update
@@ -21,6 +23,7 @@ from api.tables.sessions import (
     WHOLE,
     Container,
     GpuShareRow,
+    RankLog,
     Service,
     Session,
     SessionLog,
@@ -32,6 +35,16 @@ from common.gpu.share import MILLI
 
 Named = Row[str, State, UUID | None, Access]
 """The name of a session, how far it is, whose it is, and who sees it."""
+
+
+class LogPart(NamedTuple):
+    """The last part of the log of a session's container, of which `limit` bytes are kept."""
+
+    session_id: UUID
+    rank: int
+    tail: bytes
+    limit: int
+
 
 _LIVE_BY_NAMES = select(Session.name, Session.state, Session.user_id, Session.access).where(
     Session.project_id == bindparam("project_id"),
@@ -183,15 +196,35 @@ async def taken_paths(db: AsyncSession) -> Taken:
     return Taken(frozenset(path for path, _ in rows), frozenset(base for _, base in rows if base), projects)
 
 
-async def log_tail(db: AsyncSession, session_id: UUID) -> bytes:
-    """Return the kept part of an ended session's log."""
-    return (await db.scalar(select(SessionLog.tail).where(SessionLog.session_id == session_id))) or b""
+async def log_tail(db: AsyncSession, session_id: UUID, rank: int) -> bytes:
+    """Return what is kept of the log of a session's container that is gone."""
+    if rank == 0:
+        query = select(SessionLog.tail).where(SessionLog.session_id == session_id)
+    else:
+        query = select(RankLog.tail).where(RankLog.session_id == session_id, RankLog.rank == rank)
+    return (await db.scalar(query)) or b""
 
 
-async def keep_logs(db: AsyncSession, tails: Mapping[UUID, bytes], limit: int) -> None:
-    """Keep the last parts of logs of sessions, so many bytes each, after what is kept of them already."""
-    given = rows_of({"session_id": (SessionLog.session_id.type, tails), "tail": (SessionLog.tail.type, tails.values())})
-    query = insert(SessionLog).from_select(["session_id", "tail"], select(given.c.session_id, given.c.tail))
-    whole = SessionLog.tail.op("||")(query.excluded.tail)
+async def keep_logs(db: AsyncSession, parts: Iterable[LogPart]) -> None:
+    """Keep the last parts of logs, after what is kept of them already."""
+    equal: defaultdict[tuple[type[SessionLog | RankLog], int], list[dict[str, Any]]] = defaultdict(list)
+    for part in parts:
+        row = {"session_id": part.session_id, "tail": part.tail}
+        if part.rank == 0:
+            equal[SessionLog, part.limit].append(row)
+        else:
+            equal[RankLog, part.limit].append(row | {"rank": part.rank})
+    for (table, limit), rows in equal.items():
+        await _append(db, table, rows, limit)
+
+
+async def _append(
+    db: AsyncSession, table: type[SessionLog | RankLog], rows: Sequence[Mapping[str, Any]], limit: int
+) -> None:
+    columns = {name: table.__table__.c[name].type for name in rows[0]}
+    given = rows_of({name: (type_, [row[name] for row in rows]) for name, type_ in columns.items()})
+    query = insert(table).from_select(list(columns), select(*(given.c[name] for name in columns)))
+    whole = table.tail.op("||")(query.excluded.tail)
     kept = func.substring(whole, func.greatest(1, func.length(whole) - limit + 1))
-    await db.execute(query.on_conflict_do_update(index_elements=[SessionLog.session_id], set_={"tail": kept}))
+    keys = [table.__table__.c[name] for name in columns if name != "tail"]
+    await db.execute(query.on_conflict_do_update(index_elements=keys, set_={"tail": kept}))

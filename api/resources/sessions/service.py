@@ -44,6 +44,7 @@ in_states = repository.in_states
 by_ids = repository.by_ids
 whole = repository.whole
 unlinked = repository.unlinked
+LogPart = repository.LogPart
 log_tail = repository.log_tail
 keep_logs = repository.keep_logs
 

@@ -175,6 +175,7 @@ async def _make(
             preset=request.preset or "",
             group=request.group or "",
             gpu_models=request.gpu_models,
+            ports=sorted(request.ports),
             within=ways.within(request).value,
             within_required=request.within_required or ways.is_in_one_island(request),
             p2p=request.p2p,

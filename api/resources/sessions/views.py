@@ -120,7 +120,8 @@ class SessionEntryView(View):
     `attempt` counts how often it was put back into the queue. An elastic one has `min_replicas` to `max_replicas`
     containers (else 0 and 0), and `replicas` by now. It is stopped when it has run for `limit_s` (0: it asked
     for no limit), or as its project says: `expires_at` is when its time limit ends it, which its owner has put off by
-    `extended_s` so far. `urls` are those of `services`, `url` is the first of them.
+    `extended_s` so far. `ports` are what it asked for, also
+    after its end. `urls` are those of `services`, `url` is the first of them.
 
     Its shares are held by `enforcement` or a stronger kind. `held_milli` is what it takes of GPUs with all containers
     together, 0 before it has its places; a MIG device counts whole. While its share is being changed, `resize_milli` is
@@ -152,6 +153,7 @@ class SessionEntryView(View):
     preset: str
     group: str
     gpu_models: list[str]
+    ports: list[int]
     within: TopologyLevel
     within_required: bool
     p2p: bool | None

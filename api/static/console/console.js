@@ -135,7 +135,6 @@ function beside(form, problem) {
   const field = seen.find((element) => name && (element.name === name || element.dataset.field === name));
   const place = field?.closest(".field");
   if (!place) return false;
-  for (let at = field.closest("details"); at; at = at.parentElement.closest("details")) at.open = true;
   const text = document.createElement("span");
   text.className = "problem";
   text.id = `problem-${name}`;
@@ -143,8 +142,16 @@ function beside(form, problem) {
   field.setAttribute("aria-invalid", "true");
   field.setAttribute("aria-describedby", text.id);
   place.append(text);
+  unfold(field);
   return true;
 }
+
+/** What is wrong is seen, even in a part that is folded up. */
+function unfold(field) {
+  const folded = field.closest("details");
+  if (folded) folded.open = true;
+}
+document.addEventListener("invalid", ({ target }) => unfold(target), true);
 
 function forget(form) {
   for (const problem of form.querySelectorAll(".problem")) problem.remove();

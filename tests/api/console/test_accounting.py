@@ -5,11 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from uuid import UUID
 
 import httpx
 import pytest
+from sqlalchemy import update
 
+from api.clock import now
 from api.console import formats
+from api.tables.accounting import BusyHour, Span
 from tests.api.cluster import V1, Cluster, ok
 from tests.api.console.conftest import PAGE
 from tests.api.steps import run
@@ -41,6 +47,51 @@ async def test_waits_are_shown_beside_what_waits_now(ready: Cluster, browser: ht
     )
     assert row
     assert 'data-labels="[&#34;median&#34;, &#34;95th percentile&#34;]"' in page
+
+
+async def test_costs_and_how_busy_gpus_were_are_shown(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    session = await run(ready, "first", gpu_milli=2000)
+    page = (await browser.get("/accounting?days=1&by=project")).text
+    assert "Cost (" not in page, "the site has no prices"
+    assert "<small>unknown</small>" in page, "of no time it is known"
+    prices = {"price_currency": "EUR", "price_gpu_hour": Decimal("2.50")}
+    ready.app.state.settings = ready.settings.model_copy(update=prices)
+    hour = int(now().timestamp()) // 3600
+    begun = datetime.fromtimestamp((hour - 2) * 3600, UTC)
+    async with ready.database.transaction() as db:
+        await db.execute(update(Span).values(started_at=begun, ended_at=begun + timedelta(hours=2)))
+        id_ = UUID(session["id"])
+        db.add(BusyHour(session_id=id_, hour=hour - 2, series=2, samples=480, busy_permille=120_000))
+    page = (await browser.get("/accounting?days=1&by=project")).text
+    assert "Cost (EUR)" in page
+    (row,) = re.findall(r'title="team-a">team-a</span></th>(<td>.*</td>)', page)[:1]
+    assert "<td>25 % <small>known of 50 %</small></td><td>10.00</td>" in row
+    (row,) = await table(browser, "csv")
+    names = ("gpu_hours", "covered_gpu_hours", "busy_gpu_hours", "cost", "currency")
+    assert tuple(row[name] for name in names) == ("4.0", "2.0", "0.5", "10.00", "EUR")
+
+
+async def test_each_plot_has_its_file(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await run(ready, "first", gpu_milli=1500)
+    async with ready.database.transaction() as db:
+        await db.execute(update(Span).values(started_at=now() - timedelta(hours=3)))
+    held = await table(browser, "timeline/csv")
+    assert {(row["project"], row["step_s"]) for row in held} == {("team-a", "720")}
+    assert [row["gpus"] for row in held[-3:]] == ["1.5"] * 3
+    waited = await table(browser, "waits/csv")
+    assert [(row["project"], row["starts"], row["waiting_now"]) for row in waited[:1]] == [("team-a", "1", "0")]
+    assert sum(int(row["starts"]) for row in waited[1:] if row["project"] == "*") == 1
+    site = await table(browser, "utilization/csv")
+    assert (site[-2]["held_gpus"], site[-2]["busy_gpus"]) == ("1.5", ""), "of what is unknown nothing is said"
+    page = (await browser.get("/accounting?days=1&by=project")).text
+    for name in ("timeline/csv", "waits/csv", "utilization/csv"):
+        assert f'href="/accounting/{name}?days=1&amp;by=project"' in page
+
+
+async def table(browser: httpx.AsyncClient, name: str) -> list[dict[str, str]]:
+    file = await browser.get(f"/accounting/{name}?days=1&by=project")
+    assert file.headers["content-type"] == "text/csv; charset=utf-8"
+    return list(csv.DictReader(io.StringIO(file.text)))
 
 
 async def test_a_key_is_shown_once_works_and_ends(ready: Cluster, browser: httpx.AsyncClient) -> None:

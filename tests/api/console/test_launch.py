@@ -14,6 +14,7 @@ from api.tables.nodes import Node
 from common.errors import InputError
 from tests.api.cluster import V1, Cluster, ok, sign_in
 from tests.api.console.conftest import PAGE
+from tests.api.resources.sessions.test_ways import HCA, report
 
 pytestmark = pytest.mark.anyio
 
@@ -247,3 +248,220 @@ async def test_versions_of_an_image_stand_in_the_order_in_which_people_count(
 async def test_what_is_no_template_fills_nothing_in(ready: Cluster, browser: httpx.AsyncClient) -> None:
     page = (await browser.get("/launch?template=tensorboard")).text
     assert "selected" not in page.partition('id="image"')[2].partition("</select>")[0]
+
+
+def shown(page: str, field: str) -> str:
+    """Return what stands in a field of the form: its value, or the option that is chosen."""
+    if found := re.search(rf'<input id="{field}"[^>]* value="([^"]*)"', page):
+        return unescape(found[1])
+    if found := re.search(rf'<textarea id="{field}"[^>]*>([^<]*)<', page):
+        return unescape(found[1])
+    chosen = re.search(
+        r'<option(?: value="([^"]*)")? selected>([^<]*)',
+        page.partition(f'<select id="{field}"')[2].partition("</select>")[0],
+    )
+    return unescape(chosen[1] or chosen[2]) if chosen else ""
+
+
+def told(page: str) -> list[str]:
+    """Return what is said beside fields."""
+    return [unescape(text) for text in re.findall(r'<span class="problem">([^<]*)<', page)]
+
+
+async def again(browser: httpx.AsyncClient, name: str = "first") -> str:
+    """Follow the link of a session's page to the form that submits it again."""
+    page = (await browser.get(f"/sessions/{name}?project=team-a")).text
+    (link,) = re.findall(r'href="([^"]+)">Submit again<', page)
+    return (await browser.get(unescape(link))).text
+
+
+RARE = {
+    "args": "train.py '--name=a b'",
+    "environment": "EPOCHS=10\r\nEMPTY=\r\n",
+    "memory": "6.5",
+    "shm": "0.5",
+    "access": "private",
+}
+
+
+async def test_what_few_need_is_submitted_too(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    answer = await launch(browser, **RARE, command="python3", volume=["data"], target=["/data:ro"])
+    assert answer.status_code == 204, answer.text
+    session = await ready.session("first")
+    assert (session["command"], session["args"]) == (["python3"], ["train.py", "--name=a b"])
+    assert session["environment"] == ["EMPTY", "EPOCHS"]
+    assert (session["memory_mib"], session["shm_mib"], session["access"]) == (6656, 512, "private")
+    assert session["mounts"][0]["read_only"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"args": "'"}, "args"),
+        ({"environment": "EPOCHS"}, "environment"),
+        ({"environment": "A=1\nA=2"}, "environment"),
+        ({"environment": "1A=1"}, "environment/1A"),
+        ({"memory": "1.0001"}, "memory_mib"),
+        ({"memory": "1", "shm": "2"}, "shm_mib"),
+        ({"access": "everybody"}, "access"),
+        ({"group": "nothing"}, "group"),
+        ({"gpu_models": "NOTHING"}, "gpu_models"),
+        ({"p2p": "true"}, "p2p"),
+        ({"rdma": "true"}, "rdma"),
+    ],
+)
+async def test_what_is_wrong_of_what_few_need_is_said_of_its_field(
+    ready: Cluster, browser: httpx.AsyncClient, changes: dict[str, object], place: str
+) -> None:
+    assert [found for found in await places(browser, **changes) if found.removeprefix("/").startswith(place)]
+    assert await ready.states() == {}
+
+
+async def test_what_few_need_is_folded_up_while_there_is_nothing_in_it(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    assert "<details>" in (await browser.get("/launch")).text
+    await launch(browser)
+    assert "<details>" in await again(browser)
+    await launch(browser, name="second", memory="3")
+    assert "<details open>" in await again(browser, "second")
+
+
+async def test_ways_between_gpus_are_offered_where_a_node_has_them(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    page = (await browser.get("/launch")).text
+    assert ('id="p2p"' in page, 'id="rdma"' in page) == (False, False)
+    await report(ready, "links", nvlink=True)
+    page = (await browser.get("/launch")).text
+    assert ('id="p2p"' in page, 'id="rdma"' in page) == (True, False)
+    await report(ready, "fabric", rdma=True, hcas=[HCA])
+    assert 'id="rdma"' in (await browser.get("/launch")).text
+    assert (await launch(browser, share="1", shares="2000", p2p="true")).status_code == 204
+    assert (await ready.session("first"))["p2p"] is True
+
+
+async def test_groups_and_models_are_those_that_the_caller_may_use(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    assert 'id="group"' not in (await browser.get("/launch")).text, "there is none"
+    await report(ready, "fast")
+    page = (await browser.get("/launch")).text
+    models = re.findall(r'name="gpu_models" value="([^"]+)"', page)
+    assert "A100" in models
+    assert len(models) == 2
+    await ok(
+        ready.admin.post(f"{V1}/resource-groups", json={"name": "fast", "nodes": ["fast"], "projects": ["team-a"]})
+    )
+    await ok(ready.admin.post(f"{V1}/resource-groups", json={"name": "others"}))
+    page = (await browser.get("/launch")).text
+    assert "<option>fast</option>" in page
+    assert "<option>others</option>" not in page
+    assert (await launch(browser, group="fast", gpu_models=["A100"])).status_code == 204
+    session = await ready.session("first")
+    assert (session["group"], session["gpu_models"]) == ("fast", ["A100"])
+    page = await again(browser)
+    assert shown(page, "group") == "fast"
+    assert 'value="A100" checked' in page
+
+
+async def test_an_ended_session_is_submitted_again_as_it_was(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    asked: dict[str, object] = {
+        **RARE,
+        "kind": "training",
+        "command": 'sh -c "echo hello"',
+        "ports": "8888, 6006",
+        "hours": "1.5",
+        "cpu": "2",
+        "replicas": "2",
+        "max_replicas": "",
+        "volume": ["data", "more"],
+        "target": ["/data", "/more:ro"],
+    }
+    await launch(browser, **{**asked, "environment": ""})
+    before = await ready.session("first")
+    await ok(ready.admin.delete(f"{V1}/sessions/first?project=team-a"))
+    await ready.settle()
+    page = await again(browser)
+    fields: tuple[str, ...] = (
+        "name",
+        "project",
+        "image",
+        "kind",
+        "command",
+        "args",
+        "ports",
+        "hours",
+        "cpu",
+        "replicas",
+        "share",
+    )
+    fields += ("memory", "shm", "access", "environment")
+    filled = {field: shown(page, field) for field in fields}
+    filled["shares"] = re.findall(r'name="shares" value="([\d,]*)"', page)[0]
+    pairs = [(shown(page, f"volume-{row}"), shown(page, f"target-{row}")) for row in range(2)]
+    assert pairs == [("data", "/data"), ("more", "/more:ro")]
+    assert told(page) == []
+    answer = await launch(browser, **filled, volume=[one for one, _ in pairs], target=[one for _, one in pairs])
+    assert answer.status_code == 204, answer.text
+    after = await ready.session("first")
+    assert after["id"] != before["id"]
+    own = {"id", "since", "created_at", "scheduled_at", "started_at", "containers", "gpus", "services", "url", "urls"}
+    own |= {"state", "reason", "cause", "position", "held_milli", "node", "expires_at"}
+    assert {key: value for key, value in after.items() if key not in own} == {
+        key: value for key, value in before.items() if key not in own
+    }
+
+
+async def test_the_name_of_what_still_runs_is_not_taken_over_and_values_of_variables_are_shown_to_nobody(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    await launch(browser, environment="TOKEN=tell-nobody\nEPOCHS=10")
+    page = await again(browser)
+    assert shown(page, "name") == ""
+    assert "tell-nobody" not in page
+    assert shown(page, "environment").split() == ["EPOCHS", "TOKEN"]
+    assert told(page) == ["values are shown to nobody: write them again, as NAME=VALUE"]
+    assert await places(browser, name="second", environment=shown(page, "environment")) == ["/environment"]
+
+
+async def test_what_cannot_be_taken_over_any_more_is_said_beside_its_field(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    await ok(ready.admin.post(f"{V1}/presets", json={"name": "half", "gpu_milli": 500, "memory_mib": 2048}))
+    await launch(browser, share="0", preset="half", volume=["data"], target=["/data"])
+    page = await again(browser)
+    assert (shown(page, "preset"), shown(page, "share"), shown(page, "memory")) == ("half", "0", "")
+    assert told(page) == []
+    await ok(ready.admin.delete(f"{V1}/sessions/first?project=team-a"))
+    await ready.settle()
+    await ready.admin.delete(f"{V1}/presets/half")
+    assert (await ready.admin.delete(f"{V1}/images/python:3.11")).is_success
+    assert (await ready.admin.delete(f"{V1}/volumes/data?project=team-a")).is_success
+    await ready.settle()
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"over_quota": False, "quota_milli": 300}))
+    page = await again(browser)
+    assert sorted(told(page)) == [
+        "data is not there any more",
+        "half is not offered any more",
+        "it had 0.5 GPU, which is not offered",
+        "python:3.11 is not offered any more",
+    ]
+    assert (shown(page, "volume-0"), shown(page, "memory")) == ("data", "2")
+
+
+async def test_what_the_form_has_no_field_for_is_taken_over_too(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await ready.submit("first", 1000, disk_mib=2048, priority=80, preemptible=False, within="switch", replicas=2)
+    page = await again(browser)
+    assert "disk_mib 2048, priority 80, preemptible False, within switch" in " ".join(page.split())
+    (others,) = re.findall(r'name="others" value="([^"]*)" checked', page)
+    assert (await launch(browser, name="second", others=unescape(others), kind="training")).status_code == 204
+    session = await ready.session("second")
+    found = [session[field] for field in ("disk_mib", "priority", "preemptible", "within")]
+    assert found == [2048, 80, False, "switch"]
+    assert await places(browser, name="third", others='{"priority": 101, "project": "x"}') == ["/priority"]
+
+
+async def test_who_does_not_see_a_session_does_not_submit_it_again(ready: Cluster, browser: httpx.AsyncClient) -> None:
+    await launch(browser, access="private")
+    session = await ready.session("first")
+    async with await ready.user("mia"), ready.client(**PAGE) as mia:
+        await sign_in(mia, "mia")
+        await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"members": ["mia"]}))
+        assert (await mia.get(f"/launch?like={session['id']}&project=team-a")).status_code == 404

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from typing import Any
 
 import httpx
@@ -237,15 +238,41 @@ async def test_how_much_of_a_log_is_shown_is_chosen_and_all_of_it_is_a_file(
 ) -> None:
     session = await run(ready, "first")
     page = (await browser.get(f"/sessions/{session['id']}/log?project=team-a&lines=1000")).text
-    assert re.search(r'lines=1000"[^>]* aria-current="true"', page)
+    assert re.search(r'lines=1000&amp;rank=0"[^>]* aria-current="true"', page)
     (file,) = re.findall(r'href="(/api/v1/[^"]+)" download="first.log"', page)
-    answer = await browser.get(file, headers={"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "navigate"})
+    answer = await browser.get(unescape(file), headers={"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "navigate"})
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/plain; charset=utf-8")
     assert (await browser.get(f"/sessions/{session['id']}/log?project=team-a&lines=5001")).status_code == 422
     assert re.search(rf'href="/sessions/{session["id"]}\?project=team-a">Back to the session', page)
     ready.engine.failure = UnavailableError(Sentence("the agent of {node} failed: {why}", node="worker1", why="full"))
     page = (await browser.get("/sessions/first/log?project=team-a", headers={"Accept-Language": "ko"})).text
     assert "worker1의 에이전트" in page
+
+
+async def test_the_log_of_each_container_is_chosen_and_how_much_is_kept_is_said(
+    ready: Cluster, browser: httpx.AsyncClient
+) -> None:
+    session = await run(ready, "first", replicas=2)
+    for rank in (0, 1):
+        ready.engine.output[f"session-{session['id']}-0-{rank}"] = f"rank {rank} speaks".encode()
+
+    async def shown(query: str = "") -> str:
+        return (await browser.get(f"/sessions/first/log?project=team-a{query}")).text
+
+    page = await shown()
+    assert "rank 0 speaks" in page
+    assert ">as much as is kept, as a file<" in page
+    (other,) = re.findall(r'href="([^"]+&amp;lines=200&amp;rank=1)"', page)
+    page = (await browser.get(unescape(other))).text
+    assert "rank 1 speaks" in page
+    assert re.search(r'lines=200&amp;rank=1"[^>]* aria-current="true">container 1<', page)
+    assert re.search(r'href="[^"]+/logs\?project=team-a&amp;rank=1" download="first-1.log"', page)
+    assert (await browser.get("/sessions/first/log?project=team-a&rank=2")).status_code == 422
+    await delete(ready, "first")
+    await ready.settle()
+    page = await shown("&rank=1")
+    assert "rank 1 speaks" in page
+    assert ">the last 256 KiB, which are kept, as a file<" in page
 
 
 async def test_who_looks_after_the_project_sees_which_calls_were_denied_and_others_how_many(

@@ -158,6 +158,8 @@ ASKED = {
     "POST /launch/check": Asked(form={"name": "new", "project": "{project}", "image": "python", "cpu": "1"}),
     "GET /accounting": Asked(query={"by": "user"}, show="{user}"),
     "GET /accounting/csv": Asked(query={"by": "user"}, show="{user}"),
+    "GET /accounting/timeline/csv": Asked(query={"by": "user"}, show="{user}"),
+    "GET /accounting/waits/csv": Asked(query={"by": "user"}, show="{user}"),
     "GET /users": Asked(show="{user}"),
     "GET /users/{name}": Asked(),
     "POST /users/{name}/password": Asked(form={"password": PASSWORD}),

@@ -71,6 +71,23 @@ async def test_an_elastic_session_without_a_limit_waits_for_no_amount_while_it_m
     assert told(await summary(ready, ready.admin))["memory_mib"] == (None, 0, None, None)
 
 
+async def test_what_runs_stands_before_a_batch_that_waits(ready: Cluster) -> None:
+    """Newer ones that wait hide none that runs."""
+    await ready.submit("running", gpu_milli=1000)
+    await ready.settle()
+    body = {"project": "team-a", "image": "python", "gpu_milli": 4000, "preemptible": False}
+    for number in range(3):
+        await ok(ready.admin.post(f"{V1}/sessions", json={"name": f"waiting-{number}", **body}))
+    await ready.settle()
+    for limit, names in (
+        (1, ["running"]),
+        (3, ["running", "waiting-2", "waiting-1"]),
+        (4, ["running", "waiting-2", "waiting-1", "waiting-0"]),
+    ):
+        mine = await summary(ready, ready.admin, limit=limit)
+        assert ([each["name"] for each in mine["sessions"]], mine["more"]) == (names, limit < 4)
+
+
 async def test_it_names_own_sessions_limits_and_what_is_left_of_them(ready: Cluster) -> None:
     policy = {"name": "small", "max_sessions": 3, "max_gpu_milli": 2000}
     await ok(ready.admin.post(f"{V1}/user-policies", json=policy))

@@ -12,9 +12,13 @@ import pytest
 import yaml
 from jinja2 import Environment, StrictUndefined
 
+from api.endpoints import exposition
+from api.endpoints.traffic import Traffic
+from api.lists.load import Load
 from api.resources.health import metrics
 from api.resources.health.schemas import CheckView
 from api.tables.nodes import Node, NodeMode, NodeState
+from api.tables.sessions import State
 from appliance.site import inventory
 from appliance.site.model import Site
 from tests.tree import ROOT
@@ -88,7 +92,10 @@ def test_alertmanager_takes_its_configuration(tools: Path, tmp_path: Path, parts
 
 
 def test_what_the_api_says_is_what_prometheus_reads(tools: Path) -> None:
-    said = run(tools / "promtool", "check", "metrics", stdin=metrics.text(*site_with_quotes()))
+    traffic, load = Traffic(), Load({State.RUNNING: 2}, gpu_milli=8000, held_milli=1500)
+    traffic.note({"method": "GET", "path": "/"}, 200, 0.1)
+    found = [*metrics.families(*site_with_quotes()), *exposition.of_load(load, 500)]
+    said = run(tools / "promtool", "check", "metrics", stdin=exposition.text(found, traffic).decode())
     assert said == ""
 
 

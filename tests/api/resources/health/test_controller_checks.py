@@ -56,7 +56,10 @@ async def test_a_node_without_an_agent_has_checks_and_a_history(ready: Cluster, 
         ("disk", "fail", "ok"),
         ("disk", None, "fail"),
     ]
-    assert 'penstock_check_state{node="storage1",check="disk"' in (await ready.admin.get(f"{V1}/metrics")).text
+    assert (
+        'penstock_check_state{acknowledged="no",check="disk",node="storage1"'
+        in (await ready.admin.get(f"{V1}/metrics")).text
+    )
 
 
 async def test_a_check_of_a_node_without_an_agent_is_cleared_until_it_is_worse(

@@ -268,15 +268,15 @@ async def test_a_check_that_nobody_knows_costs_no_heartbeat(ready: Cluster) -> N
 
 
 async def test_a_node_that_the_scheduler_passes_over_is_not_open_in_the_metrics(ready: Cluster) -> None:
-    line = 'penstock_node_open{node="worker1",state="ready",mode="active"} '
-    assert f"{line}1\n" in (await ready.admin.get(f"{V1}/metrics")).text
+    line = 'penstock_node_open{mode="active",node="worker1",state="ready"} '
+    assert f"{line}1.0\n" in (await ready.admin.get(f"{V1}/metrics")).text
     async with ready.database.transaction() as db:
         await db.execute(update(Node).values(unknown_containers=1))
-    assert f"{line}0\n" in (await ready.admin.get(f"{V1}/metrics")).text
+    assert f"{line}0.0\n" in (await ready.admin.get(f"{V1}/metrics")).text
 
 
 async def test_metrics_have_a_line_for_each_check_and_node(ready: Cluster) -> None:
     await told(ready, disk())
     text = (await ready.admin.get(f"{V1}/metrics")).text
-    assert 'penstock_check_state{node="worker1",check="disk",thing="/",repair="",acknowledged="no"} 3\n' in text
-    assert 'penstock_node_open{node="worker1",state="ready",mode="active"} 0\n' in text
+    assert 'penstock_check_state{acknowledged="no",check="disk",node="worker1",repair="",thing="/"} 3.0\n' in text
+    assert 'penstock_node_open{mode="active",node="worker1",state="ready"} 0.0\n' in text

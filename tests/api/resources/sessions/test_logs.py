@@ -124,3 +124,33 @@ async def test_the_log_of_a_session_that_was_put_back_is_kept(ready: Cluster) ->
     assert (await ready.session("demo"))["state"] == "PENDING"
     log = await ready.admin.get(f"{V1}/sessions/demo/logs", params={"project": "team-a"})
     assert log.text == "epoch 1\n"
+
+
+async def test_each_container_has_a_log_of_its_own_while_it_runs_and_after(ready: Cluster) -> None:
+    session = await run(ready, replicas=2)
+    for rank in (0, 1):
+        ready.engine.output[f"session-{session['id']}-0-{rank}"] = f"rank {rank}\n".encode()
+
+    async def log(**asked: int) -> str:
+        answer = await ready.admin.get(f"{V1}/sessions/demo/logs", params={"project": "team-a", **asked})
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    assert [await log(), await log(rank=0), await log(rank=1)] == ["rank 0\n", "rank 0\n", "rank 1\n"]
+    told = await refused(ready.admin.get(f"{V1}/sessions/demo/logs", params={"project": "team-a", "rank": 2}), 422)
+    assert (told["where"], told["hint"]) == ("rank", "choose from 0 to 1")
+    await delete(ready)
+    await ready.settle()
+    assert [await log(), await log(rank=1)] == ["rank 0\n", "rank 1\n"]
+
+
+async def test_many_containers_share_what_is_kept_of_their_logs(ready: Cluster) -> None:
+    session = await run(ready, replicas=8, gpu_milli=250)
+    for rank in range(8):
+        ready.engine.output[f"session-{session['id']}-0-{rank}"] = b"x" * 300_000 + str(rank).encode()
+    await delete(ready)
+    await ready.settle()
+    for rank in range(8):
+        asked: dict[str, str | int] = {"project": "team-a", "rank": rank}
+        log = (await ready.admin.get(f"{V1}/sessions/demo/logs", params=asked)).text
+        assert (len(log), log[-1]) == (128 * 1024, str(rank))

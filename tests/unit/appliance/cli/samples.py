@@ -76,6 +76,7 @@ def session(**changes: Any) -> Session:
         "resize_milli": None,
         "preset": "",
         "group": "",
+        "ports": [],
         "gpu_models": [],
         "within": "anywhere",
         "within_required": False,

@@ -111,7 +111,8 @@ def test_help_lists_every_command_with_one_line(run: Run) -> None:
         ("lst", "no such command 'lst'. Hint: did you mean list?"),
         ("project craete", "no such command 'craete'. Hint: did you mean create?"),
         ("frobnicate", "no such command 'frobnicate'. Hint: see `penstock -h`"),
-        ("submit x", "--image: this is required. Hint: see `penstock submit -h`"),
+        ("get", "NAME: this is required. Hint: see `penstock get -h`"),
+        ("submit x", "-i: no image is named. Hint: name one, or a session with `--like`"),
         ("node drain w1 --timout 1m", "--timout: there is no such option. Hint: did you mean --timeout?"),
         (
             "submit x -i python --within rack",

@@ -81,6 +81,7 @@ def test_a_terminal_obeys_no_session(
         ([], "NAME"),
         (["--site", "web"], "NAME"),
         (["--site", "-f"], "-f"),
+        (["--site", "--rank", "1"], "--rank"),
     ],
 )
 def test_what_does_not_go_together_is_refused(logged_in: FakeApi, run: Run, words: list[str], where: str) -> None:
@@ -88,3 +89,9 @@ def test_what_does_not_go_together_is_refused(logged_in: FakeApi, run: Run, word
     assert code == 2
     assert err.startswith(f"error: {where}: ")
     assert not logged_in.calls
+
+
+def test_a_container_is_named_by_its_rank(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("GET", "/sessions/web/logs", "rank 1")
+    assert run("logs", "web", "-p", "team-a", "--rank", "1")[0] == 0
+    assert logged_in.last.query == {"project": "team-a", "rank": "1", "follow": "false"}

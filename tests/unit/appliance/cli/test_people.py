@@ -170,20 +170,22 @@ def test_accounting(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(output, "moment", lambda time: time or "")
     row = {"id": "1", "name": "team-a", "deleted": False}
     row |= {"sessions": 3, "session_seconds": 5400.0, "gpu_seconds": 10800.0}
-    report = {
+    row |= {"covered_gpu_seconds": 5400.0, "busy_gpu_seconds": 1350.0, "cost": None}
+    report: dict[str, Any] = {
         "starts_at": "2026-01-01T00:00:00+00:00",
         "ends_at": "2026-02-01T00:00:00+00:00",
         "by": "project",
+        "currency": None,
         "rows": [row, {**row, "id": "0", "deleted": True}],
         "total": {**row, "name": ""},
     }
     logged_in.on("GET", "/accounting", report)
     options = ("--by", "project", "--from", "2026-01-01", "--until", "2026-01-31")
     assert run("accounting", *options)[1] == (
-        "PROJECT           SESSIONS  HOURS  GPU HOURS\n"
-        "team-a            3         1.5    3.0\n"
-        "team-a (deleted)  3         1.5    3.0\n"
-        "all together      3         1.5    3.0\n"
+        "PROJECT           SESSIONS  HOURS  GPU HOURS  BUSY\n"
+        "team-a            3         1.5    3.0        25% (of 50%)\n"
+        "team-a (deleted)  3         1.5    3.0        25% (of 50%)\n"
+        "all together      3         1.5    3.0        25% (of 50%)\n"
         "from 2026-01-01T00:00:00+00:00 until 2026-02-01T00:00:00+00:00\n"
     )
     assert logged_in.last.query == {
@@ -192,6 +194,32 @@ def test_accounting(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatc
         "by": "project",
     }
     assert json.loads(run("accounting", "-o", "json")[1]) == report
+    unknown = row | {"covered_gpu_seconds": 0.0, "busy_gpu_seconds": 0.0, "cost": "7.50"}
+    logged_in.on("GET", "/accounting", report | {"currency": "EUR", "rows": [unknown], "total": unknown})
+    assert run("accounting", "--by", "project")[1].splitlines()[:2] == [
+        "PROJECT       SESSIONS  HOURS  GPU HOURS  BUSY  COST EUR",
+        "team-a        3         1.5    3.0        -     7.50",
+    ]
+
+
+def test_what_the_gpus_of_the_site_did(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "moment", lambda time: time or "")
+    known = {"seconds": 3600, "gpu_milli": 8000, "held_milli": 4000, "covered_milli": 2000, "busy_milli": 500}
+    found = {
+        "starts_at": "2026-01-01T00:00:00+00:00",
+        "ends_at": "2026-01-01T02:00:00+00:00",
+        "step_s": 3600,
+        "steps": [known, known | {"gpu_milli": None, "covered_milli": 0, "busy_milli": 0}],
+    }
+    logged_in.on("GET", "/accounting/utilization", found)
+    assert run("accounting", "--utilization", "--steps", "2")[1].splitlines() == [
+        "FROM                       GPUS  HELD  BUSY  BUSY OF HELD",
+        "2026-01-01T00:00:00+00:00  8     4     0.5   25% (of 50%)",
+        "2026-01-01T01:00:00+00:00  -     4     -     -",
+    ]
+    assert logged_in.last.query["points"] == "2"
+    code, *_, said = run("accounting", "--utilization", "--waits")
+    assert (code, "--utilization" in said) == (2, True)
 
 
 def test_what_was_held_over_time(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

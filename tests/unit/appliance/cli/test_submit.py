@@ -229,3 +229,87 @@ def test_a_dry_run_says_what_would_become_of_it(
     code, out, err = run("submit", "x", "-i", "y", "-g", "1", "--dry-run", *(["--count", str(count)] * (count > 1)))
     assert (code, out, err) == (0, said, "")
     assert logged_in.last.body.get("count", 1) == count
+
+
+BEFORE: dict[str, Any] = {
+    "name": "before",
+    "state": "FAILED",
+    "command": ["sh", "-c"],
+    "args": ["a; b"],
+    "ports": [8888],
+    "gpu_milli": 250,
+    "cpu_milli": 2000,
+    "memory_mib": 8192,
+    "shm_mib": 64,
+    "disk_mib": 2048,
+    "limit_s": 3600,
+    "group": "fast",
+    "gpu_models": ["A100"],
+    "p2p": False,
+    "within": "switch",
+    "access": "private",
+    "mounts": [
+        {"volume": "data", "source": None, "target": "/data", "read_only": True},
+        {"volume": None, "source": "/srv/x", "target": "/x", "read_only": False},
+    ],
+}
+AS_BEFORE: dict[str, Any] = {
+    "name": "first",
+    "project": "team-a",
+    "image": "python:3.11",
+    "created_by_cli": True,
+    "kind": "training",
+    **{field: value for field, value in BEFORE.items() if field not in ("name", "state", "mounts")},
+    "priority": 50,
+    "preemptible": True,
+    "replicas": 1,
+    "within_required": False,
+    "pvcs": [{"name": "data", "target": "/data", "read_only": True}],
+    "volumes": [{"source": "/srv/x", "target": "/x", "read_only": False}],
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "changes", "dropped"),
+    [
+        ("", {}, ()),
+        ("-i other", {"image": "other"}, ()),
+        ("-g 1 --memory 16G", {"gpu_milli": 1000, "memory_mib": 16384}, ()),
+        ("--cpu 3", {"cpu_milli": 3000}, ()),
+        ("--preset small", {"preset": "small"}, ("gpu_milli", "cpu_milli", "memory_mib", "shm_mib")),
+        ("--interactive", {"interactive": True}, ("kind", "priority", "preemptible")),
+        ("--command python3", {"command": ["python3"]}, ("args",)),
+        ("--replicas 2..4", {"replicas": 2, "max_replicas": 4}, ()),
+        ("--pvc more:/more", {"pvcs": [{"name": "more", "target": "/more", "read_only": False}]}, ()),
+    ],
+)
+def test_a_session_is_submitted_as_another_was_but_for_options(
+    logged_in: FakeApi, run: Run, options: str, changes: dict[str, Any], dropped: tuple[str, ...]
+) -> None:
+    logged_in.on("GET", "/sessions/before", session(**BEFORE))
+    body = submit(run, logged_in, f"first --like before {options}")
+    wanted = {field: value for field, value in AS_BEFORE.items() if field not in dropped} | changes
+    assert body == wanted
+
+
+def test_an_elastic_one_starts_small_again_and_a_start_that_has_come_is_none(logged_in: FakeApi, run: Run) -> None:
+    elastic = {"replicas": 3, "min_replicas": 2, "max_replicas": 4, "starts_at": "2020-01-01T00:00:00+00:00"}
+    logged_in.on("GET", "/sessions/before", session(**elastic))
+    body = submit(run, logged_in, "first --like before")
+    assert (body["replicas"], body["max_replicas"]) == (2, 4)
+    assert "starts_at" not in body
+
+
+def test_values_of_variables_are_asked_for_again(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("GET", "/sessions/before", session(name="before", environment=["EPOCHS", "TOKEN"]))
+    code, _, err = run("submit", "first", "--like", "before", "-e", "EPOCHS=1")
+    assert code == 2
+    assert err.startswith("error: --env: before was submitted with TOKEN")
+    assert "write -e TOKEN=VALUE" in err
+    body = submit(run, logged_in, "first --like before -e EPOCHS=1 -e TOKEN=x")
+    assert body["environment"] == {"EPOCHS": "1", "TOKEN": "x"}
+
+
+def test_an_image_is_named_where_no_session_says_it(logged_in: FakeApi, run: Run) -> None:
+    code, _, err = run("submit", "first", "-g", "1")
+    assert (code, err) == (2, "error: -i: no image is named. Hint: name one, or a session with `--like`\n")

@@ -35,6 +35,7 @@ from api.console import (
     sessions,
     terminal,
     users,
+    volumes,
 )
 
 
@@ -65,6 +66,7 @@ def add_console(app: FastAPI) -> None:
         images.router,
         groups.router,
         presets.router,
+        volumes.router,
         checks.router,
         repairs.router,
         backups.router,

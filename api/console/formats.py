@@ -17,7 +17,9 @@ from api.resources.audit.schemas import AuditChangeView
 from api.tables.images import Status
 from api.tables.nodes import NodeMode, NodeState
 from api.tables.notices import NoticeLevel
+from api.tables.projects import Access, Expiry
 from api.tables.sessions import Kind, State
+from api.tables.volumes import VolumeState
 from common.backup_protocol import BackupAction, BackupOrderState
 from common.checks import CheckState
 from common.gpu.share import format_gpus
@@ -107,6 +109,19 @@ NAMES: Mapping[type[StrEnum], Mapping[StrEnum, Sentence]] = {
         BackupOrderState.DONE: Sentence("done"),
         BackupOrderState.FAILED: Sentence("failed"),
         BackupOrderState.CANCELLED: Sentence("cancelled"),
+    },
+    VolumeState: {
+        VolumeState.READY: Sentence("ready"),
+        VolumeState.RETAINED: Sentence("kept without a project"),
+        VolumeState.DELETING: Sentence("being deleted"),
+    },
+    Expiry: {
+        Expiry.STOP: Sentence("are stopped"),
+        Expiry.FINISH: Sentence("may finish"),
+    },
+    Access: {
+        Access.PROJECT: Sentence("all who are in it"),
+        Access.PRIVATE: Sentence("their owners and its managers"),
     },
     Status: {
         Status.UNCHECKED: Sentence("not tried yet"),

@@ -20,9 +20,9 @@ _EXACT = 1e-6
 
 _PARTS = {
     **dict.fromkeys(("gpu_milli", "max_gpu_milli", "quota_milli", "limit_milli"), 1000),
-    **dict.fromkeys(("cpu_milli", "max_cpu_milli"), 1000),
-    **dict.fromkeys(("memory_mib", "max_memory_mib"), 1024),
-    "limit_s": 3600,
+    **dict.fromkeys(("cpu_milli", "max_cpu_milli", "cpu_quota_milli", "cpu_limit_milli"), 1000),
+    **dict.fromkeys(("memory_mib", "max_memory_mib", "memory_quota_mib", "memory_limit_mib"), 1024),
+    **dict.fromkeys(("limit_s", "interactive_limit_s", "interactive_extension_s", "min_runtime_s"), 3600),
 }
 """How many of the API's units make one of a form's: GPU, core, GiB or hour."""
 

@@ -5,95 +5,99 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Form, Request, Response
-from pydantic import BaseModel, Field
+from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.requests import HTTPConnection
 
+from api.auth.identity import Identity
 from api.auth.policy import Action
-from api.console import forms, pages
+from api.console import forms, pages, project_forms
+from api.console.project_forms import ChangeForm, NewForm
 from api.console.routes import REFRESH, Router, back_to
+from api.console.texts import current
 from api.control.manager import WakeAfterwards
 from api.endpoints import auditing, projects
+from api.endpoints import volumes as volume_endpoints
 from api.endpoints.access import Caller, action
 from api.endpoints.transactions import Reading, Transaction
+from api.lists import session_search, stamps
+from api.lists.session_search import LIVE, Search
+from api.resources.images import service as images
 from api.resources.projects import service
 from api.resources.projects.schemas import ProjectChange, ProjectRequest
 from api.resources.schemas import NamePath
+from api.resources.volumes import service as volumes
 from api.resources.volumes.schemas import AfterProject
+from api.tables.groups import ResourceGroup
+from api.tables.images import Image, image_projects
+from api.tables.projects import Project
+from api.tables.sessions import Session, State
+from api.tables.volumes import SessionVolume, Volume
 
 LISTS = ("members", "managers")
-MINUTE = len("2026-01-31T23:59")
-"""So much of a moment is in a form."""
+SHOWN = 50
+"""So many sessions, images, volumes and people of a project its page has at most."""
+OF_PROJECT: stamps.Tables = (*stamps.PEOPLE, Session, Image, image_projects, Volume, SessionVolume, ResourceGroup)
+"""What says how a project is. Nodes write often: what their number makes of its quota comes within a minute."""
 
 router = Router(prefix="/projects")
-Gpus = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
-
-
-class NewForm(BaseModel):
-    """A project to create; without an end it holds for ever."""
-
-    name: forms.Line = ""
-    description: forms.Line = ""
-    quota: Gpus = 0
-    over_quota: bool = False
-    ends_at: forms.Line = ""
-    members: forms.Line = ""
-
-
-class ChangeForm(BaseModel):
-    """What to change: what it may have, or who comes in and who goes; names are parted by spaces or commas.
-
-    The quota is in GPUs. Where it is `described`, the form has its description and its end, too, to the minute in UTC;
-    that is empty where it is open.
-    """
-
-    shown: forms.Shown = None
-    quota: Gpus | None = None
-    over_quota: bool | None = None
-    described: bool = False
-    description: forms.Line = ""
-    ends_at: forms.Line = ""
-    shown_end: forms.Line = ""
-    add_members: forms.Line = ""
-    remove_members: forms.Line = ""
-    add_managers: forms.Line = ""
-    remove_managers: forms.Line = ""
 
 
 @router.get("/{name}")
 @action(Action.PROJECT_READ)
 async def show_project(*, request: Request, name: NamePath, caller: Caller, db: Reading) -> Response:
-    """Show a project."""
+    """Show a project: what it may have, and who holds what of it."""
+    stamp = await pages.stamp(request, db, OF_PROJECT, caller.id, name, current.get())
+    if answer := pages.unchanged(request, stamp):
+        return answer
     found = await service.get(db, name, caller, "name", people=True)
     can = {
         "members": caller.may(Action.PROJECT_MEMBERS, project=found),
         "change": caller.may(Action.PROJECT_CHANGE, project=found),
         "delete": caller.may(Action.PROJECT_DELETE, project=found),
+        "weigh": caller.may(Action.PROJECT_WEIGH, project=found),
     }
-    values = {"project": await projects.get_project(name, caller, db), "can": can, "minute": MINUTE}
-    return await pages.live(request, "project.html", "project_live.html", values)
+    values = {
+        "project": await projects.get_project(name, caller, db),
+        "can": can,
+        "kinds": project_forms.KINDS,
+        "settings": project_forms.SETTINGS - ({"over_quota_weight"} if not can["weigh"] else set()),
+        "most": SHOWN,
+        "groups": await project_forms.groups_for(db, caller, found.domain) if can["change"] else [],
+        **await _held(db, found, caller),
+    }
+    return await pages.live(request, "project.html", "project_live.html", values, stamp=stamp)
+
+
+async def _held(db: AsyncSession, project: Project, caller: Identity) -> dict[str, Any]:
+    """Return the live sessions of a project with how many are in each state, and the images and volumes it may use."""
+    search = Search(states=LIVE, project_id=project.id)
+    sessions = await session_search.lines(db, caller, search, limit=SHOWN)
+    usable = await images.visible(db, caller, project.name)
+    mine = await volumes.visible(db, caller, project.name)
+    return {
+        "sessions": sessions.lines,
+        "counts": [(state, sessions.counts[state]) for state in State if sessions.counts.get(state)],
+        "more_sessions": sessions.before is not None,
+        "images": usable[:SHOWN],
+        "more_images": max(0, len(usable) - SHOWN),
+        "volumes": await volume_endpoints.views(db, mine[:SHOWN], caller),
+        "more_volumes": max(0, len(mine) - SHOWN),
+    }
 
 
 @router.post("", status_code=204)
 @action(Action.PROJECT_CREATE)
 async def create_project(form: Annotated[NewForm, Form()], caller: Caller, db: Transaction, response: Response) -> None:
     """Create a project, and show it."""
-    body: dict[str, Any] = {"name": form.name, "description": form.description, "over_quota": form.over_quota}
-    body |= {"quota_milli": forms.whole("quota_milli", form.quota, 1000), "members": forms.names(form.members)}
-    body["period"] = {"ends_at": f"{form.ends_at}T00:00:00Z" if form.ends_at else None}
+    body: dict[str, Any] = {"name": form.name, "domain": form.domain or None, **project_forms.settings(form)}
+    body = {field: value for field, value in body.items() if value is not None}
+    body |= {field: forms.names(getattr(form, field)) for field in LISTS}
     made = await projects.create_project(forms.checked(ProjectRequest, body), caller, db)
     response.headers["HX-Redirect"] = f"/projects/{made.name}"
 
 
 async def _change(form: Annotated[ChangeForm, Form()], connection: HTTPConnection) -> ProjectChange:
-    body: dict[str, Any] = {}
-    if form.quota is not None:
-        body["quota_milli"] = forms.whole("quota_milli", form.quota, 1000)
-    if form.over_quota is not None:
-        body["over_quota"] = form.over_quota
-    if form.described:
-        body["description"] = form.description
-        if form.ends_at != form.shown_end:
-            body["period"] = {"ends_at": f"{form.ends_at}Z" if form.ends_at else None}
+    body = project_forms.settings(form) if form.described else {}
     change = forms.differing(ProjectChange, body | forms.lists(form, *LISTS), form.shown)
     auditing.needs(connection, service.needed(change))
     return change

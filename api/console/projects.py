@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Request, Response
 
 from api.auth.policy import Action
-from api.console import pages
+from api.console import pages, project_forms
 from api.console.routes import Router
 from api.endpoints import projects
 from api.endpoints.access import Caller, action
@@ -18,5 +18,11 @@ router = Router(prefix="/projects")
 @action(Action.PROJECT_READ)
 async def list_projects(request: Request, caller: Caller, db: Reading) -> Response:
     """Show the projects by name."""
-    values = {"projects": await projects.list_projects(caller, db)}
+    values = {
+        "projects": await projects.list_projects(caller, db),
+        "groups": await project_forms.groups_for(db, caller, caller.domain),
+        "kinds": project_forms.KINDS,
+        "weighs": caller.reach(Action.PROJECT_WEIGH).anything,
+        "of_site": caller.domain is None,
+    }
     return await pages.live(request, "projects.html", "projects_live.html", values)

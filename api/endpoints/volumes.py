@@ -34,7 +34,7 @@ async def list_volumes(
 ) -> list[VolumeView]:
     """List volumes: of a project, or all that the caller may see, in any `state` that is named."""
     found = await service.visible(db, caller, project)
-    return await _views(db, [volume for volume in found if not state or volume.state in state], caller)
+    return await views(db, [volume for volume in found if not state or volume.state in state], caller)
 
 
 @router.get("/{name}")
@@ -93,9 +93,10 @@ async def delete_volume(
 
 
 async def _view(db: AsyncSession, volume: Volume, caller: Identity) -> VolumeView:
-    return (await _views(db, [volume], caller))[0]
+    return (await views(db, [volume], caller))[0]
 
 
-async def _views(db: AsyncSession, volumes: Sequence[Volume], caller: Identity) -> list[VolumeView]:
+async def views(db: AsyncSession, volumes: Sequence[Volume], caller: Identity) -> list[VolumeView]:
+    """Return views of volumes, with how many live sessions that the caller sees mount each."""
     live = await service.live_sessions(db, [volume.id for volume in volumes], caller.id, seen_by(caller).private)
     return [VolumeView.of(volume, live.get(volume.id, 0)) for volume in volumes]

@@ -33,7 +33,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.auth.identity import Identity
 from api.lists import session_pages
 from api.tables.projects import Project
-from api.tables.sessions import Session, State
+from api.tables.sessions import ENDED, Session, State
+from api.tables.volumes import SessionVolume
 from common.sentence import sentence_of
 
 _sessions, _projects = Session.__table__.c, Project.__table__.c
@@ -48,6 +49,7 @@ _SHOWN = (
 )
 _TAKEN_OFF: ColumnElement[str] = literal_column("'TERMINATED'")
 """Written as in the index of those that lists have, or that would be of no use."""
+LIVE = [state for state in State if state not in ENDED]
 _before = (bindparam("created_at", type_=_sessions.created_at.type), bindparam("id", type_=_sessions.id.type))
 
 
@@ -55,12 +57,15 @@ _before = (bindparam("created_at", type_=_sessions.created_at.type), bindparam("
 class Search:
     """Which sessions are looked for. `text` is part of a name, of the owner's, the project's or the image's.
 
-    `mine` leaves those of others out. Without `states` those that were taken off the lists are left out.
+    `mine` leaves those of others out, `project_id` those of other projects, `volume_id` those that do not mount that
+    volume. Without `states` those that were taken off the lists are left out.
     """
 
     text: str = ""
     mine: bool = False
     states: Collection[State] = ()
+    project_id: UUID | None = None
+    volume_id: UUID | None = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,8 @@ def _asked(caller: Identity, search: Search) -> dict[str, Any]:
     asked = session_pages.reached(caller)
     asked |= {"user_id": caller.id} if search.mine else {}
     asked |= {"states": list(search.states)} if search.states else {}
+    asked |= {"project_id": search.project_id} if search.project_id else {}
+    asked |= {"volume_id": search.volume_id} if search.volume_id else {}
     return asked | {f"word{number}": f"%{_escaped(word)}%" for number, word in enumerate(search.text.split())}
 
 
@@ -164,6 +171,12 @@ def _found(asked: frozenset[str], words: int) -> Select[*tuple[Any, ...]]:
     query = query.where(*session_pages.within(asked))
     if "user_id" in asked:
         query = query.where(_sessions.user_id == bindparam("user_id", type_=_sessions.user_id.type))
+    if "project_id" in asked:
+        # in the statement, as in other lists: PostgreSQL plans for this project
+        query = query.where(_sessions.project_id == bindparam("project_id", literal_execute=True))
+    if "volume_id" in asked:
+        of_volume = select(SessionVolume.session_id).where(SessionVolume.volume_id == bindparam("volume_id"))
+        query = query.where(_sessions.id.in_(of_volume))
     for number in range(words):
         word = bindparam(f"word{number}", type_=Text)
         of_projects = select(_projects.id).where(_has(_projects.name, word))

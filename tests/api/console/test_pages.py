@@ -43,6 +43,7 @@ PATHS = (
     "/keys",
     "/users",
     "/images",
+    "/volumes",
     "/resource-groups",
     "/presets",
     "/user-policies",

@@ -189,6 +189,11 @@ ASKED = {
     "GET /resource-groups/{name}": Asked(),
     "POST /resource-groups/{name}": Asked(form={"add_users": ""}),
     "POST /resource-groups/{name}/delete": Asked(),
+    "GET /volumes": Asked(show="{volume}"),
+    "POST /volumes": Asked(form={"name": "new", "project": "{project}"}),
+    "GET /volumes/{name}": Asked(query=_IN_PROJECT),
+    "POST /volumes/{name}/delete": Asked(query=_IN_PROJECT, form={"confirmed": "{volume}"}),
+    "POST /volumes/{name}/hand-over": Asked(query=_IN_PROJECT, form={"to": "{heir}"}),
     f"GET {V1}/apps/authorize": Asked(headers={"X-Original-URI": "/{session}-8888/"}),
     "GET /apps/open": Asked(query={"state": "0" * 32, "next": "https://{app}.apps.example:9443/"}),
 }

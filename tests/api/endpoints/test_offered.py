@@ -13,6 +13,7 @@ from sqlalchemy import select, update
 
 from api.clock import now
 from api.tables.sessions import Kind, Session, State
+from api.tables.volumes import Volume
 from tests.api.cluster import V1, Cluster, ok
 from tests.api.console.conftest import PAGE
 from tests.api.endpoints import scene
@@ -82,7 +83,8 @@ async def test_a_page_offers_what_its_reader_may_do_and_nothing_else(
 ) -> None:
     there = await prepared(cluster)
     async with cluster.database.reading() as db:
-        names = {str(id_): name for id_, name in await db.execute(select(Session.id, Session.name))}
+        rows = [row for kind in (Session, Volume) for row in await db.execute(select(kind.id, kind.name))]
+        names = {str(id_): name for id_, name in rows}
     monkeypatch.setattr(cluster.database, "transaction", partial(scene.undone, cluster.database))
     async with cluster.client(scene.key_of(person), **PAGE) as client:
         seen, forms = await offered(client)

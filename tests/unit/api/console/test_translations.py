@@ -25,7 +25,7 @@ SAME = {
     *("GPU", "CPU", "KiB", "MiB", "GiB", "API", "UTC", "CSV", "PVC", "PC", "ID", "IPv", "RDMA", "latest"),
     *("NVLink", "Slurm", "PostgreSQL", "JavaScript", "Shell", "alice", "bob", "tensorflow", "null", "true", "false"),
     *("Penstock", "NUL", "EPERM", "ENOSYS", "GET", "POST", "Origin", "Cookie", "interactive", "reservoir"),
-    *("InfiniBand", "NAME", "VALUE", "ro"),
+    *("InfiniBand", "NAME", "VALUE", "ro", "fGPU"),
     *("command", "sleep", "args", "infinity", "kill", "sh", "echo", "hello", "penstock", "user", "unbind"),
 }
 """Words that are the same in every language: units, names, and what is typed."""

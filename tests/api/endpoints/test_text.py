@@ -32,6 +32,7 @@ LENIENT: set[Path] = {
     *(("containers", 0, "nccl", name) for name in ("version", "p2p_line", "ib_line", "gdrdma_line")),
     *(("node_info", "hcas", 0, name) for name in ("name", "link_layer", "state")),
     ("node_info", "interfaces", 0, "name"),
+    *(("commands", 0, name) for name in ("command", "object", "by", "reason")),
     ("runs", 0, "state"),
     *(("runs", 0, name) for name in ("by", "limit", "reason")),
     *(("runs", 0, name, 0) for name in ("tried", "sick")),

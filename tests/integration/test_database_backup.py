@@ -175,17 +175,23 @@ def test_what_a_dump_starts_is_the_owners(databases: Databases) -> None:
 
 NAMED = (
     "ALTER DATABASE {} SET search_path = public, pg_catalog",
-    "CREATE FUNCTION public.plus(bigint) RETURNS bigint LANGUAGE plpgsql"
-    " AS $$ BEGIN RAISE EXCEPTION 'it is run by %', current_user; END $$",
+    (
+        "CREATE FUNCTION public.plus(bigint) RETURNS bigint LANGUAGE plpgsql"
+        " AS $$ BEGIN RAISE EXCEPTION 'it is run by %', current_user; END $$"
+    ),
     "CREATE AGGREGATE public.count(*) (SFUNC = public.plus, STYPE = bigint, INITCOND = 0)",
 )
 CAST = (
     "CREATE TYPE public.word AS (letters text)",
-    "CREATE FUNCTION public.letters_of(public.word) RETURNS text LANGUAGE plpgsql"
-    " AS $$ BEGIN RAISE EXCEPTION 'it is run by %', current_user; END $$",
+    (
+        "CREATE FUNCTION public.letters_of(public.word) RETURNS text LANGUAGE plpgsql"
+        " AS $$ BEGIN RAISE EXCEPTION 'it is run by %', current_user; END $$"
+    ),
     "CREATE CAST (public.word AS text) WITH FUNCTION public.letters_of AS IMPLICIT",
-    "ALTER TABLE public.alembic_version DROP CONSTRAINT alembic_version_pkc, ALTER version_num TYPE public.word"
-    " USING ROW(version_num)::public.word",
+    (
+        "ALTER TABLE public.alembic_version DROP CONSTRAINT alembic_version_pkc, ALTER version_num TYPE public.word"
+        " USING ROW(version_num)::public.word"
+    ),
 )
 
 

@@ -21,12 +21,17 @@ from pydantic import TypeAdapter
 
 from common import files
 from common.errors import ConflictError, IntegrityError, NotFoundError, Problem
+from reservoir.signing import ed25519
 
 NAME = re.compile(r"penstock-\d{8}-\d{6}")
 PLAIN, DUMP, SEALED, RECORD = ".sql", ".sql.gz", ".tar.age", ".json"
 FEW = 3
 """So many good backups stay however old they are: a clock that is ahead makes all of them old at once."""
 
+LONGEST = 16 << 20
+"""Bytes of a record; one of ten thousand tables is shorter."""
+MOST = 10**12
+"""The highest number of a backup; no site takes so many."""
 STEP = timedelta(minutes=5)
 """So far may the clocks of reservoir node and master be from each other without a word."""
 
@@ -123,7 +128,7 @@ class Catalogue:
                 continue
             try:
                 found.append(_read(path))
-            except (ValueError, TypeError, AttributeError):
+            except (ValueError, TypeError, AttributeError, OSError, IntegrityError):
                 found.append(Record(path.stem, _written(path.stem), problem="its record is damaged"))
         return sorted(found, key=lambda record: (record.number, record.name), reverse=True)
 
@@ -195,7 +200,7 @@ class Catalogue:
             if not (name := NAME.match(path.name)):
                 continue
             if name[0] not in names:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
             elif path.suffix == PLAIN and name[0] != newest:
                 self._forget_plain(path, next(record for record in known if record.name == name[0]))
 
@@ -251,9 +256,10 @@ def _read(path: Path) -> Record:
 
     Others may write where the copies are: what they write there names nothing elsewhere.
     """
-    record = _RECORDS.validate_json(path.read_bytes())
+    record = _RECORDS.validate_json(ed25519.carried(path, LONGEST))
     own = {f"{path.stem}{ending}" for ending in (PLAIN, DUMP, SEALED)}
-    if record.name != path.stem or not own >= record.files.keys() or record.moment.tzinfo is None:
+    is_own = record.name == path.stem and own >= record.files.keys() and 0 <= record.number <= MOST
+    if not is_own or record.moment.tzinfo is None:
         raise ValueError(f"it is not the record of {path.stem}")
     return record
 

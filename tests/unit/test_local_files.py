@@ -69,7 +69,8 @@ def test_nothing_comes_back_that_neither_matches_nor_is_named(node: Path) -> Non
 
 
 def test_nobody_reads_what_comes_back_before_it_has_its_mode(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words, password, modes = packed(node, "etc/ldap [1].password"), node / "etc/ldap [1].password", []
+    words, password = packed(node, "etc/ldap [1].password"), node / "etc/ldap [1].password"
+    modes: list[int] = []
     password.unlink()
     give = local_files._give
 

@@ -266,7 +266,7 @@ def _read(path: Path) -> Record:
 
 def hash_of(path: Path) -> str:
     """Return the SHA-256 of a file."""
-    with path.open("rb") as file:
+    with open(path, "rb", opener=_at_once) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -303,11 +303,16 @@ def _is_under_way(folder: Path) -> bool:
 
 def flush(path: Path) -> None:
     """Wait until a file or folder is on the disk."""
-    handle = os.open(path, os.O_RDONLY)
+    handle = _at_once(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _at_once(path: str | Path, flags: int) -> int:
+    """Open a file; a pipe that others put in its place has nothing in it, and nobody waits for its other end."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _written(name: str) -> str:

@@ -252,3 +252,13 @@ def test_a_link_that_others_made_is_swept_and_not_what_it_points_to(tmp_path: Pa
     Catalogue(place).sweep()
     assert not link.is_symlink()
     assert away.is_dir()
+
+
+def test_a_pipe_in_the_place_of_a_dump_is_altered_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    known = record(1)
+    os.mkfifo(tmp_path / known.dump)
+    known.files = {known.dump: (0, "0" * 64)}
+    with pytest.raises(IntegrityError, match="altered"):
+        Catalogue(tmp_path).require_whole(known)
+    with pytest.raises(OSError, match="Invalid argument"):
+        Catalogue(tmp_path).write(known)

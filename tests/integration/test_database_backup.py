@@ -173,6 +173,73 @@ def test_what_a_dump_starts_is_the_owners(databases: Databases) -> None:
         assert Path(open_to_all, "who").read_text().strip() == postgresql.OWNER
 
 
+NAMED = (
+    "ALTER DATABASE {} SET search_path = public, pg_catalog",
+    (
+        "CREATE FUNCTION public.plus(bigint) RETURNS bigint LANGUAGE plpgsql"
+        " AS $$ BEGIN RAISE EXCEPTION 'it is run by %', current_user; END $$"
+    ),
+    "CREATE AGGREGATE public.count(*) (SFUNC = public.plus, STYPE = bigint, INITCOND = 0)",
+)
+CAST = (
+    "CREATE TYPE public.word AS (letters text)",
+    (
+        "CREATE FUNCTION public.letters_of(public.word) RETURNS text LANGUAGE plpgsql"
+        " AS $$ BEGIN RAISE EXCEPTION 'it is run by %', current_user; END $$"
+    ),
+    "CREATE CAST (public.word AS text) WITH FUNCTION public.letters_of AS IMPLICIT",
+    (
+        "ALTER TABLE public.alembic_version DROP CONSTRAINT alembic_version_pkc, ALTER version_num TYPE public.word"
+        " USING ROW(version_num)::public.word"
+    ),
+)
+
+
+@pytest.mark.parametrize("made", [NAMED, CAST], ids=["names", "casts"])
+def test_the_servers_user_runs_nothing_that_the_owner_of_the_database_made(
+    databases: Databases, made: tuple[str, ...]
+) -> None:
+    """Whoever may do what the API may would be the server's user with the next backup."""
+    databases.fill(10)
+    own = f"ALTER DATABASE {databases.name} OWNER TO {postgresql.OWNER}"
+    databases.sql(f"{own}; ALTER TABLE alembic_version OWNER TO {postgresql.OWNER}")
+    for statement in made:
+        databases.sql(f"SET ROLE {postgresql.OWNER}; {statement.format(databases.name)}")
+    assert databases.made()["tables"]["presets"] == 10
+
+
+def test_the_servers_user_counts_by_nothing_that_a_dump_made(databases: Databases) -> None:
+    made = databases.made()
+    forged = ";\n".join((*NAMED, "")).format(databases.beside)
+    databases.dump.write_bytes(gzip.compress(gzip.decompress(databases.dump.read_bytes()) + forged.encode()))
+    databases.act("check", tables=made["tables"], sha256=backup._hash(databases.dump))
+
+
+@pytest.mark.parametrize("extension", ["pg_stat_statements", "citext"])
+def test_what_an_administrator_has_extended_the_database_by_keeps_no_backup_away(
+    databases: Databases, extension: str
+) -> None:
+    """The owner may not bring back those that a superuser alone may make; nothing of the API needs one."""
+    databases.fill(10)
+    databases.sql(f"CREATE EXTENSION {extension} SCHEMA public")
+    if extension == "citext":
+        databases.sql("CREATE TABLE notes AS SELECT 'a'::citext AS note")
+    databases.act("check", **databases.made())
+
+
+def test_large_objects_comments_sequences_and_rights_hinder_no_backup(databases: Databases) -> None:
+    for statement in (
+        "SELECT lo_from_bytea(0, 'x')",
+        "COMMENT ON SCHEMA public IS 'of the site'",
+        "CREATE SEQUENCE public.places",
+        "SELECT setval('public.places', 7)",
+        "ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO PUBLIC",
+        "CREATE PUBLICATION changes",
+    ):
+        databases.sql(statement)
+    databases.act("check", **databases.made())
+
+
 def test_a_database_that_is_lost_comes_back_with_its_owner(databases: Databases) -> None:
     databases.fill(1000)
     made = databases.made()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -64,3 +66,34 @@ def test_nothing_comes_back_that_neither_matches_nor_is_named(node: Path) -> Non
     assert named
     assert local_files.unpack(archive, patterns, []) == 1
     assert not (node / "etc/ldap [1].password").exists()
+
+
+def test_nobody_reads_what_comes_back_before_it_has_its_mode(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words, password = packed(node, "etc/ldap [1].password"), node / "etc/ldap [1].password"
+    modes: list[int] = []
+    password.unlink()
+    give = local_files._give
+
+    def seen(*given: object) -> None:
+        modes.extend(path.stat().st_mode & 0o777 for path in (password, node / "etc/api.local.env") if path.exists())
+        give(*given)
+
+    monkeypatch.setattr(local_files, "_give", seen)
+    local_files.unpack(*words)
+    assert set(modes) <= {0o600, 0o640}
+    assert 0o600 in modes
+
+
+def test_a_link_that_comes_meanwhile_is_not_followed(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user of the API may write where its audit log is."""
+    words, before = packed(node), (node / "etc/other").read_text()
+
+    class Linking(tarfile.TarFile):
+        def extractfile(self, member: str | tarfile.TarInfo) -> IO[bytes] | None:
+            (node / "etc/api.local.env").symlink_to(node / "etc/other")
+            return super().extractfile(member)
+
+    monkeypatch.setattr(local_files.tarfile, "open", lambda archive: Linking.gzopen(str(archive), "r"))
+    with pytest.raises(FileExistsError):
+        local_files.unpack(*words)
+    assert (node / "etc/other").read_text() == before

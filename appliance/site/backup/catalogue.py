@@ -21,12 +21,17 @@ from pydantic import TypeAdapter
 
 from common import files
 from common.errors import ConflictError, IntegrityError, NotFoundError, Problem
+from reservoir.signing import ed25519
 
 NAME = re.compile(r"penstock-\d{8}-\d{6}")
 PLAIN, DUMP, SEALED, RECORD = ".sql", ".sql.gz", ".tar.age", ".json"
 FEW = 3
 """So many good backups stay however old they are: a clock that is ahead makes all of them old at once."""
 
+LONGEST = 16 << 20
+"""Bytes of a record; one of ten thousand tables is shorter."""
+MOST = 10**12
+"""The highest number of a backup; no site takes so many."""
 STEP = timedelta(minutes=5)
 """So far may the clocks of reservoir node and master be from each other without a word."""
 
@@ -123,7 +128,7 @@ class Catalogue:
                 continue
             try:
                 found.append(_read(path))
-            except (ValueError, TypeError, AttributeError):
+            except (ValueError, TypeError, AttributeError, OSError, IntegrityError):
                 found.append(Record(path.stem, _written(path.stem), problem="its record is damaged"))
         return sorted(found, key=lambda record: (record.number, record.name), reverse=True)
 
@@ -195,7 +200,7 @@ class Catalogue:
             if not (name := NAME.match(path.name)):
                 continue
             if name[0] not in names:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
             elif path.suffix == PLAIN and name[0] != newest:
                 self._forget_plain(path, next(record for record in known if record.name == name[0]))
 
@@ -251,16 +256,17 @@ def _read(path: Path) -> Record:
 
     Others may write where the copies are: what they write there names nothing elsewhere.
     """
-    record = _RECORDS.validate_json(path.read_bytes())
+    record = _RECORDS.validate_json(ed25519.carried(path, LONGEST))
     own = {f"{path.stem}{ending}" for ending in (PLAIN, DUMP, SEALED)}
-    if record.name != path.stem or not own >= record.files.keys() or record.moment.tzinfo is None:
+    is_own = record.name == path.stem and own >= record.files.keys() and 0 <= record.number <= MOST
+    if not is_own or record.moment.tzinfo is None:
         raise ValueError(f"it is not the record of {path.stem}")
     return record
 
 
 def hash_of(path: Path) -> str:
     """Return the SHA-256 of a file."""
-    with path.open("rb") as file:
+    with open(path, "rb", opener=_at_once) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -297,11 +303,16 @@ def _is_under_way(folder: Path) -> bool:
 
 def flush(path: Path) -> None:
     """Wait until a file or folder is on the disk."""
-    handle = os.open(path, os.O_RDONLY)
+    handle = _at_once(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _at_once(path: str | Path, flags: int) -> int:
+    """Open a file; a pipe that others put in its place has nothing in it, and nobody waits for its other end."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _written(name: str) -> str:

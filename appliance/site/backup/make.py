@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
 import threading
 from collections.abc import Callable, Sequence
@@ -11,15 +12,15 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 from appliance.site import playbook
 from appliance.site.alone import Alone
 from appliance.site.backup import database, sealing, signature
-from appliance.site.backup.catalogue import DUMP, SEALED, Catalogue, Record, described, flush, hash_of, under_way
+from appliance.site.backup.catalogue import DUMP, MOST, SEALED, Catalogue, Record, described, hash_of, under_way
 from appliance.site.backup.secrets import MASTER, Places, members
 from appliance.site.model import Site
-from common import process
+from common import files, process
 from common.errors import ConflictError, IntegrityError, NotFoundError, PenstockError, ProcessError, UnavailableError
 
 FOLDER = Path("/var/lib/penstock/backup")
@@ -82,8 +83,9 @@ class Backups:
         record = self.catalogue.find(name) if name else self.catalogue.choose(None)
         if not record.files:
             record = self.catalogue.choose(name)
+        # is it the key that changed, nothing is wrong with the backup
+        signature.require_own(self.folder, record, self.places)
         try:
-            signature.require_own(self.folder, record, self.places)
             self.catalogue.require_whole(record, *record.needed)
             if identity and record.sealed:
                 sha256 = record.files[record.seal][1]
@@ -116,7 +118,7 @@ class Backups:
         if any(record.good and record.name == name for record in self.catalogue.records()):
             raise ConflictError(f"there is a backup {name}", where=str(self.folder), hint="try again in a second")
         known = [record for place in self._everywhere() for record in place.records()]
-        return max((record.number for record in known), default=0) + 1
+        return min(max((record.number for record in known), default=0) + 1, MOST)
 
     def _make(self, record: Record, held: Alone | None) -> None:
         dump, plain = self.folder / record.dump, self.folder / record.plain
@@ -180,8 +182,8 @@ class Backups:
             if hash_of(second.folder / name) != record.files[name][1]:
                 raise IntegrityError(f"the copy of {name} is not what was copied")
         apart, copied = second.folder.stat().st_dev != self.folder.stat().st_dev, str(second.folder)
-        files = {name: record.files[name] for name in wanted}
-        second.write(Record(**{**vars(record), "apart": apart, "copied": copied, "files": files}))
+        told = {"apart": apart, "copied": copied, "files": {name: record.files[name] for name in wanted}}
+        second.write(Record(**{**vars(record), **told}))
         record.apart, record.copied = apart, copied
 
     def _archive(self, record: Record, held: Alone | None) -> None:
@@ -252,6 +254,12 @@ def _unpack(packed: Path, plain: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    shutil.copyfile(source, target)
-    target.chmod(0o600)
-    flush(target)
+    # others write beside it: a name that they made a link leads nowhere
+    with (
+        source.open("rb") as reading,
+        NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}{files.BESIDE}", delete=False) as beside,
+    ):
+        shutil.copyfileobj(reading, beside, 1 << 20)
+        beside.flush()
+        os.fsync(beside.fileno())
+    Path(beside.name).replace(target)

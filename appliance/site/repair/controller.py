@@ -25,7 +25,7 @@ from appliance.site.node_health import NodeHealth
 from appliance.site.repair import unit
 from appliance.site.repair.outage import AFTER_S, Outage
 from appliance.site.repair.record import Record, Records
-from appliance.site.repair.telling import Telling, report
+from appliance.site.repair.telling import ROOM_OF_COMMANDS, Telling, first, report
 from common import repairs
 from common.backup_protocol import OPEN_ORDERS, BackupOrderReport, BackupReport
 from common.errors import NotFoundError, PenstockError
@@ -140,7 +140,7 @@ class Controller:
             wants=self._takes_orders and not works and self._told.is_all and self._told_orders.is_all,
             nodes=self._seen,
             backups=backups if backups != self._told_backups else None,
-            commands=commands.over(self._state),
+            commands=first(commands.over(self._state), ROOM_OF_COMMANDS),
         )
         self._told_backups = None
         try:

@@ -28,16 +28,21 @@ class Outage:
         """Begin with an API that has answered just now."""
         self._state = state
         self._now_s = now
-        self._since_s = now()
+        self._since_s = self._asked_s = now()
         self._tried_s: list[float] = []
 
     def ends(self) -> None:
         """Take note that the API answered."""
-        self._since_s, self._tried_s = self._now_s(), []
+        self._since_s = self._asked_s = self._now_s()
+        self._tried_s = []
 
     def repair(self, site: Site, records: Iterable[Record]) -> Record | None:
         """Return the run that is to begin now, if any: three times at most until the API has answered again."""
         now_s = self._now_s()
+        # a look at the nodes that took long says nothing of the API
+        if now_s - self._asked_s >= AFTER_S:
+            self._since_s = now_s
+        self._asked_s = now_s
         wanted = site.repair.controller and CHECK in site.repair.repair_automatic
         if not wanted or now_s - self._since_s < AFTER_S or any(record.state in OPEN for record in records):
             return None

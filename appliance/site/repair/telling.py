@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from appliance.site.repair.record import Record, Step
 from common.backup_protocol import MAX_ORDERS, BackupOrderReport
-from common.repair_protocol import MAX_RUNS, MAX_STEPS, MAX_TASKS, RunReport, StepReport
+from common.repair_protocol import MAX_RUNS, MAX_STEPS, MAX_TASKS, CommandReport, RunReport, StepReport
 
 ROOM = 1 << 20
 """Bytes of the steps of a run, and of all runs or orders of a message: of the 4 MiB that the API takes, looks at nodes
@@ -19,10 +19,13 @@ and the list of backups have the rest.
 """
 MOST = min(MAX_RUNS, MAX_ORDERS)
 """Runs, or orders, of a message."""
+ROOM_OF_COMMANDS = ROOM // 4
+"""Bytes of the commands of a message."""
 ROOM_OF_TASKS = ROOM // 4
 """Bytes of the tasks of a step, so that there is always room for one step."""
 
 Told = TypeVar("Told", RunReport, BackupOrderReport)
+Said = TypeVar("Said", RunReport, BackupOrderReport, CommandReport)
 Part = TypeVar("Part", str, StepReport)
 
 
@@ -54,7 +57,7 @@ class Telling(Generic[Told]):
         self._next = {each.id: each for each in every if self._heard.get(each.id) == each}
         self._heard = {}
         news = [each for each in every if each.id not in self._next]
-        part = _first(news[:MOST], ROOM)
+        part = first(news[:MOST], ROOM)
         self.is_all = len(part) == len(news)
         self._next |= {each.id: each for each in part}
         return part
@@ -64,9 +67,9 @@ class Telling(Generic[Told]):
         self._heard = self._next
 
 
-def _first(news: Sequence[Told], room: int) -> list[Told]:
+def first(news: Sequence[Said], room: int) -> list[Said]:
     """Return the first ones that fit into so many bytes, and one at least."""
-    kept: list[Told] = []
+    kept: list[Said] = []
     for each in news:
         room -= len(to_json(each))
         if kept and room < 0:

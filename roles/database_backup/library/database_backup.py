@@ -54,6 +54,11 @@ WORK = ("sessions", "projects", "volumes")
 
 TABLES = """SELECT coalesce(json_agg(format('%I', tablename) ORDER BY tablename), '[]') FROM pg_tables
 WHERE schemaname = 'public'"""
+# no aggregate of texts: the owner may have made the column a type, and a cast of it
+SCHEMA = "SELECT array_to_string(ARRAY(SELECT version_num FROM public.alembic_version), ' ')"
+EXTENSIONS = """SELECT coalesce(json_agg(format('%I', extname)), '[]') FROM pg_extension
+JOIN pg_available_extension_versions ON name = extname AND version = extversion WHERE trusted OR NOT superuser"""
+"""Those that the owner of a database may bring back."""
 MOMENT = """SELECT to_char(now() AT TIME ZONE 'utc', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')"""
 LET_GO = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}' AND pid <> pg_backend_pid()"
 
@@ -71,7 +76,8 @@ class Server:
 
     def start(self, words: Sequence[str], user: str = "postgres", **streams: Any) -> subprocess.Popen[bytes]:
         """Start a program of PostgreSQL, as a user of the machine."""
-        said = {**os.environ, **self._environment, "LC_ALL": "C.UTF-8"}
+        # whoever owns a database may set where names are looked up in it, and make a `count` there
+        said = {**os.environ, **self._environment, "LC_ALL": "C.UTF-8", "PGOPTIONS": "-c search_path=pg_catalog"}
         words = ["runuser", f"--user={user}", "--", *words]
         return subprocess.Popen(words, env=said, cwd="/", stderr=subprocess.PIPE, **streams)
 
@@ -137,10 +143,11 @@ def make(server: Server, options: Mapping[str, Any]) -> dict[str, Any]:
     with snapshot(server, options["database"]) as (ask, held):
         tables = {name: _rows(ask, name) for name in json.loads(ask(" ".join(TABLES.split())))}
         moment = ask(MOMENT)
-        schema = ask("SELECT string_agg(version_num, ' ') FROM alembic_version") if "alembic_version" in tables else ""
+        schema = ask(SCHEMA) if "alembic_version" in tables else ""
         without = [f"--exclude-table-data=public.{name}" for name in options["left_out"]]
-        words = ["pg_dump", f"--snapshot={held}", "--no-owner", "--no-privileges", *without, options["database"]]
-        hashes = _dump(server, words, Path(options["dump"]))
+        known = [f"--extension={name}" for name in json.loads(ask(" ".join(EXTENSIONS.split())))]
+        how = ["--no-owner", "--no-privileges", *without, *known]
+        hashes = _dump(server, ["pg_dump", f"--snapshot={held}", *how, options["database"]], Path(options["dump"]))
     tables |= dict.fromkeys([name for name in options["left_out"] if name in tables], 0)
     dumped = round(time.monotonic() - begin, 2)
     loaded = load(server, {**options, "tables": tables, "sha256": hashes["sha256"]})

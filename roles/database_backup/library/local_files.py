@@ -73,10 +73,11 @@ def unpack(archive: Path, patterns: Sequence[str], named: Sequence[str]) -> int:
             if content is None or ".." in target.parts or not (matches or gone):
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
-            with content, target.open("wb") as file:
+            # others may write in its folder: nobody reads it before it is theirs, and no link of theirs is followed
+            with content, open(target, "xb", opener=_hidden) as file:
                 shutil.copyfileobj(content, file)
-            target.chmod(member.mode & 0o777)
-            _give(target, member)
+                _give(file.fileno(), member)
+                os.fchmod(file.fileno(), member.mode & 0o777)
             count += 1
     return count
 
@@ -91,12 +92,16 @@ def _add(packed: tarfile.TarFile, path: Path) -> None:
         packed.addfile(packed.gettarinfo(str(path), fileobj=file), file)
 
 
-def _give(target: Path, member: tarfile.TarInfo) -> None:
-    """Give a file to whom it belonged, and to root where there is no such user."""
+def _hidden(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _give(file: int, member: tarfile.TarInfo) -> None:
+    """Give an open file to whom it belonged, and to root where there is no such user."""
     try:
-        shutil.chown(target, member.uname, member.gname)
+        shutil.chown(file, member.uname, member.gname)
     except LookupError:
-        os.chown(target, 0, 0)
+        os.fchown(file, 0, 0)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.site.backup import health
-from appliance.site.backup.catalogue import FEW, Catalogue, Record, described, superfluous
+from appliance.site.backup.catalogue import FEW, LONGEST, Catalogue, Record, described, superfluous
 from appliance.site.model import Site
 from common.checks import CheckState
 from common.errors import ConflictError, IntegrityError, NotFoundError
@@ -221,3 +221,44 @@ def test_what_a_backup_lacks_is_a_warning(settings: dict[str, str], known: Recor
     warned = {check.id: check for check in found if check.state is CheckState.WARN}
     assert warned.keys() == told.keys()
     assert all(text in warned[id_].evidence and warned[id_].hint for id_, text in told.items())
+
+
+@pytest.mark.parametrize("odd", ["folder", "pipe", "link to nothing", "link to a device", "huge", "number"])
+def test_what_others_put_among_the_records_is_a_damaged_one_and_hinders_nothing(tmp_path: Path, odd: str) -> None:
+    good, path = written(tmp_path, record(1)), tmp_path / "penstock-20261122-000000.json"
+    if odd == "folder":
+        path.mkdir()
+    elif odd == "pipe":
+        os.mkfifo(path)
+    elif odd.startswith("link"):
+        path.symlink_to("/dev/zero" if odd.endswith("device") else "/nowhere")
+    elif odd == "huge":
+        with path.open("wb") as file:
+            file.truncate(LONGEST + 1)
+    else:
+        number = f'"number": {"9" * 4300}'
+        known = (tmp_path / f"{good.name}.json").read_text().replace(good.name, path.stem)
+        path.write_text(known.replace('"number": 0', number))
+    first, second = Catalogue(tmp_path).records()
+    assert (first, second.name, second.problem) == (good, path.stem, "its record is damaged")
+
+
+def test_a_link_that_others_made_is_swept_and_not_what_it_points_to(tmp_path: Path) -> None:
+    place, away = tmp_path / "place", tmp_path / "away"
+    place.mkdir()
+    away.mkdir()
+    link = place / "penstock-20261122-000000.sql.gz"
+    link.symlink_to(away)
+    Catalogue(place).sweep()
+    assert not link.is_symlink()
+    assert away.is_dir()
+
+
+def test_a_pipe_in_the_place_of_a_dump_is_altered_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    known = record(1)
+    os.mkfifo(tmp_path / known.dump)
+    known.files = {known.dump: (0, "0" * 64)}
+    with pytest.raises(IntegrityError, match="altered"):
+        Catalogue(tmp_path).require_whole(known)
+    with pytest.raises(OSError, match="Invalid argument"):
+        Catalogue(tmp_path).write(known)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from appliance.site.backup import database, health, make
-from appliance.site.backup.catalogue import FEW, Catalogue, described
+from appliance.site.backup.catalogue import FEW, MOST, Catalogue, described
 from appliance.site.backup.make import Backups
 from appliance.site.backup.secrets import Places
 from appliance.site.model import Site
@@ -264,3 +264,38 @@ def test_the_archive_of_the_log_that_fails_takes_nothing_from_the_dump(
     assert asked == ["archive", "archive"]
     assert (first.good, first.archived) == (True, "20261123-020000F")
     assert (last.good, last.archived, "the archive is full" in last.unarchived) == (True, "", True)
+
+
+def test_a_link_in_the_second_place_leads_no_copy_to_another_file(days: Days, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its server may show it once nobody looks any more."""
+    days.go(1)
+    secret, before = days.folder / "ca.key", b"authority"
+    secret.write_bytes(before)
+    name = f"penstock-{days.now + DAY:%Y%m%d-%H%M%S}.sql.gz"
+    second = days.backups.second
+    assert second
+    sweep = Catalogue.sweep
+
+    def sweep_then_link(place: Catalogue) -> None:
+        sweep(place)
+        if place.folder == second.folder and not (place.folder / name).exists():
+            (place.folder / name).symlink_to(secret)
+
+    monkeypatch.setattr(Catalogue, "sweep", sweep_then_link)
+    days.go(1)
+    assert secret.read_bytes() == before
+    assert days.backups.catalogue.records()[0].uncopied == ""
+    assert (second.folder / name).read_bytes() == (days.backups.folder / name).read_bytes()
+    assert not (second.folder / name).is_symlink()
+
+
+def test_a_number_that_others_put_into_the_second_place_stops_no_backup(days: Days) -> None:
+    days.go(1)
+    second = days.backups.second
+    assert second
+    (path,) = second.folder.glob("*.json")
+    path.write_text(path.read_text().replace('"number": 1', f'"number": {MOST}'))
+    days.go(3)
+    newest = days.backups.catalogue.records()
+    assert [each.name for each in newest] == sorted((each.name for each in newest), reverse=True)
+    assert newest[0].number == MOST

@@ -147,7 +147,6 @@ def test_the_first_place_takes_those_of_earlier_releases_and_no_altered_one(scen
         restore.drill(scene.backups, None, first.folder)
     with pytest.raises(IntegrityError, match="does not belong to the key"):
         scene.backups.verify(NAME, None)
-    assert not first.find(NAME).good
     record.signature = ""
     first.write(record)
     restore.drill(scene.backups, None, first.folder)
@@ -203,3 +202,12 @@ def test_what_is_no_signer_is_refused(scene: Scene, by: str) -> None:
     with pytest.raises(InputError, match="is no signer") as refused:
         signature.named(by, scene.key)
     assert "penstock backup signer" in refused.value.problems[0].hint
+
+
+def test_a_site_whose_key_is_lost_comes_back_from_its_backups_when_somebody_says_so(scene: Scene) -> None:
+    (scene.backups.places.root / "keys/site.key").unlink()
+    with pytest.raises(IntegrityError, match="does not belong to the key") as refused:
+        scene.backups.verify(NAME, None)
+    assert "--unsigned" in refused.value.problems[0].hint
+    restore.drill(scene.backups, None, scene.backups.folder, unsigned=True)
+    assert scene.loaded == [NAME]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from api.endpoints.bodies import AGENTS
 from appliance.site import commands
 from appliance.site.alone import alone
 from appliance.site.backup.catalogue import Catalogue
@@ -15,8 +16,10 @@ from appliance.site.backup.catalogue import Record as Backup
 from appliance.site.repair.controller import WHILE_HELD_S, Controller
 from appliance.site.repair.record import Record, Records, Step, moment
 from common.backup_protocol import BackupOrder, BackupOrderState
+from common.messages import MAX_WORDS
 from common.repair_protocol import (
     LOOK_S,
+    MAX_COMMANDS,
     MAX_RUNS,
     MAX_STEPS,
     MAX_TASKS,
@@ -334,3 +337,15 @@ def test_commands_of_root_are_told_until_the_api_has_heard_of_them(controller: C
     controller.turn(api)
     controller.turn(api)
     assert [[told.command for told in report.commands] for report in api.heard] == [["backup restore"], []]
+
+
+def test_commands_that_say_much_are_told_in_parts_that_the_api_takes(controller: Controller, tmp_path: Path) -> None:
+    for number in range(MAX_COMMANDS):
+        with pytest.raises(ConnectionError), commands.told("site deploy", f"nodes/{number}", tmp_path):
+            raise ConnectionError("오류" * MAX_WORDS)
+    api = Api()
+    while not api.heard or api.heard[-1].commands:
+        controller.turn(api)
+    assert max(len(report.model_dump_json().encode()) for report in api.heard) < AGENTS.size // 4
+    told = [command.object for report in api.heard for command in report.commands]
+    assert told == [f"nodes/{number}" for number in range(MAX_COMMANDS)]

@@ -138,3 +138,15 @@ def test_nothing_is_done_where_the_site_does_not_want_it(tmp_path: Path, repair:
     machine = Machine(tmp_path, repair)
     machine.passes(10 * AFTER_S)
     assert machine.begun == []
+
+
+def test_time_in_which_nobody_asked_does_not_count(machine: Machine) -> None:
+    """A look at the nodes may take long."""
+    machine.status = 200
+    machine.passes(10)
+    machine.clock_s += 2 * AFTER_S
+    machine.status = None
+    machine.passes(AFTER_S - 10)
+    assert machine.begun == []
+    machine.passes(20)
+    assert len(machine.begun) == 1

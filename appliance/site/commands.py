@@ -127,4 +127,4 @@ def _refused(path: Path, error: OSError) -> UnavailableError:
 
 
 def _moment() -> str:
-    return f"{datetime.now(UTC).isoformat(timespec='milliseconds')}"
+    return f"{datetime.now(UTC).isoformat(timespec='microseconds')}"

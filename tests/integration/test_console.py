@@ -368,6 +368,8 @@ def test_what_is_filled_in_outlives_the_end_of_a_login(site: Site) -> None:
             page.get_by_label("GPUs of each container", exact=True).fill("5")
             page.get_by_label("Kind").select_option("training")
             command.fill("python train.py")
+            # nothing is being asked any more that would be refused before the form is
+            expect(page.locator("#check")).to_contain_text("Fits now")
             page.context.clear_cookies()
             name.press("Enter")
             expect(page).to_have_url(f"{site.url}/login?next=%2Flaunch")
@@ -387,6 +389,7 @@ def test_what_is_filled_in_outlives_the_end_of_a_login(site: Site) -> None:
 
         tab = page.context.new_page()
         name.fill("late-one")
+        expect(page.locator("#check")).to_contain_text("Fits now")
         tab.goto(f"{site.url}/login")
         sign_in(tab, "grace", PASSWORD)
         expect(tab).to_have_url(f"{site.url}/")

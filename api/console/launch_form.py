@@ -129,13 +129,14 @@ def _words(field: str, command: str) -> list[str]:
 
 def _environment(lines: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for line in lines.split("\n"):
+    for number, line in enumerate(lines.split("\n"), 1):
         name, said, value = line.removesuffix("\r").partition("=")
         if not said and not name.strip():
             continue
         if not said:
+            # what stands there may be a value without its name, which nobody is told
             raise InputError(
-                Sentence("{name} has no value", name=name),
+                Sentence("line {number} has no value", number=number),
                 where="environment",
                 hint=Sentence("write NAME=VALUE, or take the line out"),
             )

@@ -128,8 +128,9 @@ NOT_AUDITED: dict[str, frozenset[str]] = {
     ),
     "observed, not chosen": frozenset(
         {
-            *("accounting_days", "backups", "denied_calls", "gpu_hours", "gpu_samples", "gpus", "health_alerts"),
-            *("health_changes", "installation", "login_tries", "rank_logs", "session_logs", "spans"),
+            *("accounting_days", "backups", "busy_hours", "denied_calls", "gpu_hours", "gpu_samples", "gpus"),
+            *("health_alerts", "health_changes", "installation", "login_tries", "rank_logs", "session_logs"),
+            *("site_hours", "spans"),
         }
     ),
 }

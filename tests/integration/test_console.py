@@ -287,7 +287,7 @@ def test_a_user_signs_in_launches_a_session_sees_it_run_and_ends_it(site: Site, 
         page.get_by_text("What few need").click()
         expect(seldom).not_to_have_attribute("open", "")
         page.get_by_role("button", name="Launch", exact=True).click()
-        expect(page.locator("#problem-environment")).to_contain_text("EPOCHS has no value")
+        expect(page.locator("#problem-environment")).to_contain_text("line 1 has no value")
         expect(seldom).to_have_attribute("open", "")
         expect(page.get_by_label("Variables, one a line")).to_be_focused()
         page.get_by_label("Variables, one a line").fill("EPOCHS=10")
@@ -389,7 +389,7 @@ def test_what_is_filled_in_outlives_the_end_of_a_login(site: Site) -> None:
 
         tab = page.context.new_page()
         name.fill("late-one")
-        expect(page.locator("#check")).to_contain_text("Fits now")
+        expect(page.locator("#check")).to_contain_text("without GPUs")
         tab.goto(f"{site.url}/login")
         sign_in(tab, "grace", PASSWORD)
         expect(tab).to_have_url(f"{site.url}/")

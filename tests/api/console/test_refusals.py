@@ -55,7 +55,7 @@ async def test_what_is_refused_is_told_as_that_whoever_asks(audited: Cluster, he
         ("/sandboxes", {"name": "strict", "rules": "1st"}, "시스템 호출이 아닙니다", "ptrace"),
         ("/sandboxes", {"name": "strict", "rules": "read"}, "read 없이는 컨테이너가 시작되지 않습니다", ""),
         ("/presets", {"name": "small", "description": "a\0b"}, "NUL 문자는 텍스트가 아닙니다", ""),
-        ("/projects", {"name": "late", "ends_at": "9999-01-01"}, "연도는 1970년부터 9000년까지", ""),
+        ("/projects", {"name": "late", "ends_at": "9999-01-01T00:00"}, "연도는 1970년부터 9000년까지", ""),
         ("/projects/team-a", {"add_members": "nobody"}, "사용자 nobody이(가) 없습니다", "사용자를 만드세요"),
         ("/nodes/worker1/interface", {"interface": "eth9"}, "이 노드의 네트워크 인터페이스가 아닙니다", "에이전트가"),
         ("/nodes/No_Node/mode", {"mode": "active"}, "정해진 형식이 아닙니다", "소문자, 숫자"),

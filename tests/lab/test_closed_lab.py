@@ -307,9 +307,8 @@ def test_containers_of_a_session_on_two_nodes_reach_each_other(journey: Journey)
         session = journey.json("get", "pair")
         assert {each["node"] for each in session["containers"]} == {"worker1", "worker2"}
         assert session["state"] == "TERMINATED", session["reason"]
-        log = journey.penstock("logs", "pair")
-        assert re.search(r"met 100\.96\.\d+\.\d+", log)
-        assert f"got {1 << 20}" in log
+        assert re.search(r"met 100\.96\.\d+\.\d+", journey.penstock("logs", "pair"))
+        assert f"got {1 << 20}" in journey.penstock("logs", "pair", "--rank", "1")
         for node in ("worker1", "worker2"):
             assert "psx-" not in journey.in_node(node, "ip", "link", "show").stdout
             assert "psg-" not in journey.in_node(node, "ip", "link", "show").stdout

@@ -28,6 +28,7 @@ from appliance.site.repair.record import Record, Records
 from appliance.site.repair.telling import ROOM_OF_COMMANDS, Telling, first, report
 from common import repairs
 from common.backup_protocol import OPEN_ORDERS, BackupOrderReport, BackupReport
+from common.checks import GOOD
 from common.errors import NotFoundError, PenstockError
 from common.repair_protocol import (
     CONTROLLER_PATH,
@@ -44,6 +45,8 @@ from common.sd_notify import notify
 EVERY_S, WITHOUT_ORDERS_S = 2.0, 30.0
 WHILE_HELD_S = 15.0
 """So soon it is looked again whether a deploy has ended."""
+AGAIN_S, NEWS_S = 30.0, 600.0
+"""So soon it is looked again at what is not well, while that is news: after a boot much is not up yet for a moment."""
 ANSWER_S = 10.0
 JSON = {"Content-Type": "application/json"}
 
@@ -76,6 +79,8 @@ class Controller:
         self._looks_at = now()
         self._seen: list[NodeChecks] | None = None
         self._last: list[NodeChecks] | None = None
+        self._ill: set[tuple[str, str, str]] = set()
+        self._ill_since_s = now()
         self._state = state
         self._records = records
         self._say = say
@@ -117,10 +122,20 @@ class Controller:
         if is_held(self._state):
             self._seen, self._looks_at = self._last, self._now_s() + WHILE_HELD_S
             return
-        self._looks_at = self._now_s() + LOOK_S
+        # also where this look comes to nothing
+        self._looks_at = self._now_s() + AGAIN_S
         site = self._site()
         self._url = _url(site)
         self._seen = self._last = self._health(site, self._now_s())
+        self._looks_at = self._now_s() + (AGAIN_S if self._has_news(self._seen) else LOOK_S)
+
+    def _has_news(self, seen: list[NodeChecks]) -> bool:
+        """Return whether something is not well that was so for short."""
+        now_s = self._now_s()
+        ill = {(node.node, each.id, each.thing) for node in seen for each in node.checks if each.state not in GOOD}
+        if ill != self._ill:
+            self._ill, self._ill_since_s = ill, now_s
+        return bool(ill) and now_s - self._ill_since_s < NEWS_S
 
     def turn(self, ask: Callable[[ControllerReport], ControllerReply]) -> None:
         """Tell what is new, and start what was ordered unless something runs.

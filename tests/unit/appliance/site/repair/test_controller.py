@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from appliance.site.backup.catalogue import Record as Backup
 from appliance.site.repair.controller import WHILE_HELD_S, Controller
 from appliance.site.repair.record import Record, Records, Step, moment
 from common.backup_protocol import BackupOrder, BackupOrderState
+from common.check_protocol import CheckReport
+from common.checks import Check, CheckState
+from common.errors import UnavailableError
 from common.messages import MAX_WORDS
 from common.repair_protocol import (
     LOOK_S,
@@ -248,6 +252,53 @@ def test_what_has_no_agent_is_looked_at_now_and_then_and_told_once(records: Reco
         controller.turn(api)
     assert [report.nodes for report in api.heard] == [seen, None, None, seen]
     assert not any(report.wants for report in api.heard), "the site takes no orders"
+
+
+def test_what_is_not_well_is_looked_at_again_soon_while_that_is_news(records: Records, tmp_path: Path) -> None:
+    """After a boot much is not up yet: nobody is told of that for as long as a look usually takes to come again."""
+    clock, looks = [0.0], list[float]()
+    state = CheckState.FAIL
+
+    def look(*_: object) -> list[NodeChecks]:
+        looks.append(clock[0])
+        found = Check("service", "services run", state, "", subject="postgresql")
+        return [NodeChecks(node="m1", checks=[CheckReport.of(found)])]
+
+    controller = Controller(
+        *(site, records), orders=False, say=print, health=look, now=lambda: clock[0], state=tmp_path
+    )
+
+    def looks_until(end: float) -> list[float]:
+        looks.clear()
+        while clock[0] < end:
+            controller.look()
+            clock[0] += 1
+        return [*looks]
+
+    assert looks_until(100) == [0, 30, 60, 90]
+    state = CheckState.OK
+    assert looks_until(1000) == [120, 420, 720]
+    state = CheckState.FAIL
+    assert looks_until(3000)[:3] == [1020, 1050, 1080]
+    assert looks[-1] - looks[-2] == LOOK_S, "what stays so is no news"
+    state = CheckState.OK
+    assert looks_until(3400)[-1] >= 3000
+
+
+def test_a_look_that_comes_to_nothing_is_tried_again_soon(records: Records, tmp_path: Path) -> None:
+    clock, looks = [0.0], list[float]()
+
+    def look(*_: object) -> list[NodeChecks]:
+        looks.append(clock[0])
+        raise UnavailableError("no node answers", where="m1", hint="wait")
+
+    controller = Controller(
+        *(site, records), orders=False, say=print, health=look, now=lambda: clock[0], state=tmp_path
+    )
+    for clock[0] in range(70):
+        with suppress(UnavailableError):
+            controller.look()
+    assert looks == [0, 30, 60]
 
 
 def test_while_a_deploy_runs_the_last_look_stands(records: Records, tmp_path: Path) -> None:

@@ -79,10 +79,15 @@ def start(folder: Path, settings: Mapping[str, str], owner: int) -> None:
     as_server_user("sh", "-c", WATCH, "sh", str(owner), programs_, folder)
 
 
-def let_owner_in(folder: Path) -> None:
-    """Let the owner of databases into a server, where the machine otherwise keeps all but the server's user out."""
+def open_to_owner(folder: Path) -> None:
+    """Let the owner of databases come to the socket of a server, and nobody else but the server's user."""
     os.chown(folder, -1, pwd.getpwnam(OWNER).pw_gid)
     folder.chmod(0o710)
+
+
+def let_owner_in(folder: Path) -> None:
+    """Let the owner of databases come to a server, and know who that is."""
+    open_to_owner(folder)
     with closing(connect(folder, "postgres")) as connection:
         if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (OWNER,)).fetchall():
             connection.execute(f"CREATE ROLE {OWNER} LOGIN")

@@ -104,6 +104,7 @@ class Master:
 def master(monkeypatch: pytest.MonkeyPatch) -> Iterator[Master]:
     folder = postgresql.new_folder()
     shutil.chown(folder, "postgres")
+    postgresql.open_to_owner(folder)
     found = Master(folder)
     (folder / "bin").mkdir()
     (folder / "bin/systemctl").write_text(SYSTEMCTL.format(folder=folder, programs=postgresql.programs()))
@@ -123,6 +124,7 @@ def master(monkeypatch: pytest.MonkeyPatch) -> Iterator[Master]:
             "database_backup_migrate_in_place": ["migrate"],
             "database_backup_archive": str(found.configuration),
             "database_backup_local": [],
+            "database_owner": postgresql.OWNER,
         }
         return hosts
 
@@ -137,8 +139,10 @@ def master(monkeypatch: pytest.MonkeyPatch) -> Iterator[Master]:
 
 
 def test_a_cluster_that_is_lost_comes_back_as_it_was_less_than_a_minute_before(master: Master) -> None:
-    subprocess.run(["runuser", "-u", "postgres", "--", "createuser", "penstock"], check=True)
-    subprocess.run(["runuser", "-u", "postgres", "--", "createdb", "--owner=penstock", "penstock"], check=True)
+    subprocess.run(["runuser", "-u", "postgres", "--", "createuser", postgresql.OWNER], check=True)
+    subprocess.run(
+        ["runuser", "-u", "postgres", "--", "createdb", f"--owner={postgresql.OWNER}", "penstock"], check=True
+    )
     master.sql("CREATE TABLE sessions AS SELECT generate_series(1, 1000) AS id")
     record = master.backups.take()
     assert (record.good, record.unarchived) == (True, "")

@@ -15,8 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-from pydantic import ValidationError
-
 from appliance.site import inventory, settings
 from common import files
 from common.errors import PenstockError, UnavailableError
@@ -117,7 +115,7 @@ def _read(path: Path) -> CommandReport | None:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             said = json.load(file)
         return CommandReport.model_validate({"reason": BROKEN_OFF} | said)
-    except (OSError, ValueError, ValidationError, TypeError):
+    except (OSError, ValueError, TypeError):
         return None
 
 
